@@ -1,0 +1,152 @@
+/* kbengine.h - the public face of the engine.
+ * Owns: symbols, relations, indexes, verified plans, runs. Never: strings of the caller, files, time.
+ * Ownership: whoever opened a handle closes it; pointers returned are borrowed until the next call
+ *   that changes the same handle.
+ * Threads: one call at a time per kb_engine and everything opened from it; different engines are
+ *   independent. Only kb_run_cancel may be called while another call works.
+ * Errors: every call that can fail returns a kb_status, negative on error; outputs are last and are
+ *   written only on success. A call that changes the engine does all of its work or none of it. */
+#ifndef KBENGINE_H
+#define KBENGINE_H
+#include <stddef.h>
+#include <stdint.h>
+/* cdef: begin */
+
+#define KB_ABI 1
+
+typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
+typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */
+typedef struct kb_run kb_run;         /* one evaluation, kept open as a goal table while it is useful */
+
+typedef uint32_t kb_sym;              /* interned bytes, 1 .. 2^31-1; 0 is no symbol */
+typedef uint32_t kb_rel;              /* a relation of one engine; 0 is none */
+typedef uint32_t kb_word;             /* one word of bytecode */
+
+typedef enum kb_status {
+    KB_OK = 0,
+    KB_DONE = 1,                      /* a run reached its fixpoint */
+    KB_PAUSED = 2,                    /* a run used up its fuel; step again */
+    KB_STALE = 3,                     /* what a run read has changed in a way it cannot continue from */
+    KB_NOMEM = -1,                    /* the machine or the byte budget of the engine has no more room */
+    KB_LIMIT = -2,                    /* a budget of the run is spent; kb_run_stats says which */
+    KB_MISUSE = -3,                   /* bad handle, arity or argument: a bug in the caller */
+    KB_BADPLAN = -4,                  /* the verifier refused the bytecode */
+    KB_BUSY = -5,                     /* change of a relation that a paused run is reading */
+    KB_CANCELLED = -6                 /* kb_run_cancel was called */
+} kb_status;
+
+typedef enum kb_budget { KB_BUDGET_NONE = 0, KB_BUDGET_ROWS = 1, KB_BUDGET_BYTES = 2, KB_BUDGET_STEPS = 3 } kb_budget;
+
+typedef struct kb_options {
+    uint64_t max_bytes;               /* byte budget of the engine; 0 = none */
+    uint64_t fail_after;              /* tests: make the n-th allocation fail, counted from 1; 0 = never */
+} kb_options;
+
+typedef struct kb_limits {            /* budgets of one run, over its whole life; 0 = none */
+    uint64_t max_rows;                /* rows derived */
+    uint64_t max_bytes;               /* bytes of the run's own relations */
+    uint64_t max_steps;               /* rows visited and probes made */
+} kb_limits;
+
+typedef struct kb_stats {
+    uint64_t rows_made;               /* new rows in derived relations */
+    uint64_t rows_read;               /* rows visited */
+    uint64_t probes;                  /* index and membership look-ups */
+    uint64_t steps;                   /* fuel used */
+    uint64_t bytes;                   /* of the run's own relations */
+    uint64_t rounds;
+    uint32_t budget;                  /* kb_budget that was spent, if the last step answered KB_LIMIT */
+    uint32_t rule;                    /* rule id at work when the run last stopped */
+} kb_stats;
+
+const char *kb_status_text(int status);
+uint32_t kb_abi(void);
+
+/* engine */
+kb_status kb_engine_open(const kb_options *options, kb_engine **out);
+void kb_engine_close(kb_engine *engine);
+uint64_t kb_engine_bytes(const kb_engine *engine);
+void kb_engine_fail_after(kb_engine *engine, uint64_t allocations);   /* tests only */
+
+/* symbols: `ends[i]` is the offset in `bytes` just past string i, which starts where string i-1 ends */
+kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);
+kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out);
+kb_status kb_find(const kb_engine *engine, const char *bytes, size_t len, kb_sym *out);   /* 0 when unknown */
+kb_status kb_symbol(const kb_engine *engine, kb_sym sym, const char **bytes, size_t *len);
+/* Texts of `count` symbols, one after the other; fills as many as fit `room` bytes, at least says how many. */
+kb_status kb_symbols_text(const kb_engine *engine, const kb_sym *syms, size_t count, char *bytes, size_t room,
+                          uint64_t *ends, size_t *filled);
+uint32_t kb_symbol_count(const kb_engine *engine);
+/* kind: 0 text, 1 integer that fits 64 bits (both values are set), 2 any other number (real is set) */
+kb_status kb_symbol_number(const kb_engine *engine, kb_sym sym, uint32_t *kind, int64_t *integer, double *real);
+/* Sorts `count` rows of `arity` symbols in place: numbers before text, numbers by value then text, text by bytes. */
+kb_status kb_sort_rows(kb_engine *engine, kb_sym *rows, uint32_t arity, size_t count);
+
+/* relations: sets of rows of `arity` symbols (0 .. 64), row-major. A row has an id, its place in the order
+ * of insertion; ids change only when the epoch does. A hidden row keeps its place and its attributes but
+ * no plan and no plain match sees it. */
+#define KB_NO_ROW 0xFFFFFFFFu
+#define KB_SAME 0x80000000u           /* in a pattern: KB_SAME | j = equal to column j, j before this one */
+#define KB_MATCH_HIDDEN 1u            /* kb_match: hidden rows as well */
+
+kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out);
+kb_status kb_relation_drop(kb_engine *engine, kb_rel rel);
+kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);   /* rows, hidden flags, attributes */
+/* Adds rows that are not there yet, all or none; ids (may be NULL) gets the id of every row, new or old:
+ * a row is new exactly when its id is at or past the row count before the call. */
+kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added);
+kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, size_t *removed);
+kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, int hidden, size_t *changed);
+kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids);   /* KB_NO_ROW: not there */
+/* rows: next row id; live: rows there; visible: live and not hidden; epoch: bumped by delete, hide, unhide */
+kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t *live, uint64_t *visible, uint64_t *epoch);
+/* Rows that match `pattern` (0 = anything), in order of id from *cursor (start with 0) on. Fills up to `room`
+ * rows and ids (either may be NULL) and moves the cursor; filled < room means there are no more. */
+kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
+                   kb_sym *rows, uint32_t *ids, size_t room, size_t *filled);
+
+/* indexes: made when a plan or a match first needs one and kept current; these only warm one or ask */
+kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask);
+kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask, uint64_t *out);   /* 0: no such index */
+
+/* attributes: 8-byte cells beside the rows; a column takes no room before its first value. A cell never
+ * set reads as `kb_attribute_default`. Reals are passed as their bits. */
+typedef enum kb_attribute {
+    KB_CREATED_AT = 0,                /* integer, epoch milliseconds */
+    KB_VALID_FROM = 1,                /* integer; default 0 = as created */
+    KB_VALID_UNTIL = 2,               /* integer; default 2^63-1 = for ever */
+    KB_TTL = 3,                       /* integer; default 0 = none */
+    KB_LAST_ACCESS = 4,               /* integer; default 0 = as created */
+    KB_ACCESSES = 5,                  /* integer; default 1 */
+    KB_PRIORITY = 6,                  /* real; default 0.5 */
+    KB_CONFIDENCE = 7,                /* real; default NaN = unknown */
+    KB_ATTRIBUTES = 8
+} kb_attribute;
+kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count);
+kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t first, size_t count, int64_t value);
+kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values);
+
+/* plans: bytecode is described in README.md beside this file */
+kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t *bad_word);
+void kb_plan_free(kb_plan *plan);
+kb_status kb_opcode(uint32_t number, const char **name, int32_t *operands);   /* KB_MISUSE past the last; -1: length varies */
+
+/* runs: `base` gives a relation for every BASE slot in slot order, `params` a symbol for every parameter.
+ * The plan must outlive the run; base relations must not be dropped before it is closed. */
+kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
+                      const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out);
+/* Adds demand: rows for the seed slot. Allowed at any time but between a PAUSED step and its next. */
+kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
+/* Works for about `fuel` steps: DONE, PAUSED, or an error after which the run can only be closed.
+ * After DONE a further step continues from new seeds and new base rows. */
+kb_status kb_run_step(kb_run *run, uint64_t fuel);
+/* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
+kb_status kb_run_check(const kb_run *run);
+kb_status kb_run_relation(const kb_run *run, uint32_t slot, kb_rel *out);   /* the relation bound to a slot, owned by the run if derived */
+void kb_run_stats(const kb_run *run, kb_stats *out);
+kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets, counted from now */
+void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
+void kb_run_close(kb_run *run);
+
+/* cdef: end */
+#endif

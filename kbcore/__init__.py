@@ -1,0 +1,1 @@
+"""A knowledge base: tenants, scopes, truth, durability."""

@@ -1,0 +1,1 @@
+"""The seam to plugins: hooks, protocols, and the manager that finds them."""

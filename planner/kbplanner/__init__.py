@@ -1,0 +1,1 @@
+"""A language of facts, rules and goals, and its compiler to join plans."""

@@ -1,0 +1,197 @@
+"""What an engine offers to the rest of Python: the C engine and the reference engine both have this shape.
+
+Symbols are ints from 1; rows are flat `array('I')`, row-major. Nothing here knows predicates or scopes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+
+class RunState(IntEnum):
+    """How a step ended, or how a run stands against the relations it read."""
+
+    READY = 0
+    DONE = 1
+    PAUSED = 2
+    STALE = 3
+
+
+class Attribute(IntEnum):
+    """Attribute columns of a relation, 8 bytes a cell; times are epoch milliseconds."""
+
+    CREATED_AT = 0
+    VALID_FROM = 1
+    VALID_UNTIL = 2
+    TTL = 3
+    LAST_ACCESS = 4
+    ACCESSES = 5
+    PRIORITY = 6
+    CONFIDENCE = 7
+
+
+REAL_ATTRIBUTES = frozenset({Attribute.PRIORITY, Attribute.CONFIDENCE})
+"""Attributes whose cells are floats; the others are ints."""
+
+FOREVER = (1 << 63) - 1
+"""VALID_UNTIL of a fact that does not end."""
+
+NO_ROW = 0xFFFFFFFF
+"""Id of a row that is not there."""
+
+SAME = 0x80000000
+"""In a match pattern `SAME | j` asks for the value of column j."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets of one run; 0 = none."""
+
+    rows: int = 0
+    bytes: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then."""
+
+    rows_made: int = 0
+    rows_read: int = 0
+    probes: int = 0
+    steps: int = 0
+    bytes: int = 0
+    rounds: int = 0
+    budget: str | None = None
+    rule: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RelationCounts:
+    """`rows` is the next row id, `live` the rows there, `visible` those not hidden, `epoch` counts deletes and hides."""
+
+    rows: int
+    live: int
+    visible: int
+    epoch: int
+
+
+class Relation(Protocol):
+    """A set of rows of `arity` symbols with stable ids while `counts().epoch` stays."""
+
+    @property
+    def arity(self) -> int:
+        """Columns of a row."""
+
+    def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Add `count` rows; returns the id of each row, and how many were new (id >= counts().rows before)."""
+
+    def delete(self, rows: array[int], count: int) -> int:
+        """Remove rows; returns how many were there."""
+
+    def hide(self, rows: array[int], count: int, hidden: bool) -> int:
+        """Hide rows from plans and plain matches, or show them again; returns how many changed."""
+
+    def locate(self, rows: array[int], count: int) -> array[int]:
+        """The id of each row, hidden ones included; NO_ROW where it is not there."""
+
+    def match(self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0) -> tuple[array[int], array[int]]:
+        """Rows that match (0 = anything, `SAME | j` = as column j) and their ids, in order of id; limit 0 = all."""
+
+    def counts(self) -> RelationCounts:
+        """How many rows, and the epoch."""
+
+    def distinct(self, columns: Sequence[int]) -> int:
+        """Distinct keys of the index on these columns; 0 when there is no such index."""
+
+    def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
+        """Write one cell for each id."""
+
+    def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
+        """Write one value into the cells of ids first .. first+count-1."""
+
+    def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
+        """Read one cell for each id."""
+
+    def copy(self) -> Relation:
+        """A relation of its own with the same rows, hidden flags and attributes."""
+
+    def drop(self) -> None:
+        """Give the memory back; the relation must not be used any more."""
+
+
+class Run(Protocol):
+    """One evaluation, kept open as a goal table while it is useful."""
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Add demand: rows of the plan's seed slot."""
+
+    def step(self, fuel: int) -> RunState:
+        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
+
+    def check(self) -> RunState:
+        """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""
+
+    def relation(self, slot: int) -> Relation:
+        """The relation bound to a slot of the plan."""
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+
+    def limit(self, limits: Limits) -> None:
+        """Set new budgets, counted from now."""
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+
+    def close(self) -> None:
+        """Give the run's relations back."""
+
+
+class CompiledPlan(Protocol):
+    """Verified bytecode."""
+
+    def close(self) -> None:
+        """Give the plan back; no run of it may be open."""
+
+
+class Engine(Protocol):
+    """Symbols and relations of one tenant. Calls may come from several threads: a mutex lets one in at a time."""
+
+    def intern(self, text: str) -> int:
+        """The symbol of a text, made if new."""
+
+    def intern_many(self, texts: Sequence[str]) -> array[int]:
+        """The symbols of many texts in one crossing."""
+
+    def find(self, text: str) -> int:
+        """The symbol of a text, 0 when it was never interned."""
+
+    def text(self, symbol: int) -> str:
+        """The text of a symbol."""
+
+    def texts(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+
+    def sort(self, rows: array[int], arity: int) -> array[int]:
+        """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
+
+    def relation(self, arity: int) -> Relation:
+        """A new empty relation."""
+
+    def load(self, words: array[int]) -> CompiledPlan:
+        """Verify bytecode; raises EngineFault naming the word at fault."""
+
+    def open_run(self, plan: CompiledPlan, base: Sequence[Relation], params: Sequence[int], limits: Limits) -> Run:
+        """Start an evaluation of a plan over base relations, given in slot order."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held, everything counted."""
+
+    def close(self) -> None:
+        """Give everything back."""

@@ -1,0 +1,88 @@
+"""The root of all errors, and the errors of the language and its compiler.
+
+An error carries data, not prose: `code` (one word of the error table), `message` (one sentence for a
+person) and `details` (a JSON object or None). Only the HTTP room knows status codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class KBError(Exception):
+    """Anything kbcore refuses or fails to do.
+
+    `code` names the kind for programs, `message` says it to a person, `details` holds what a program
+    may want to act on.
+    """
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, Any] | None = dict(details) if details else None
+
+
+class InvalidInput(KBError):
+    """A request or text that cannot be accepted; `details` names the field where one is at fault."""
+
+    code = "VALIDATION_ERROR"
+
+    @classmethod
+    def at(cls, field: str, problem: str) -> InvalidInput:
+        """Name one offending field: message `field: problem`, details `{"fields": {field: [problem]}}`."""
+        return cls(f"{field}: {problem}", {"fields": {field: [problem]}})
+
+
+class RuleSyntaxError(InvalidInput):
+    """A text in the rule language with one or more errors.
+
+    `errors` is a list of `{line, column, endColumn, code, message, hint, source}`; lines and columns
+    count from 1, columns in code points.
+    """
+
+    def __init__(self, message: str, errors: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message, {"errors": [dict(error) for error in errors]})
+        self.errors = [dict(error) for error in errors]
+
+
+class UnsafeRule(InvalidInput):
+    """A rule whose `variable` is not bound by a positive body atom."""
+
+    def __init__(self, message: str, variable: str, hint: str | None = None) -> None:
+        super().__init__(message, {"kind": "unsafe", "variable": variable, "hint": hint})
+        self.variable = variable
+        self.hint = hint
+
+
+class RecursiveAggregate(InvalidInput):
+    """Rules that recurse through an aggregate; `cycle` lists the predicates on the way round."""
+
+    def __init__(self, message: str, cycle: Sequence[str]) -> None:
+        super().__init__(message, {"kind": "unstratified", "cycle": list(cycle)})
+        self.cycle = list(cycle)
+
+
+class UnstratifiedNegation(InvalidInput):
+    """Rules that recurse through negation; `cycle` lists the predicates on the way round."""
+
+    def __init__(self, message: str, cycle: Sequence[str]) -> None:
+        super().__init__(message, {"kind": "unstratified", "cycle": list(cycle)})
+        self.cycle = list(cycle)
+
+
+class BudgetExceeded(KBError):
+    """Work that met its budget: `limit` names it, `value` is its size, `rule` the rule at work, if one was."""
+
+    code = "BUDGET_EXCEEDED"
+
+    def __init__(self, message: str, limit: str, value: int, rule: str | None = None) -> None:
+        super().__init__(message, {"limit": limit, "value": value, "rule": rule})
+
+
+class EngineFault(KBError):
+    """The engine returned a status that means a bug of ours."""
+
+    code = "INTERNAL_ERROR"

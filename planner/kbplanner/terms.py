@@ -1,0 +1,159 @@
+"""The terms of the language: frozen, hashable values, with no behaviour but their own shape.
+
+A constant is a plain `str`; two constants are the same exactly when their text is. A variable is a
+`Variable`. Rules as text and rules as JSON both become these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+COMPARISONS = ("=", "!=", "==", "!==", "<", "<=", ">", ">=")
+"""Comparison operators, as written in rules and as predicates of JSON body atoms."""
+
+ARITHMETIC = ("+", "-", "*", "/", "div", "mod")
+"""Binary operators of expressions."""
+
+FUNCTIONS = ("abs", "min", "max", "round", "concat", "lower", "upper", "length")
+"""Functions of expressions."""
+
+STRING_TESTS = ("starts_with", "ends_with", "contains", "matches")
+"""Builtin tests on two strings, written like atoms."""
+
+AGGREGATES = ("count", "sum", "min", "max", "avg")
+"""Aggregates, as head terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable; `name` is without the question mark. `_` is anonymous: each occurrence is a new variable."""
+
+    name: str
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether each occurrence stands for a variable of its own."""
+        return self.name == "_"
+
+    def __str__(self) -> str:
+        return "_" if self.anonymous else "?" + self.name
+
+
+ANONYMOUS = Variable("_")
+
+Term = Union[Variable, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operator or function applied to expressions: `?x + 1` is `Apply("+", (Variable("x"), "1"))`."""
+
+    function: str
+    args: tuple[Expr, ...]
+
+
+Expr = Union[Variable, str, Apply]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate in a rule head: `count(*)` has no variable, `sum(?x)` has one."""
+
+    function: str
+    variable: Variable | None
+
+
+HeadTerm = Union[Variable, str, Aggregate]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A signed atom. `positive=False` is explicit falsity, written `~p(...)`.
+
+    `args` holds terms; only in a rule head may it also hold aggregates.
+    """
+
+    predicate: str
+    args: tuple[HeadTerm, ...] = ()
+    positive: bool = True
+
+    @property
+    def arity(self) -> int:
+        """The number of arguments; a predicate is known by name and arity."""
+        return len(self.args)
+
+    @property
+    def ground(self) -> bool:
+        """Whether all arguments are constants."""
+        return all(isinstance(arg, str) for arg in self.args)
+
+    def variables(self) -> Iterator[Variable]:
+        """Every variable occurrence, in order, anonymous ones and those inside aggregates included."""
+        for arg in self.args:
+            if isinstance(arg, Variable):
+                yield arg
+            elif isinstance(arg, Aggregate) and arg.variable is not None:
+                yield arg.variable
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A body atom, possibly under `not`: `not p(t)` holds when `p(t)` is not derivable or explicitly false."""
+
+    atom: Atom
+    negated: bool = False
+
+    def variables(self) -> Iterator[Variable]:
+        """Every variable occurrence, in order."""
+        return self.atom.variables()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left op right` with `op` one of COMPARISONS; or a string test, `starts_with(left, right)`."""
+
+    op: str
+    left: Expr
+    right: Expr
+    negated: bool = False
+
+    def variables(self) -> Iterator[Variable]:
+        """Every variable occurrence, left to right."""
+        yield from expression_variables(self.left)
+        yield from expression_variables(self.right)
+
+
+BodyItem = Union[Literal, Comparison]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`head :- body.` `name` is an optional id, `confidence` an optional factor in 0..1, `scope` None for everywhere."""
+
+    head: Atom
+    body: tuple[BodyItem, ...]
+    name: str | None = None
+    confidence: float | None = None
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One literal to prove; its variables are placeholders."""
+
+    literal: Literal
+
+
+Substitution = dict[str, str]
+"""Variable name (without question mark) to constant."""
+
+
+def expression_variables(expr: Expr) -> Iterator[Variable]:
+    """Every variable occurrence of an expression, left to right."""
+    if isinstance(expr, Variable):
+        yield expr
+    elif isinstance(expr, Apply):
+        for arg in expr.args:
+            yield from expression_variables(arg)

@@ -1,0 +1,1 @@
+"""The built-in plugins: the outside world, behind the hooks of kbcore."""

@@ -1,0 +1,1 @@
+"""The HTTP room: Flask under gevent, and the kbcore command."""
