@@ -1,0 +1,78 @@
+"""Where time comes from: injected everywhere, so that tests turn the hands."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings: the wall clock for what is stored, the monotonic one for time-outs."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in epoch milliseconds."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in epoch milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until it is moved; `now` is in epoch milliseconds."""
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self._now = now
+        self._monotonic = 0.0
+
+    def now_ms(self) -> int:
+        """The time it was set to."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds advanced so far; steps of the wall clock do not show here."""
+        return self._monotonic
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` milliseconds pass on both clocks."""
+        self._now += ms
+        self._monotonic += ms / 1000
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock forward or back, as an operator would; no time passes."""
+        self._now += ms
+
+
+class LoggedClock:
+    """Times for the log: the wall clock, but never before a time given out earlier."""
+
+    def __init__(self, clock: Clock, last: int = 0) -> None:
+        self._clock = clock
+        self._last = last
+        self._lock = threading.Lock()
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds, never going back."""
+        with self._lock:
+            self._last = max(self._last, self._clock.now_ms())
+            return self._last
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return self._clock.monotonic()
+
+    def seen(self, ms: int) -> None:
+        """Never give out a time before `ms`, which the log already holds."""
+        with self._lock:
+            self._last = max(self._last, ms)

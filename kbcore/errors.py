@@ -1,0 +1,168 @@
+"""The errors of a knowledge base; those of its language come from the planner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbplanner.errors import (
+    BudgetExceeded,
+    EngineFault,
+    InvalidInput,
+    KBError,
+    RecursiveAggregate,
+    RuleSyntaxError,
+    UnsafeRule,
+    UnstratifiedNegation,
+)
+
+__all__ = [
+    "AlreadyExists",
+    "BudgetExceeded",
+    "ConfigError",
+    "Conflict",
+    "EngineFault",
+    "Forbidden",
+    "InvalidInput",
+    "KBError",
+    "LogCorrupted",
+    "LogTruncated",
+    "MissingHeader",
+    "ModelNotConfigured",
+    "NotFound",
+    "NotReady",
+    "RateLimited",
+    "ReadOnlyFollower",
+    "RecursiveAggregate",
+    "RuleSyntaxError",
+    "StorageBusy",
+    "StorageFailed",
+    "StorageFull",
+    "TooLarge",
+    "Unauthorized",
+    "UnknownDatabase",
+    "UnknownTransaction",
+    "UnsafeRule",
+    "UnstratifiedNegation",
+]
+
+
+class MissingHeader(InvalidInput):
+    """A request without a header it needs; the message names it."""
+
+    def __init__(self, header: str) -> None:
+        super().__init__(f"missing required header {header}", {"header": header})
+
+
+class NotFound(KBError):
+    """What was addressed does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class UnknownDatabase(NotFound):
+    """A database that was never created."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"database '{name}' does not exist", {"database": name})
+
+
+class UnknownTransaction(NotFound):
+    """A transaction id that is not known in this tenant."""
+
+    def __init__(self, transaction: str) -> None:
+        super().__init__("no such transaction in this tenant", {"transaction": transaction})
+
+
+class Conflict(KBError):
+    """A request that the present state does not allow."""
+
+    code = "CONFLICT"
+
+
+class AlreadyExists(Conflict):
+    """Something of this name is there already."""
+
+
+class ReadOnlyFollower(KBError):
+    """A write sent to a follower; `details.leader` is where to send it."""
+
+    code = "FOLLOWER_READ_ONLY"
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(f"this node is a follower; send writes to {leader}", {"leader": leader})
+
+
+class Unauthorized(KBError):
+    """Credentials are missing or wrong."""
+
+    code = "UNAUTHORIZED"
+
+
+class Forbidden(KBError):
+    """The caller is known but not allowed."""
+
+    code = "FORBIDDEN"
+
+
+class TooLarge(KBError):
+    """A body, value or batch over its limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+
+
+class RateLimited(KBError):
+    """Too much at once; `retry_after` is in seconds."""
+
+    code = "RATE_LIMITED"
+
+    def __init__(self, message: str, retry_after: float, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message, {"retryAfterSeconds": retry_after, **(details or {})})
+        self.retry_after = retry_after
+
+
+class ModelNotConfigured(KBError):
+    """The request needs a language model and none is configured."""
+
+    code = "LLM_NOT_CONFIGURED"
+
+
+class StorageFull(KBError):
+    """No room on the disk; nothing was applied and reads go on."""
+
+    code = "STORAGE_FULL"
+
+
+class NotReady(KBError):
+    """Recovering, stopping, or not caught up."""
+
+    code = "NOT_READY"
+
+
+class StorageFailed(KBError):
+    """A sync failed: what is on the disk is unknown, so the process must stop."""
+
+    code = "INTERNAL_ERROR"
+
+
+class ConfigError(KBError):
+    """A setting that cannot be used; start-up only."""
+
+
+class StorageBusy(KBError):
+    """Another process holds the storage folder; start-up only."""
+
+
+class LogTruncated(KBError):
+    """Records that were asked for are no longer kept; `details.first` is the first that is."""
+
+    code = "NOT_FOUND"
+
+
+class LogCorrupted(KBError):
+    """A damaged log or snapshot; start-up only. `details`: directory, segment, offset and what is known."""
+
+    def __init__(self, message: str, *, directory: str, segment: str, offset: int, **more: Any) -> None:
+        super().__init__(message, {"directory": directory, "segment": segment, "offset": offset, **more})
+        self.directory = directory
+        self.segment = segment
+        self.offset = offset
