@@ -82,6 +82,13 @@ class BudgetExceeded(KBError):
         super().__init__(message, {"limit": limit, "value": value, "rule": rule})
 
 
+class Cancelled(BudgetExceeded):
+    """An evaluation that was stopped from outside: its deadline passed or its caller left."""
+
+    def __init__(self, limit: str = "cancelled", value: int = 0, rule: str | None = None) -> None:
+        super().__init__("the evaluation was stopped", limit, value, rule)
+
+
 class EngineFault(KBError):
     """The engine returned a status that means a bug of ours."""
 

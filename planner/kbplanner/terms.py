@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Union
 
 COMPARISONS = ("=", "!=", "==", "!==", "<", "<=", ">", ">=")
 """Comparison operators, as written in rules and as predicates of JSON body atoms."""
@@ -43,7 +42,7 @@ class Variable:
 
 ANONYMOUS = Variable("_")
 
-Term = Union[Variable, str]
+Term = Variable | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Apply:
     args: tuple[Expr, ...]
 
 
-Expr = Union[Variable, str, Apply]
+Expr = Variable | str | Apply
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Aggregate:
     variable: Variable | None
 
 
-HeadTerm = Union[Variable, str, Aggregate]
+HeadTerm = Variable | str | Aggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ class Comparison:
         yield from expression_variables(self.right)
 
 
-BodyItem = Union[Literal, Comparison]
+BodyItem = Literal | Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""Facts as they are told, and rows as they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbplanner.schema import RelationSchema
+
+Row = dict[str, Any]
+"""A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,
+confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A signed ground atom to be asserted.
+
+    `ttl` is in milliseconds from the moment of the assertion, `valid_from` and `valid_until` epoch milliseconds, each None
+    when not limited; `confidence` is 0 to 1 or None for unknown.
+    """
+
+    predicate: str
+    args: tuple[str, ...]
+    positive: bool = True
+    scope: str | None = None
+    ttl: int | None = None
+    valid_from: int | None = None
+    valid_until: int | None = None
+    confidence: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> RelationSchema:
+        """The stored relation it belongs to."""
+        return RelationSchema(self.predicate, len(self.args), self.positive)
+
+
+@dataclass(frozen=True, slots=True)
+class AssertOutcome:
+    """How many facts were new, how many were there already; `timestamp` is the logged time in epoch milliseconds."""
+
+    asserted: int
+    updated: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetractOutcome:
+    """What a retraction did.
+
+    `retracted` stored facts went; `cascaded` conclusions fell with them, of which `cascaded_atoms` lists at most as many
+    as the reply limit; `newly_derivable` conclusions appeared (through negation); `still_derivable` says whether rules
+    still give the atom itself; `truncated` that the count of what fell met its budget.
+    """
+
+    retracted: int
+    atoms: list[Row]
+    cascaded: int
+    cascaded_atoms: list[Row]
+    newly_derivable: int
+    still_derivable: bool
+    truncated: bool

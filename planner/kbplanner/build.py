@@ -1,0 +1,148 @@
+"""From clauses to join plans: the one crossing from rules to operators.
+
+Each clause becomes one join plan for every relation it reads: in that plan this read sees the rows new in the round, reads
+before it (in the clause's order) those before the round, reads after it all. That is semi-naive evaluation; it serves the
+first run, each round of a recursion, and going on after new facts alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kbplanner.errors import EngineFault
+from kbplanner.passes.order import Statistics, order_items
+from kbplanner.passes.stratify import strata
+from kbplanner.plan import (
+    AntiJoin,
+    Column,
+    ColumnKind,
+    Filter,
+    JoinPlan,
+    Member,
+    Plan,
+    Probe,
+    Project,
+    Read,
+    Scan,
+    Step,
+    StratumPlan,
+    View,
+)
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.terms import COMPARISONS, Comparison, Expr, Term, Variable
+
+
+def build(program: Program, statistics: Statistics) -> Plan:
+    """Build the plan of a rewritten program; join orders follow `statistics`."""
+    if program.answer is None:
+        raise EngineFault("a program without an answer relation cannot be built")
+    builder = _Builder(program)
+    heads = program.heads()
+    stages = []
+    for part in strata(program):
+        clauses = [clause for schema in heads if schema in part.relations for clause in heads[schema]]
+        plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
+        relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
+        stages.append(StratumPlan(part.recursive, tuple(plans), relations))
+    return Plan(
+        slots=tuple(builder.slots),
+        derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
+        parameters=tuple(builder.constants),
+        registers=builder.registers,
+        strata=tuple(stages),
+        seed=None if program.seed is None else builder.slot(program.seed),
+        answer=builder.slot(program.answer),
+        answer_columns=program.answer_columns,
+        adornment=program.goal.adornment,
+    )
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        schemas: dict[RelationSchema, None] = {}
+        constants: dict[str, None] = {}
+        for clause in program.clauses:
+            for item in (clause.head, *clause.body):
+                if isinstance(item, ClauseAtom):
+                    schemas[item.schema] = None
+                    constants.update((arg, None) for arg in item.args if isinstance(arg, str))
+                else:
+                    constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
+        for extra in (program.seed, program.answer):
+            if extra is not None:
+                schemas[extra] = None
+        # Stored relations first: their slots are bound from outside, in slot order.
+        self.slots = sorted(schemas, key=lambda schema: schema.role is not Role.STORED)
+        self._slot = {schema: place for place, schema in enumerate(self.slots)}
+        self.constants = {text: place for place, text in enumerate(constants)}
+        self.registers = len(constants)
+
+    def slot(self, schema: RelationSchema) -> int:
+        return self._slot[schema]
+
+    def join_plans(self, clause: Clause, statistics: Statistics) -> list[JoinPlan]:
+        reads = list(clause.atoms())
+        if not reads:
+            return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
+        plans = []
+        for place, driver in enumerate(reads):
+            views = {
+                id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL
+                for i, atom in enumerate(reads)
+            }
+            plans.append(self._join_plan(clause, order_items(clause.body, (), statistics, first=driver), views))
+        return plans
+
+    def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
+        registers: dict[Variable, int] = {}
+        steps: list[Step] = []
+        for item in items:
+            if isinstance(item, Comparison):
+                steps.append(self._filter(item, registers))
+            elif item.absent:
+                steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
+            else:
+                steps.append(self._read(item, views[id(item)], registers))
+        head = tuple(self._register(arg, registers) for arg in clause.head.args)
+        steps.append(Project(self._slot[clause.head.schema], head))
+        self.registers = max(self.registers, len(self.constants) + len(registers))
+        names = {place: text for text, place in self.constants.items()}
+        names.update({place: str(variable) for variable, place in registers.items()})
+        return JoinPlan(clause.rule, tuple(steps), names)
+
+    def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
+        slot = self._slot[atom.schema]
+        columns = self._columns(atom, registers)
+        keys = sum(1 for column in columns if column.kind is ColumnKind.KEY)
+        if keys and keys == len(columns):
+            return Member(slot, view, columns)
+        return (Probe if keys else Scan)(slot, view, columns)
+
+    def _columns(self, atom: ClauseAtom, registers: dict[Variable, int]) -> tuple[Column, ...]:
+        known = set(registers)
+        columns = []
+        for arg in atom.args:
+            if isinstance(arg, str):
+                columns.append(Column(ColumnKind.KEY, self.constants[arg]))
+            elif arg.anonymous:
+                columns.append(Column(ColumnKind.ANY))
+            elif arg in known:
+                columns.append(Column(ColumnKind.KEY, registers[arg]))
+            elif arg in registers:
+                columns.append(Column(ColumnKind.SAME, registers[arg]))
+            else:
+                registers[arg] = len(self.constants) + len(registers)
+                columns.append(Column(ColumnKind.LOAD, registers[arg]))
+        return tuple(columns)
+
+    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Filter:
+        op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
+        return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
+
+    def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
+        if isinstance(term, str):
+            return self.constants[term]
+        if isinstance(term, Variable) and term in registers:
+            return registers[term]
+        raise EngineFault(f"nothing binds {term} where it is used")

@@ -1,0 +1,63 @@
+"""Plans to words: the flat form the engine verifies and runs. The format is described in csrc/README.md."""
+
+from __future__ import annotations
+
+from array import array
+from enum import IntEnum
+
+from kbplanner.plan import AntiJoin, Column, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+
+MAGIC = 0x4B425031
+VERSION = 1
+NO_SLOT = 0xFFFFFFFF
+
+
+class Opcode(IntEnum):
+    """Instruction numbers; a test compares them with the engine's own table."""
+
+    END = 0
+    COMPONENT = 1
+    RULE = 2
+    SCAN = 3
+    PROBE = 4
+    MEMBER = 5
+    ABSENT = 6
+    COMPARE = 7
+    COPY = 8
+    EMIT = 9
+
+
+def encode(plan: Plan) -> array[int]:
+    """The bytecode of a plan, as unsigned 32-bit words."""
+    words = [MAGIC, VERSION, len(plan.slots), len(plan.parameters), plan.registers, len(plan.strata)]
+    words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
+    for schema, derived in zip(plan.slots, plan.derived, strict=True):
+        words += [schema.arity, int(derived)]
+    for stratum in plan.strata:
+        words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
+        for join in stratum.plans:
+            words += _rule(join)
+    words.append(Opcode.END)
+    return array("I", words)
+
+
+def _rule(join: JoinPlan) -> list[int]:
+    steps = [word for step in join.steps for word in _step(step)]
+    return [Opcode.RULE, join.rule, len(steps), *steps]
+
+
+_READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
+
+
+def _step(step: Step) -> list[int]:
+    if isinstance(step, (Scan, Probe, Member)):
+        return [_READS[type(step)], step.slot, step.view, *(_column(column) for column in step.columns)]
+    if isinstance(step, AntiJoin):
+        return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
+    if isinstance(step, Filter):
+        return [Opcode.COMPARE, step.op, step.left, step.right]
+    return [Opcode.EMIT, step.slot, *step.registers]
+
+
+def _column(column: Column) -> int:
+    return column.kind << 30 | column.register

@@ -1,0 +1,158 @@
+"""Goal in, answers out: compile a goal's plan once, run it for each binding, read the answers."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kbplanner.backend import SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState
+from kbplanner.build import build
+from kbplanner.bytecode import encode
+from kbplanner.passes import rewrite
+from kbplanner.passes.order import Statistics
+from kbplanner.plan import Plan
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Term, Variable
+
+Bind = Callable[[RelationSchema], Relation]
+"""The relation that holds the asserted facts of a stored schema."""
+
+Drive = Callable[[Run], None]
+"""Step a run until it is done; raises BudgetExceeded where it may not go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGoal:
+    """A plan for one predicate and binding pattern, verified, with the symbols of its constants."""
+
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    sizes: Mapping[RelationSchema, int]
+
+
+class PlanCache:
+    """Compiled goals of one engine by rule set, predicate and adornment; the least recently used go first."""
+
+    def __init__(self, engine: Engine, capacity: int = 256) -> None:
+        self._engine = engine
+        self._capacity = capacity
+        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = OrderedDict()
+
+    def get(
+        self,
+        rules: RuleSet,
+        goal: RelationSchema,
+        adornment: str,
+        denied: frozenset[RelationSchema],
+        statistics: Statistics,
+    ) -> CompiledGoal:
+        """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold."""
+        key = (rules, goal, adornment, denied)
+        found = self._plans.get(key)
+        if found is not None and not _moved(found.sizes, statistics):
+            self._plans.move_to_end(key)
+            return found
+        program = rewrite(rules.clauses(denied), goal.derived, adornment, statistics)
+        plan = build(program, statistics)
+        made = CompiledGoal(
+            plan,
+            self._engine.load(encode(plan)),
+            tuple(self._engine.intern(text) for text in plan.parameters),
+            {schema: statistics.rows(schema) for schema in plan.base},
+        )
+        self._plans[key] = made
+        while len(self._plans) > self._capacity:
+            self._plans.popitem(last=False)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+
+def _moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+    for schema, size in sizes.items():
+        now = statistics.rows(schema)
+        if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
+            return True
+    return False
+
+
+class GoalRun:
+    """One run of a compiled goal: a goal table while it is kept open.
+
+    A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
+    """
+
+    def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
+        self._engine = engine
+        self._plan = goal.plan
+        self.goal = goal
+        self.run = engine.open_run(goal.compiled, [bind(schema) for schema in goal.plan.base], goal.params, limits)
+
+    def ask(self, pattern: Sequence[int], drive: Drive) -> array[int]:
+        """The answers, as whole rows in answer order.
+
+        `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
+        argument j. Every argument the plan's adornment calls bound must be a symbol.
+        """
+        plan = self._plan
+        if plan.seed is not None:
+            bound = [value for value, mark in zip(pattern, plan.adornment, strict=True) if mark == "b"]
+            self.run.seed(array("I", bound), 1)
+        if self.run.check() is not RunState.DONE:
+            drive(self.run)
+        columns = plan.answer_columns
+        wanted = [0] * plan.slots[plan.answer].arity
+        for value, column in zip(pattern, columns, strict=True):
+            if column is not None:
+                wanted[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
+        rows, ids = self.run.relation(plan.answer).match(wanted)
+        if plan.one_seed:
+            rows = _widen(rows, len(ids), pattern, columns)
+        return self._engine.sort(rows, len(pattern))
+
+    def close(self) -> None:
+        """Give the run back."""
+        self.run.close()
+
+
+def _column(columns: Sequence[int | None], argument: int) -> int:
+    column = columns[argument]
+    if column is None:
+        raise AssertionError("a repeated variable stands for a bound argument")
+    return column
+
+
+def _widen(rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]) -> array[int]:
+    width = sum(1 for column in columns if column is not None)
+    wide = array("I", bytes(4 * count * len(pattern)))
+    for place, (value, column) in enumerate(zip(pattern, columns, strict=True)):
+        wide[place :: len(pattern)] = array("I", [value]) * count if column is None else rows[column::width]
+    return wide
+
+
+def adornment_of(args: Sequence[Term]) -> str:
+    """`b` for each constant, `f` for each variable."""
+    return "".join("f" if isinstance(arg, Variable) else "b" for arg in args)
+
+
+def goal_pattern(args: Sequence[Term], symbol: Callable[[str], int]) -> list[int] | None:
+    """The match pattern of goal arguments; None when a constant has no symbol, so that nothing can match."""
+    pattern: list[int] = []
+    places: dict[Variable, int] = {}
+    for place, arg in enumerate(args):
+        if isinstance(arg, str):
+            found = symbol(arg)
+            if not found:
+                return None
+            pattern.append(found)
+        elif arg.anonymous or arg not in places:
+            places[arg] = place
+            pattern.append(0)
+        else:
+            pattern.append(SAME | places[arg])
+    return pattern

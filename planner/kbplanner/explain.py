@@ -1,0 +1,44 @@
+"""Plans as text for people: one line an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.terms import COMPARISONS
+
+
+def explain(plan: Plan, rule_texts: Sequence[str] = ()) -> str:
+    """The plan, stratum by stratum; `rule_texts[i]` is the text of rule i+1."""
+    return "\n".join(_lines(plan, rule_texts))
+
+
+def _lines(plan: Plan, rule_texts: Sequence[str]) -> Iterator[str]:
+    seed = "nothing" if plan.seed is None else str(plan.slots[plan.seed])
+    yield f"answer {plan.slots[plan.answer]}, seeded by {seed}"
+    for number, stratum in enumerate(plan.strata, 1):
+        names = ", ".join(str(plan.slots[slot]) for slot in stratum.relations)
+        yield f"stratum {number}{' (recursive)' if stratum.recursive else ''}: {names}"
+        for join in stratum.plans:
+            text = rule_texts[join.rule - 1] if 0 < join.rule <= len(rule_texts) else "(made by the compiler)"
+            yield f"  rule {join.rule}: {text}" if join.rule else f"  {text}"
+            for step in join.steps:
+                yield f"    {_step(step, join, plan)}"
+
+
+def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
+    if isinstance(step, (Scan, Probe, Member)):
+        name = type(step).__name__.lower()
+        return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
+    if isinstance(step, AntiJoin):
+        return f"absent {plan.slots[step.slot]} {_columns(step.columns, join.names)}"
+    if isinstance(step, Filter):
+        test = f"{join.names[step.left]} {COMPARISONS[step.op % 8]} {join.names[step.right]}"
+        return f"filter {'not ' if step.op >= 8 else ''}{test}"
+    return f"emit {plan.slots[step.slot]} ({', '.join(join.names[register] for register in step.registers)})"
+
+
+def _columns(columns: Sequence[Column], names: Mapping[int, str]) -> str:
+    marks = {ColumnKind.KEY: "=", ColumnKind.LOAD: "", ColumnKind.SAME: "same "}
+    parts = ["_" if c.kind is ColumnKind.ANY else marks[c.kind] + names[c.register] for c in columns]
+    return f"({', '.join(parts)})"

@@ -1,0 +1,76 @@
+"""The passes from rules to an evaluable program, in their order, and the driver that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+
+from kbplanner.errors import EngineFault
+from kbplanner.passes.adorn import adorn
+from kbplanner.passes.magic import magic
+from kbplanner.passes.order import NoStatistics, Statistics
+from kbplanner.passes.slice import slice_program
+from kbplanner.passes.stratify import widen
+from kbplanner.passes.turn import turn
+from kbplanner.passes.verify import verify
+from kbplanner.program import Clause, Program
+from kbplanner.schema import RelationSchema
+
+
+@dataclass(frozen=True, slots=True)
+class PassContext:
+    """What every pass may look at: the goal's adornment, and statistics of stored relations."""
+
+    adornment: str
+    statistics: Statistics
+
+
+Pass = Callable[[Program, PassContext], Program]
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("slice", lambda program, context: slice_program(program)),
+    ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
+    ("turn", lambda program, context: turn(program)),
+    ("magic", lambda program, context: magic(program)),
+)
+"""Name and function of each pass, in order. `turn` may be skipped; the others build on each other."""
+
+OPTIONAL = frozenset({"turn"})
+
+
+def rewrite(
+    clauses: Sequence[Clause],
+    goal: RelationSchema,
+    adornment: str,
+    statistics: Statistics | None = None,
+    *,
+    skip: Collection[str] = (),
+    timings: dict[str, int] | None = None,
+) -> Program:
+    """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound, "f" free).
+
+    Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds by pass name. Where
+    demand would be recursive through absence, the passes run again with the relations concerned asked in full.
+    """
+    unknown = set(skip) - OPTIONAL
+    if unknown:
+        raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
+    context = PassContext(adornment, statistics or NoStatistics())
+    source = Program(tuple(clauses), goal)
+    while True:
+        program = source
+        for name, run in PASSES:
+            if name in skip:
+                continue
+            start = perf_counter_ns()
+            program = run(program, context)
+            if timings is not None:
+                timings[name] = timings.get(name, 0) + perf_counter_ns() - start
+            verify(program, name)
+        full = widen(program, source)
+        if full is None:
+            return program
+        if full == source.full:
+            raise EngineFault(f"no strata for {goal}: the rules should have been refused")
+        source = replace(source, full=full)

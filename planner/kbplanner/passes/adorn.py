@@ -1,0 +1,87 @@
+"""Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
+
+Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
+earlier item of the body binds it. One relation asked in a more general and a more special way is asked in the general way
+only: its answers contain the special ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kbplanner.passes.order import Statistics, order_items
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Variable
+
+
+def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
+    """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked with nothing bound.
+
+    The new goal may be more general than was asked, where the rules ask it in a more general way themselves.
+    """
+    heads = program.heads()
+    general: dict[RelationSchema, list[str]] = {schema: ["f" * schema.arity] for schema in program.full}
+    while True:
+        clauses, asked = _spread(program.goal, adornment, heads, general, statistics)
+        wider = {schema: _most_general(found) for schema, found in asked.items()}
+        if all(len(wider[schema]) == len(found) for schema, found in asked.items()):
+            goal = program.goal.adorned(_canonical(program.goal, adornment, general))
+            return replace(program, clauses=tuple(clauses), goal=goal)
+        for schema, found in wider.items():
+            general[schema] = _most_general(found + general.get(schema, []))
+
+
+def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
+    """The arguments of an adorned atom that its adornment says are bound."""
+    return tuple(arg for arg, mark in zip(atom.args, atom.schema.adornment, strict=True) if mark == "b")
+
+
+def _spread(
+    goal: RelationSchema,
+    adornment: str,
+    heads: dict[RelationSchema, list[Clause]],
+    general: dict[RelationSchema, list[str]],
+    statistics: Statistics,
+) -> tuple[list[Clause], dict[RelationSchema, list[str]]]:
+    clauses: list[Clause] = []
+    asked: dict[RelationSchema, list[str]] = {goal: [_canonical(goal, adornment, general)]}
+    todo = [(goal, asked[goal][0])]
+    while todo:
+        schema, marks = todo.pop(0)
+        for clause in heads[schema]:
+            head = replace(clause.head, schema=schema.adorned(marks))
+            known = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
+            body: list[ClauseItem] = []
+            for item in order_items(clause.body, known, statistics):
+                if isinstance(item, ClauseAtom):
+                    if item.schema in heads:
+                        wanted = "".join("b" if isinstance(a, str) or a in known else "f" for a in item.args)
+                        wanted = _canonical(item.schema, wanted, general)
+                        if wanted not in asked.setdefault(item.schema, []):
+                            asked[item.schema].append(wanted)
+                            todo.append((item.schema, wanted))
+                        body.append(replace(item, schema=item.schema.adorned(wanted)))
+                    else:
+                        body.append(item)
+                    if not item.absent:
+                        known.update(item.variables())
+                else:
+                    body.append(item)
+            clauses.append(Clause(head, tuple(body), clause.rule))
+    return clauses, asked
+
+
+def _canonical(schema: RelationSchema, adornment: str, general: dict[RelationSchema, list[str]]) -> str:
+    for candidate in general.get(schema, ()):
+        if _covers(candidate, adornment):
+            return candidate
+    return adornment
+
+
+def _covers(general: str, special: str) -> bool:
+    return all(g == "f" or s == "b" for g, s in zip(general, special, strict=True))
+
+
+def _most_general(adornments: list[str]) -> list[str]:
+    return [a for a in adornments if not any(b != a and _covers(b, a) for b in adornments)]

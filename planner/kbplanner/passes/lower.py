@@ -1,0 +1,146 @@
+"""Rules of the language to clauses: signs, roles and `not` become plain relations and plain absence.
+
+- A predicate with rules becomes a DERIVED relation that also takes over the asserted facts of its STORED one.
+- `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
+  rule is written twice, once with the absence of `p(t)` and once with `~p(t)`; with anonymous arguments, where that
+  would not be the same, it is the absence of `p(t)` that is not denied (an UNDENIED relation).
+- An equality with a variable that no atom binds only names a value: it is substituted away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbplanner.errors import InvalidInput
+from kbplanner.program import Clause, ClauseAtom, ClauseItem
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Term, Variable
+
+MAX_VARIANTS = 64
+"""A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
+
+
+def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()) -> tuple[Clause, ...]:
+    """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations that have rows.
+
+    Raises InvalidInput for what the engine does not evaluate.
+    """
+    derived = {_schema(rule.head) for rule in rules}
+    lowering = _Lowering(derived, derived | denied)
+    clauses: list[Clause] = []
+    for number, rule in enumerate(rules, 1):
+        clauses.extend(lowering.rule(rule, number))
+    for schema in sorted(derived, key=str):
+        args = _numbered(schema.arity)
+        clauses.append(Clause(ClauseAtom(schema.derived, args), (ClauseAtom(schema, args),)))
+    clauses.extend(lowering.undenied_clauses())
+    return tuple(clauses)
+
+
+def supported(rule: Rule) -> None:
+    """Raise InvalidInput where a rule uses what the engine does not evaluate yet."""
+    for arg in rule.head.args:
+        if isinstance(arg, Aggregate):
+            raise InvalidInput(f"aggregate {arg.function} in a rule head is not supported", {"kind": "unsupported"})
+    for item in rule.body:
+        if isinstance(item, Comparison):
+            if item.op not in COMPARISONS:
+                raise InvalidInput(f"builtin {item.op} is not supported in rules", {"kind": "unsupported"})
+            for side in (item.left, item.right):
+                if isinstance(side, Apply):
+                    raise InvalidInput(
+                        f"'{side.function}' in an expression is not supported in rules", {"kind": "unsupported"}
+                    )
+
+
+class _Lowering:
+    def __init__(self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]) -> None:
+        self._derived = derived
+        self._known = known
+        self._undenied: dict[RelationSchema, None] = {}
+
+    def rule(self, rule: Rule, number: int) -> list[Clause]:
+        supported(rule)
+        head_args = tuple(arg for arg in rule.head.args if not isinstance(arg, Aggregate))
+        head = ClauseAtom(_schema(rule.head).derived, head_args)
+        items, head = _name_values(rule.body, head)
+        variants: list[list[ClauseItem]] = [[]]
+        for item in items:
+            choices = self._item(item, room=MAX_VARIANTS // len(variants) >= 2)
+            variants = [[*variant, choice] for variant in variants for choice in choices]
+        return [Clause(head, tuple(variant), number) for variant in variants]
+
+    def _item(self, item: Literal | Comparison, room: bool) -> list[ClauseItem]:
+        if isinstance(item, Comparison):
+            return [item]
+        atom = item.atom
+        schema = _schema(atom)
+        args = tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
+        if not item.negated:
+            return [ClauseAtom(self._readable(schema), args)]
+        absent = ClauseAtom(self._readable(schema), args, absent=True)
+        if schema.opposite not in self._known:
+            return [absent]
+        if room and ANONYMOUS not in args:
+            return [absent, ClauseAtom(self._readable(schema.opposite), args)]
+        undenied = RelationSchema(schema.predicate, schema.arity, schema.positive, Role.UNDENIED)
+        self._undenied[undenied] = None
+        return [ClauseAtom(undenied, args, absent=True)]
+
+    def undenied_clauses(self) -> list[Clause]:
+        found = []
+        for undenied in self._undenied:
+            args = _numbered(undenied.arity)
+            schema = undenied.stored
+            body = (
+                ClauseAtom(self._readable(schema), args),
+                ClauseAtom(self._readable(schema.opposite), args, absent=True),
+            )
+            found.append(Clause(ClauseAtom(undenied, args), body))
+        return found
+
+    def _readable(self, schema: RelationSchema) -> RelationSchema:
+        return schema.derived if schema in self._derived else schema
+
+
+def _schema(atom: Atom) -> RelationSchema:
+    return RelationSchema(atom.predicate, atom.arity, atom.positive)
+
+
+def _numbered(arity: int) -> tuple[Term, ...]:
+    return tuple(Variable(f"a{i}") for i in range(arity))
+
+
+def _name_values(
+    body: Iterable[Literal | Comparison], head: ClauseAtom
+) -> tuple[list[Literal | Comparison], ClauseAtom]:
+    """Substitute away each `?x = value` whose variable no positive atom binds; then `?x` is just a name for it."""
+    items = list(dict.fromkeys(body))
+    bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}
+    while True:
+        found = next(((item, named) for item in items if (named := _named_value(item, bound)) is not None), None)
+        if found is None:
+            return items, head
+        variable, value = found[1]
+        items = [_substitute(other, variable, value) for other in items if other is not found[0]]
+        head = ClauseAtom(head.schema, tuple(value if arg == variable else arg for arg in head.args))
+
+
+def _named_value(item: Literal | Comparison, bound: set[Variable]) -> tuple[Variable, Term] | None:
+    if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
+        return None
+    for variable, value in ((item.left, item.right), (item.right, item.left)):
+        if not isinstance(variable, Variable) or variable.anonymous or variable in bound:
+            continue
+        if isinstance(value, str) or (isinstance(value, Variable) and value in bound):
+            return variable, value
+    return None
+
+
+def _substitute(item: Literal | Comparison, variable: Variable, value: Term) -> Literal | Comparison:
+    if isinstance(item, Comparison):
+        left = value if item.left == variable else item.left
+        right = value if item.right == variable else item.right
+        return Comparison(item.op, left, right, item.negated)
+    args = tuple(value if arg == variable else arg for arg in item.atom.args)
+    return Literal(Atom(item.atom.predicate, args, item.atom.positive), item.negated)

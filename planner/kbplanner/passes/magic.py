@@ -1,0 +1,45 @@
+"""Demand: derive only what the goal asks for.
+
+Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its head, and demand for a body
+atom arises from the demand for the head and the items before the atom. Clauses that a former pass has guarded already
+keep their guard. Demand for a relation used under absence is made in the same way; where that would make demand recursive
+through absence, the `stratify` pass asks for the relation in full and this pass leaves it unguarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kbplanner.passes.adorn import bound_args
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.schema import Role
+
+GUARDS = (Role.DEMAND, Role.REACH)
+
+
+def magic(program: Program) -> Program:
+    """Guard the clauses of an adorned program, and add the clauses that make demand."""
+    adorned = {clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS}
+    clauses: dict[Clause, None] = {}
+    for clause in program.clauses:
+        body = clause.body
+        guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
+        full = clause.head.schema.bare in program.full
+        if not guarded and not full:
+            body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
+        before: list[ClauseItem] = []
+        for item in body:
+            if isinstance(item, ClauseAtom) and item.schema in adorned and item.schema.bare not in program.full:
+                wanted = ClauseAtom(item.schema.demand, bound_args(item))
+                if wanted not in before:
+                    clauses[Clause(wanted, tuple(before))] = None
+            before.append(item)
+        clauses[Clause(clause.head, body, clause.rule)] = None
+    if program.answer is not None:
+        return replace(program, clauses=tuple(clauses))
+    seed = None if program.goal.bare in program.full else program.goal.demand
+    columns = tuple(range(program.goal.arity))
+    return replace(program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns)
+
+
+_CONCLUSIONS = (Role.DERIVED, Role.UNDENIED)

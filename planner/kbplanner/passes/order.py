@@ -1,0 +1,97 @@
+"""The order of a join: what is already bound decides which atom comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from kbplanner.program import ClauseAtom, ClauseItem
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.terms import ANONYMOUS, Variable
+
+DERIVED_ROWS = 10_000
+"""Assumed size of a derived relation, of which nothing is known before it is computed."""
+
+LEAST_ROWS = 16
+"""Relations smaller than this are taken to be this large: a plan outlives the moment it was made in."""
+
+
+class Statistics(Protocol):
+    """What is known of stored relations when a plan is made."""
+
+    def rows(self, schema: RelationSchema) -> int:
+        """Visible rows of a stored relation."""
+
+    def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
+        """Distinct values of these columns of a stored relation; 0 when not known."""
+
+
+class NoStatistics:
+    """Every stored relation looks alike."""
+
+    def rows(self, schema: RelationSchema) -> int:
+        """A middling size."""
+        return 1000
+
+    def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
+        """Not known."""
+        return 0
+
+
+def order_items(
+    items: Sequence[ClauseItem], bound: Iterable[Variable], statistics: Statistics, first: ClauseAtom | None = None
+) -> list[ClauseItem]:
+    """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
+
+    Tests come as soon as their variables are bound; of the atoms, the one with the least estimated fan-out comes next,
+    and of equals the earlier one. `first`, if given, is put in front.
+    """
+    left = list(items)
+    known = set(bound)
+    ordered: list[ClauseItem] = []
+    if first is not None:
+        left = [item for item in left if item is not first]
+        ordered.append(first)
+        known.update(first.variables())
+    while left:
+        ready = [item for item in left if is_test(item) and tested_variables(item) <= known]
+        if ready:
+            ordered.extend(ready)
+            left = [item for item in left if not any(item is test for test in ready)]
+            continue
+        atoms = [item for item in left if not is_test(item)]
+        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics))  # type: ignore[arg-type]
+        ordered.append(best)
+        left = [item for item in left if item is not best]
+        known.update(best.variables())
+    return ordered
+
+
+def is_test(item: ClauseItem) -> bool:
+    """Whether an item only tests what is bound before it."""
+    return not isinstance(item, ClauseAtom) or item.absent
+
+
+def tested_variables(item: ClauseItem) -> set[Variable]:
+    """The named variables of a test."""
+    return {variable for variable in item.variables() if not variable.anonymous}
+
+
+def fan_out(atom: ClauseAtom, known: set[Variable], statistics: Statistics) -> float:
+    """Rows one look-up in the atom's relation is expected to give, with the `known` variables bound."""
+    columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]
+    arity = len(atom.args)
+    if len(columns) == arity:
+        return 0.0
+    if atom.schema.role is Role.DEMAND:
+        return 1.0
+    if atom.schema.role is Role.STORED:
+        rows = max(statistics.rows(atom.schema), LEAST_ROWS)
+        distinct = statistics.distinct(atom.schema, columns) if columns else 0
+        if distinct:
+            return rows / distinct
+    else:
+        rows = DERIVED_ROWS
+    unbound = sum(1 for i, arg in enumerate(atom.args) if i not in columns and arg != ANONYMOUS)
+    free = max(unbound, 0.5) if columns else arity
+    return float(rows ** (free / arity))

@@ -1,0 +1,30 @@
+"""What must hold of a program after every pass: a pass that breaks it has a bug."""
+
+from __future__ import annotations
+
+from kbplanner.errors import EngineFault
+from kbplanner.program import Clause, ClauseAtom, Program
+from kbplanner.schema import Role
+from kbplanner.terms import Variable
+
+
+def verify(program: Program, after: str) -> None:
+    """Raise EngineFault if a clause uses a relation with the wrong arity or a variable that nothing binds."""
+    for clause in program.clauses:
+        _clause(clause, after)
+
+
+def _clause(clause: Clause, after: str) -> None:
+    for atom in (clause.head, *(item for item in clause.body if isinstance(item, ClauseAtom))):
+        if len(atom.args) != atom.schema.arity:
+            raise EngineFault(f"after {after}: {atom.schema} has {len(atom.args)} arguments")
+    bound = {variable for atom in clause.atoms() for variable in atom.variables()}
+    if clause.head.schema.role is Role.STORED:
+        raise EngineFault(f"after {after}: a clause concludes the stored relation {clause.head.schema}")
+    for arg in clause.head.args:
+        if isinstance(arg, Variable) and arg not in bound:
+            raise EngineFault(f"after {after}: nothing binds {arg} of the head {clause.head.schema}")
+    for item in clause.body:
+        for variable in item.variables():
+            if not variable.anonymous and variable not in bound:
+                raise EngineFault(f"after {after}: nothing binds {variable} in the body of {clause.head.schema}")

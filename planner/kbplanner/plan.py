@@ -1,0 +1,141 @@
+"""Join plans: what the engine runs. One operator, one class; its docstring shows its line in `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kbplanner.schema import RelationSchema
+
+
+class View(IntEnum):
+    """Which rows of a relation a step reads in a round: all, those new in it, or those before them."""
+
+    FULL = 0
+    DELTA = 1
+    OLD = 2
+
+
+class ColumnKind(IntEnum):
+    """What a step does with a column."""
+
+    ANY = 0
+    LOAD = 1
+    KEY = 2
+    SAME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a read: ignore it, load it into a register, look it up by one, or compare it with one."""
+
+    kind: ColumnKind
+    register: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`scan parent/2 delta (?x, ?y)`: every row of the view."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """`probe parent/2 full (=?x, ?y)`: the rows with these keys, through an index."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`member parent/2 full (=?x, =?y)`: go on if the row is there."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AntiJoin:
+    """`absent banned/1 (=?x)`: go on if no row matches."""
+
+    slot: int
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`filter ?x < ?y`: go on if the comparison holds; `op` counts along COMPARISONS, +8 negates it."""
+
+    op: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
+
+    slot: int
+    registers: tuple[int, ...]
+
+
+Read = Scan | Probe | Member
+Step = Scan | Probe | Member | AntiJoin | Filter | Project
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """One version of a clause: its steps in order, the last a Project. `rule` is the number of the rule, 0 for none.
+
+    `names` gives, for explain, the text of each register it uses.
+    """
+
+    rule: int
+    steps: tuple[Step, ...]
+    names: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPlan:
+    """One component of the program and the join plans that conclude its relations."""
+
+    recursive: bool
+    plans: tuple[JoinPlan, ...]
+    relations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole program for one goal and adornment.
+
+    `slots[i]` is the relation of slot i and `derived[i]` whether the run makes it; `parameters` are the constants of the
+    rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None: nothing to bind). For argument
+    i of the goal, `answer_columns[i]` is its column in slot `answer`, or None where it is the goal's own constant; then
+    the answers are those of one seed only, and the run serves one goal.
+    """
+
+    slots: tuple[RelationSchema, ...]
+    derived: tuple[bool, ...]
+    parameters: tuple[str, ...]
+    registers: int
+    strata: tuple[StratumPlan, ...]
+    seed: int | None
+    answer: int
+    answer_columns: tuple[int | None, ...]
+    adornment: str
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether a run of the plan can answer one binding of the goal only."""
+        return None in self.answer_columns
+
+    @property
+    def base(self) -> tuple[RelationSchema, ...]:
+        """The stored relations to bind, in slot order."""
+        return tuple(slot for slot, derived in zip(self.slots, self.derived, strict=True) if not derived)

@@ -1,0 +1,470 @@
+"""The reference engine: the same bytecode run in plain Python, slowly and plainly.
+
+It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It has the shape of `backend`; the
+word formats and the meaning of a round are those of csrc/README.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbplanner.backend import (
+    FOREVER,
+    NO_ROW,
+    REAL_ATTRIBUTES,
+    SAME,
+    Attribute,
+    Limits,
+    RelationCounts,
+    RunState,
+    RunStats,
+)
+from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
+from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
+from kbplanner.numbers import answer_key, test
+
+Row = tuple[int, ...]
+
+_DEFAULTS: dict[Attribute, int | float] = {
+    Attribute.CREATED_AT: 0,
+    Attribute.VALID_FROM: 0,
+    Attribute.VALID_UNTIL: FOREVER,
+    Attribute.TTL: 0,
+    Attribute.LAST_ACCESS: 0,
+    Attribute.ACCESSES: 1,
+    Attribute.PRIORITY: 0.5,
+    Attribute.CONFIDENCE: float("nan"),
+}
+
+
+class ReferenceRelation:
+    """Rows in the order of insertion; None where one was deleted."""
+
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
+        self.order: list[Row | None] = []
+        self.ids: dict[Row, int] = {}
+        self.hidden: set[int] = set()
+        self.epoch = 0
+        self._cells: dict[Attribute, dict[int, int | float]] = {}
+
+    def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
+        """Add rows; the id of each, and how many were new."""
+        ids = array("I")
+        before = len(self.order)
+        for row in self._rows(rows, count):
+            ids.append(self.add(row))
+        return ids, len(self.order) - before
+
+    def add(self, row: Row) -> int:
+        """Add one row; its id."""
+        place = self.ids.setdefault(row, len(self.order))
+        if place == len(self.order):
+            self.order.append(row)
+        return place
+
+    def delete(self, rows: array[int], count: int) -> int:
+        """Remove rows; how many were there."""
+        removed = 0
+        for row in self._rows(rows, count):
+            place = self.ids.pop(row, None)
+            if place is not None:
+                self.order[place] = None
+                self.hidden.discard(place)
+                for cells in self._cells.values():
+                    cells.pop(place, None)
+                removed += 1
+        self.epoch += bool(removed)
+        return removed
+
+    def hide(self, rows: array[int], count: int, hidden: bool) -> int:
+        """Hide or show rows; how many changed."""
+        changed = 0
+        for row in self._rows(rows, count):
+            place = self.ids.get(row)
+            if place is not None and (place in self.hidden) != hidden:
+                self.hidden.symmetric_difference_update({place})
+                changed += 1
+        self.epoch += bool(changed)
+        return changed
+
+    def locate(self, rows: array[int], count: int) -> array[int]:
+        """The id of each row, NO_ROW where it is not there."""
+        return array("I", [self.ids.get(row, NO_ROW) for row in self._rows(rows, count)])
+
+    def match(self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0) -> tuple[array[int], array[int]]:
+        """Rows that match and their ids, in order of id."""
+        found, ids = array("I"), array("I")
+        for place, row in enumerate(self.order):
+            if row is None or (place in self.hidden and not hidden):
+                continue
+            wanted = (row[want & ~SAME] if want & SAME else want for want in pattern)
+            if all(want in (0, value) for want, value in zip(wanted, row, strict=True)):
+                found.extend(row)
+                ids.append(place)
+                if len(ids) == limit:
+                    break
+        return found, ids
+
+    def counts(self) -> RelationCounts:
+        """How many rows, and the epoch."""
+        return RelationCounts(len(self.order), len(self.ids), len(self.ids) - len(self.hidden), self.epoch)
+
+    def distinct(self, columns: Sequence[int]) -> int:
+        """Not kept here."""
+        return 0
+
+    def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
+        """Write one cell for each id."""
+        self._cells.setdefault(attribute, {}).update(zip(ids, values, strict=True))
+
+    def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
+        """Write one value into a range of ids."""
+        self._cells.setdefault(attribute, {}).update(dict.fromkeys(range(first, first + count), value))
+
+    def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
+        """Read one cell for each id."""
+        cells = self._cells.get(attribute, {})
+        values = [cells.get(place, _DEFAULTS[attribute]) for place in ids]
+        return array("d" if attribute in REAL_ATTRIBUTES else "q", values)
+
+    def copy(self) -> ReferenceRelation:
+        """A relation of its own with the same contents."""
+        twin = ReferenceRelation(self.arity)
+        twin.order, twin.ids, twin.hidden = list(self.order), dict(self.ids), set(self.hidden)
+        twin._cells = {attribute: dict(cells) for attribute, cells in self._cells.items()}
+        return twin
+
+    def drop(self) -> None:
+        """Forget everything."""
+        self.__init__(self.arity)  # type: ignore[misc]
+
+    def visible(self, low: int, high: int) -> Iterator[Row]:
+        """The rows with ids from low up to high that plans see."""
+        for place in range(low, min(high, len(self.order))):
+            row = self.order[place]
+            if row is not None and place not in self.hidden:
+                yield row
+
+    def _rows(self, rows: array[int], count: int) -> Iterator[Row]:
+        if len(rows) < count * self.arity:
+            raise EngineFault("fewer symbols than rows")
+        return (tuple(rows[i * self.arity : (i + 1) * self.arity]) for i in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    number: int
+    steps: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    recursive: bool
+    rules: tuple[_Rule, ...]
+    reads: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class ReferencePlan:
+    """Decoded bytecode."""
+
+    arities: list[int]
+    derived: list[bool]
+    params: int
+    registers: int
+    seed: int | None
+    answer: int
+    components: list[_Component] = field(default_factory=list)
+    sensitive: set[int] = field(default_factory=set)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class ReferenceRun:
+    """One evaluation."""
+
+    def __init__(
+        self, engine: ReferenceEngine, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
+    ) -> None:
+        given = iter(base)
+        self._engine = engine
+        self._plan = plan
+        self._params = list(params)
+        self._slots = [
+            ReferenceRelation(arity) if derived else next(given)
+            for arity, derived in zip(plan.arities, plan.derived, strict=True)
+        ]
+        self._epochs = [relation.epoch for relation in self._slots]
+        self._marks: list[dict[int, int]] = [dict.fromkeys(c.reads, 0) for c in plan.components]
+        self._started = False
+        self._limits = limits
+        self._cancelled = False
+        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = 0
+        self._budget: str | None = None
+        self._work: Iterator[None] | None = None
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Add demand."""
+        if self._plan.seed is None:
+            raise EngineFault("the plan takes no seeds")
+        self._slots[self._plan.seed].insert(rows, count)
+
+    def step(self, fuel: int) -> RunState:
+        """Work for about `fuel` steps."""
+        if self._work is None:
+            self._work = self._evaluate()
+        for _ in range(max(fuel, 1)):
+            if next(self._work, self) is self:
+                self._work = None
+                self._started = True
+                return RunState.DONE
+        return RunState.PAUSED
+
+    def check(self) -> RunState:
+        """How the run stands against what it read."""
+        state = RunState.DONE if self._started else RunState.READY
+        read = {slot for component in self._plan.components for slot in component.reads} | self._plan.sensitive
+        for slot in read:
+            relation = self._slots[slot]
+            if relation.epoch != self._epochs[slot]:
+                return RunState.STALE
+            marks = [marks[slot] for marks in self._marks if slot in marks]
+            if self._started and any(mark < len(relation.order) for mark in marks):
+                state = RunState.READY
+                if slot in self._plan.sensitive:
+                    return RunState.STALE
+        for slot in self._plan.sensitive:
+            if self._started and self._sizes[slot] != len(self._slots[slot].order):
+                return RunState.STALE
+        return state
+
+    def relation(self, slot: int) -> ReferenceRelation:
+        """The relation bound to a slot."""
+        return self._slots[slot]
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+        return RunStats(self._rows, self._read, self._probes, self._steps, 0, self._rounds, self._budget, self._rule)
+
+    def limit(self, limits: Limits) -> None:
+        """Set new budgets, counted from now."""
+        self._limits = Limits(
+            limits.rows and limits.rows + self._rows, limits.bytes, limits.steps and limits.steps + self._steps
+        )
+
+    def cancel(self) -> None:
+        """Stop the step at work."""
+        self._cancelled = True
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _evaluate(self) -> Iterator[None]:
+        self._sizes = [len(relation.order) for relation in self._slots]
+        for component, marks in zip(self._plan.components, self._marks, strict=True):
+            first = not self._started
+            while True:
+                high = {slot: len(self._slots[slot].order) for slot in component.reads}
+                if not first and all(marks[slot] == high[slot] for slot in component.reads):
+                    break
+                self._rounds += 1
+                yield from self._round(component, marks, high, first)
+                marks.update(high)
+                first = False
+                if not component.recursive:
+                    break
+
+    def _round(self, component: _Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool) -> Iterator[None]:
+        bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
+        for rule in component.rules:
+            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in _READS]
+            if not views and not first:
+                continue
+            if all(low < top for low, top in views):
+                self._rule = rule.number
+                yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
+
+    def _steps_from(
+        self, rule: _Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> Iterator[None]:
+        step = rule.steps[place]
+        opcode = step[0]
+        if opcode == Opcode.EMIT:
+            self._emit(step, registers)
+        elif opcode == Opcode.COMPARE:
+            texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
+            if test(step[1], *texts):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.COPY:
+            yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+        elif opcode == Opcode.ABSENT:
+            relation = self._slots[step[1]]
+            self._probes += 1
+            if not any(True for _ in self._matching(relation, 0, len(relation.order), step[2:], registers)):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        else:
+            low, high = bounds[step[1]][step[2]]
+            self._probes += opcode != Opcode.SCAN
+            for bound in self._matching(self._slots[step[1]], low, high, step[3:], registers):
+                self._tick()
+                yield
+                yield from self._steps_from(rule, place + 1, bound, bounds)
+
+    def _matching(
+        self, relation: ReferenceRelation, low: int, high: int, columns: Sequence[int], registers: dict[int, int]
+    ) -> Iterator[dict[int, int]]:
+        for row in relation.visible(low, high):
+            bound = dict(registers)
+            for word, value in zip(columns, row, strict=True):
+                kind, register = word >> 30, word & 0x3FFFFFFF
+                if kind == 1:
+                    bound[register] = value
+                elif kind in (2, 3) and bound[register] != value:
+                    break
+            else:
+                self._read += 1
+                yield bound
+
+    def _emit(self, step: Sequence[int], registers: Mapping[int, int]) -> None:
+        relation = self._slots[step[1]]
+        before = len(relation.order)
+        relation.add(tuple(registers[register] for register in step[2:]))
+        self._rows += len(relation.order) - before
+        if self._limits.rows and self._rows > self._limits.rows:
+            self._spend("derivedRows", self._limits.rows)
+
+    def _tick(self) -> None:
+        self._steps += 1
+        if self._cancelled:
+            raise Cancelled
+        if self._limits.steps and self._steps > self._limits.steps:
+            self._spend("steps", self._limits.steps)
+
+    def _spend(self, limit: str, value: int) -> None:
+        self._budget = limit
+        raise BudgetExceeded(f"the evaluation met its limit of {value} {limit}", limit, value, str(self._rule))
+
+
+class ReferenceEngine:
+    """Symbols and relations in Python lists and dicts."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, int] = {}
+        self._texts: list[str] = [""]
+        self._lock = threading.Lock()
+
+    def intern(self, text: str) -> int:
+        """The symbol of a text, made if new."""
+        with self._lock:
+            symbol = self._symbols.setdefault(text, len(self._texts))
+            if symbol == len(self._texts):
+                self._texts.append(text)
+            return symbol
+
+    def intern_many(self, texts: Sequence[str]) -> array[int]:
+        """The symbols of many texts."""
+        return array("I", [self.intern(text) for text in texts])
+
+    def find(self, text: str) -> int:
+        """The symbol of a text, 0 when it was never interned."""
+        return self._symbols.get(text, 0)
+
+    def text(self, symbol: int) -> str:
+        """The text of a symbol."""
+        return self._texts[symbol]
+
+    def texts(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+        return [self._texts[symbol] for symbol in symbols]
+
+    def sort(self, rows: array[int], arity: int) -> array[int]:
+        """The rows in answer order."""
+        if arity == 0:
+            return rows
+        whole = [rows[i : i + arity] for i in range(0, len(rows), arity)]
+        whole.sort(key=lambda row: [answer_key(self._texts[symbol]) for symbol in row])
+        return array("I", [symbol for row in whole for symbol in row])
+
+    def relation(self, arity: int) -> ReferenceRelation:
+        """A new empty relation."""
+        return ReferenceRelation(arity)
+
+    def load(self, words: array[int]) -> ReferencePlan:
+        """Decode bytecode that our own planner has made."""
+        return _decode(words)
+
+    def open_run(
+        self, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
+    ) -> ReferenceRun:
+        """Start an evaluation."""
+        return ReferenceRun(self, plan, base, params, limits)
+
+    @property
+    def bytes(self) -> int:
+        """Not measured here."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+_READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER)
+_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3}
+_HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
+
+
+def _decode(words: array[int]) -> ReferencePlan:
+    magic, version, slots, params, registers, parts, seed, answer = words[:8]
+    if (magic, version) != (MAGIC, VERSION):
+        raise EngineFault("not bytecode of this version")
+    shapes = words[8 : 8 + 2 * slots]
+    plan = ReferencePlan(
+        list(shapes[::2]), [bool(kind) for kind in shapes[1::2]], params, registers, None if seed == NO_SLOT else seed, answer
+    )
+    at = 8 + 2 * slots
+    for _ in range(parts):
+        _, recursive, rules = words[at : at + 3]
+        at += 3
+        found = []
+        for _ in range(rules):
+            _, number, length = words[at : at + 3]
+            found.append(_Rule(number, tuple(_steps(words, at + 3, length, plan.arities))))
+            at += 3 + length
+        reads = {step[1]: None for rule in found for step in rule.steps if step[0] in _READS}
+        plan.components.append(_Component(bool(recursive), tuple(found), tuple(reads)))
+    plan.sensitive = _sensitive(plan)
+    return plan
+
+
+def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    end = at + length
+    while at < end:
+        opcode = Opcode(words[at])
+        size = _FIXED[opcode] if opcode in _FIXED else _HEADER[opcode] + arities[words[at + 1]]
+        yield tuple(words[at : at + size])
+        at += size
+
+
+def _sensitive(plan: ReferencePlan) -> set[int]:
+    feeds: dict[int, set[int]] = {}
+    found: set[int] = set()
+    for component in plan.components:
+        for rule in component.rules:
+            target = rule.steps[-1][1]
+            for step in rule.steps:
+                if step[0] in _READS or step[0] == Opcode.ABSENT:
+                    feeds.setdefault(target, set()).add(step[1])
+                if step[0] == Opcode.ABSENT:
+                    found.add(step[1])
+    todo = list(found)
+    while todo:
+        for slot in feeds.get(todo.pop(), ()):
+            if slot not in found:
+                found.add(slot)
+                todo.append(slot)
+    return {slot for slot in found if not plan.derived[slot]}

@@ -1,0 +1,44 @@
+"""A set of rules that are visible together, compiled as far as possible without a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbplanner.passes.lower import lower
+from kbplanner.passes.stratify import check_stratified
+from kbplanner.program import Clause, ClauseAtom, reads_stored
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Rule
+
+
+class RuleSet:
+    """Rules in a fixed order, numbered from 1; immutable.
+
+    Raises InvalidInput for a rule the engine does not evaluate, UnstratifiedNegation where the rules together recurse
+    through negation.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules: tuple[Rule, ...] = tuple(rules)
+        self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
+        clauses = self.clauses(frozenset())
+        check_stratified(clauses)
+        self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
+        """Stored schemas of the predicates that have rules."""
+        self.deniable = frozenset(
+            item.schema.stored.opposite
+            for clause in clauses
+            for item in clause.body
+            if isinstance(item, ClauseAtom) and item.absent
+        )
+        """Stored relations whose rows decide how a `not` is compiled, once there are any."""
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """The rules lowered, given which of `deniable` have rows."""
+        if denied not in self._lowered:
+            self._lowered[denied] = lower(self.rules, denied)
+        return self._lowered[denied]
+
+    def stored(self) -> Sequence[RelationSchema]:
+        """Stored relations that any rule reads."""
+        return tuple(reads_stored(self.clauses(frozenset())))

@@ -1,0 +1,129 @@
+"""Hypothesis strategies for small safe programs, facts and goals, and a harness to evaluate them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+from kbplanner.backend import Engine, Limits, Relation, Run, RunState
+from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+
+CONSTANTS = ["a", "b", "c", "1", "2", "10", "1.0"]
+BASE = [("e", 2), ("f", 2), ("n", 1), ("t", 3), ("flag", 0)]
+DERIVED = [("p", 2), ("q", 2), ("r", 1), ("s", 3), ("on", 0)]
+VARIABLES = [Variable(name) for name in "xyzw"]
+
+constants = st.sampled_from(CONSTANTS)
+predicates = st.sampled_from(BASE + DERIVED + DERIVED)
+
+
+@st.composite
+def facts(draw, signs: bool = True):
+    name, arity = draw(st.sampled_from(BASE + BASE + DERIVED))
+    args = tuple(draw(constants) for _ in range(arity))
+    positive = draw(st.sampled_from([True, True, True, not signs]))
+    return Atom(name, args, positive)
+
+
+@st.composite
+def rules(draw, signs: bool = True, negation: bool = True):
+    body = []
+    for _ in range(draw(st.integers(1, 3))):
+        name, arity = draw(predicates)
+        args = tuple(draw(st.sampled_from([*VARIABLES, *VARIABLES, ANONYMOUS, "a", "1"])) for _ in range(arity))
+        body.append(Literal(Atom(name, args, draw(st.sampled_from([True] * 5 + [not signs])))))
+    bound = [v for v in VARIABLES if any(v in item.variables() for item in body)]
+    terms = st.sampled_from([*bound, *bound, "a", "b"])
+    if negation and draw(st.booleans()):
+        name, arity = draw(predicates)
+        args = tuple(draw(st.one_of(terms, st.just(ANONYMOUS))) for _ in range(arity))
+        body.append(Literal(Atom(name, args, draw(st.sampled_from([True, True, True, not signs]))), negated=True))
+    if draw(st.integers(0, 3)) == 0:
+        body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())))
+    if draw(st.integers(0, 5)) == 0:
+        name = Variable("named")
+        body.append(Comparison("=", name, draw(terms)))
+        terms = st.sampled_from([*bound, name])
+    name, arity = draw(st.sampled_from(DERIVED))
+    head = Atom(name, tuple(draw(terms) for _ in range(arity)), draw(st.sampled_from([True] * 5 + [not signs])))
+    return Rule(head, tuple(draw(st.permutations(body))))
+
+
+@st.composite
+def goals(draw):
+    name, arity = draw(st.sampled_from(DERIVED))
+    args = tuple(draw(st.sampled_from([*VARIABLES[:2], ANONYMOUS, *CONSTANTS[:4]])) for _ in range(arity))
+    return Atom(name, args, draw(st.sampled_from([True] * 5 + [False])))
+
+
+class World:
+    """Facts in an engine and goals asked with plans, as kbcore does it but without goal tables unless kept."""
+
+    def __init__(self, engine: Engine, rules: RuleSet) -> None:
+        self.engine = engine
+        self.rules = rules
+        self.relations: dict[RelationSchema, Relation] = {}
+        self.cache = PlanCache(engine)
+        self.kept: dict[tuple, GoalRun] = {}
+
+    def bind(self, schema: RelationSchema) -> Relation:
+        if schema not in self.relations:
+            self.relations[schema] = self.engine.relation(schema.arity)
+        return self.relations[schema]
+
+    def rows(self, schema: RelationSchema) -> int:
+        return self.bind(schema).counts().visible
+
+    def distinct(self, schema: RelationSchema, columns) -> int:
+        return self.bind(schema).distinct(columns)
+
+    def row(self, atom: Atom) -> tuple[Relation, array]:
+        relation = self.bind(RelationSchema(atom.predicate, atom.arity, atom.positive))
+        return relation, self.engine.intern_many(atom.args)
+
+    def tell(self, atoms: Iterable[Atom]) -> None:
+        for atom in atoms:
+            relation, row = self.row(atom)
+            relation.insert(row, 1)
+
+    def retract(self, atom: Atom) -> None:
+        relation, row = self.row(atom)
+        relation.delete(row, 1)
+
+    def ask(self, goal: Atom, *, keep: bool = False, fuel: int = 10_000) -> set[tuple[str, ...]]:
+        schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
+        pattern = goal_pattern(goal.args, self.engine.intern)
+        assert pattern is not None
+        if schema not in self.rules.derived:
+            rows, ids = self.bind(schema).match(pattern)
+            return self._texts(rows, len(ids), goal.arity)
+        denied = frozenset(s for s in self.rules.deniable if self.rows(s))
+        compiled = self.cache.get(self.rules, schema, adornment_of(goal.args), denied, self)
+        key = (id(compiled), None if not compiled.plan.one_seed else tuple(pattern))
+        run = self.kept.pop(key, None)
+        if run is not None and run.run.check() is RunState.STALE:
+            run.close()
+            run = None
+        if run is None:
+            run = GoalRun(self.engine, compiled, self.bind, Limits())
+
+        def drive(run: Run) -> None:
+            while run.step(fuel) is not RunState.DONE:
+                pass
+
+        rows = run.ask(pattern, drive)
+        count = len(rows) // goal.arity if goal.arity else run.run.relation(compiled.plan.answer).counts().live
+        found = self._texts(rows, count, goal.arity)
+        if keep:
+            self.kept[key] = run
+        else:
+            run.close()
+        return found
+
+    def _texts(self, rows: array, count: int, arity: int) -> set[tuple[str, ...]]:
+        texts = self.engine.texts(rows)
+        return {tuple(texts[i * arity : (i + 1) * arity]) for i in range(count)}
