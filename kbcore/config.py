@@ -79,7 +79,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("QUERY_MAX_BYTES", _integer(1, _BIG), 1 << 30, "bytes the derived rows of one request may take"),
     Setting("QUERY_MAX_ANSWERS", _integer(1, _BIG), 1_000_000, "answers one request may return"),
     Setting("GOAL_TABLE_MB", _integer(0, 1 << 20), 64, "memory for kept goal tables of a tenant, in MiB"),
-    Setting("TENANT_MAX_BYTES", _integer(0, _BIG), 0, "engine memory of one tenant in bytes; 0 = no limit"),
     Setting("MAX_BODY_BYTES", _integer(1, _BIG), 32 << 20, "largest request body in bytes"),
     Setting("MAX_BULK_FACTS", _integer(1, _BIG), 100_000, "most facts in one bulk assert"),
     Setting("MAX_JSON_DEPTH", _integer(1, 512), 64, "deepest nesting of a JSON body"),
@@ -116,7 +115,6 @@ class Config:
     query_max_bytes: int = 1 << 30
     query_max_answers: int = 1_000_000
     goal_table_mb: int = 64
-    tenant_max_bytes: int = 0
     max_body_bytes: int = 32 << 20
     max_bulk_facts: int = 100_000
     max_json_depth: int = 64

@@ -6,7 +6,7 @@ Symbols are ints from 1; rows are flat `array('I')`, row-major. Nothing here kno
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -45,6 +45,10 @@ NO_ROW = 0xFFFFFFFF
 
 SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
+
+
+Via = Callable[[Callable[[], int]], int]
+"""Calls a function for its result, perhaps in another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,11 @@ class Run(Protocol):
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
 
-    def step(self, fuel: int) -> RunState:
-        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel().
+
+        `via`, if given, makes the call into the engine: somewhere it holds up nobody. The engine's mutex is held here.
+        """
 
     def check(self) -> RunState:
         """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""

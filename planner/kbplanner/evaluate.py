@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ Drive = Callable[[Run], None]
 """Step a run until it is done; raises BudgetExceeded where it may not go on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledGoal:
     """A plan for one predicate and binding pattern, verified, with the symbols of its constants."""
 
@@ -40,6 +41,7 @@ class PlanCache:
     def __init__(self, engine: Engine, capacity: int = 256) -> None:
         self._engine = engine
         self._capacity = capacity
+        self._mutex = threading.Lock()
         self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = OrderedDict()
 
     def get(
@@ -52,10 +54,11 @@ class PlanCache:
     ) -> CompiledGoal:
         """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold."""
         key = (rules, goal, adornment, denied)
-        found = self._plans.get(key)
-        if found is not None and not _moved(found.sizes, statistics):
-            self._plans.move_to_end(key)
-            return found
+        with self._mutex:
+            found = self._plans.get(key)
+            if found is not None and not _moved(found.sizes, statistics):
+                self._plans.move_to_end(key)
+                return found
         program = rewrite(rules.clauses(denied), goal.derived, adornment, statistics)
         plan = build(program, statistics)
         made = CompiledGoal(
@@ -64,9 +67,10 @@ class PlanCache:
             tuple(self._engine.intern(text) for text in plan.parameters),
             {schema: statistics.rows(schema) for schema in plan.base},
         )
-        self._plans[key] = made
-        while len(self._plans) > self._capacity:
-            self._plans.popitem(last=False)
+        with self._mutex:
+            self._plans[key] = made
+            while len(self._plans) > self._capacity:
+                self._plans.popitem(last=False)
         return made
 
     def __len__(self) -> int:
@@ -93,8 +97,8 @@ class GoalRun:
         self.goal = goal
         self.run = engine.open_run(goal.compiled, [bind(schema) for schema in goal.plan.base], goal.params, limits)
 
-    def ask(self, pattern: Sequence[int], drive: Drive) -> array[int]:
-        """The answers, as whole rows in answer order.
+    def ask(self, pattern: Sequence[int], drive: Drive) -> tuple[array[int], int]:
+        """The answers, as whole rows in answer order, and how many there are.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
         argument j. Every argument the plan's adornment calls bound must be a symbol.
@@ -113,7 +117,7 @@ class GoalRun:
         rows, ids = self.run.relation(plan.answer).match(wanted)
         if plan.one_seed:
             rows = _widen(rows, len(ids), pattern, columns)
-        return self._engine.sort(rows, len(pattern))
+        return self._engine.sort(rows, len(pattern)), len(ids)
 
     def close(self) -> None:
         """Give the run back."""

@@ -21,6 +21,7 @@ from kbplanner.backend import (
     RelationCounts,
     RunState,
     RunStats,
+    Via,
 )
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
@@ -214,7 +215,7 @@ class ReferenceRun:
             raise EngineFault("the plan takes no seeds")
         self._slots[self._plan.seed].insert(rows, count)
 
-    def step(self, fuel: int) -> RunState:
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps."""
         if self._work is None:
             self._work = self._evaluate()

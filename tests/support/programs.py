@@ -115,8 +115,7 @@ class World:
             while run.step(fuel) is not RunState.DONE:
                 pass
 
-        rows = run.ask(pattern, drive)
-        count = len(rows) // goal.arity if goal.arity else run.run.relation(compiled.plan.answer).counts().live
+        rows, count = run.ask(pattern, drive)
         found = self._texts(rows, count, goal.arity)
         if keep:
             self.kept[key] = run

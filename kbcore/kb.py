@@ -1,0 +1,310 @@
+"""A knowledge base: the handle on one tenant. HTTP routes and embedding programs call the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbplanner.backend import Limits
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
+
+from kbcore.errors import Conflict, InvalidInput, NotFound
+from kbcore.reason.aggregate import AggregateOutcome, aggregate
+from kbcore.reason.ask import Answers, Reasoner
+from kbcore.reason.budget import Budget
+from kbcore.reason.cascade import fallen
+from kbcore.reason.match import matching, sorted_rows
+from kbcore.reason.predicates import predicates
+from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
+from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.state.partition import Partition
+from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.tenant import ALL_SCOPES, Tenant
+
+if TYPE_CHECKING:
+    from kbcore.runtime import Runtime
+
+CONFLICT_STRATEGIES = ("KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE")
+
+
+class _Outdated(Conflict):
+    """What a write was worked out from has changed; it is worked out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesOutcome:
+    """The rules as stored, new or there before, and warnings for their author."""
+
+    rules: tuple[StoredRule, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class KnowledgeBase:
+    """Facts, rules and answers of one tenant.
+
+    Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a name for exactly that
+    one, "*" (reads only) for every partition, each reasoned about on its own. Writes return when they are durable.
+    """
+
+    def __init__(self, runtime: Runtime, database: str, tenant: str) -> None:
+        self._runtime = runtime
+        self.database = database
+        self.tenant = tenant
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def assert_facts(self, facts: Sequence[Fact], *, conflict: str = "KEEP_BOTH") -> AssertOutcome:
+        """Store facts, all or none.
+
+        `conflict` says what happens to a fact whose opposite sign is stored: KEEP_BOTH stores both, REJECT refuses all
+        (Conflict), NEWEST_WINS retracts the opposite, CONFIDENCE keeps the one with the higher confidence (unknown
+        counts as 1; the new one wins a tie).
+        """
+        for fact in facts:
+            self._writable(fact.scope)
+        if conflict not in CONFLICT_STRATEGIES:
+            raise InvalidInput.at("conflictStrategy", f"must be one of {', '.join(CONFLICT_STRATEGIES)}")
+        if conflict == "KEEP_BOTH":
+            delta = self._commit((AssertFacts(tuple(facts)),))
+        elif conflict == "REJECT":
+            delta = self._commit((AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts))
+        else:
+            delta = self._commit_resolved(facts, conflict)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rules(self, rules: Sequence[Rule]) -> RulesOutcome:
+        """Teach rules, all or none; raises InvalidInput (with the variable or the cycle) where one cannot be taken."""
+        stored = tuple(stored_rule(rule) for rule in rules)
+        for rule in rules:
+            self._writable(rule.scope)
+
+        def check() -> None:
+            self._read_tenant().rules.check(stored)
+
+        self._commit((AssertRules(tuple(rules)),), check=check)
+        return RulesOutcome(stored)
+
+    def retract_fact(
+        self, predicate: str, args: Sequence[str], *, positive: bool | None = None, scope: str | None = None
+    ) -> RetractOutcome:
+        """Remove a fact, of one sign or (None) of both; not an error when there is none."""
+        self._writable(scope)
+        return self._retract(RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args))
+
+    def retract_pattern(
+        self, predicate: str, pattern: Sequence[Term], *, positive: bool | None = None, scope: str | None = None
+    ) -> RetractOutcome:
+        """Remove the facts that match; variables are wildcards, the same variable asks for equal arguments."""
+        self._writable(scope)
+        return self._retract(RetractPattern(predicate, tuple(pattern), positive, scope), predicate, tuple(pattern))
+
+    def retract_rule(self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None) -> StoredRule:
+        """Forget a rule by its id or by being equal to it; raises NotFound."""
+        if (id is None) == (rule is None):
+            raise InvalidInput("name a rule either by id or by head and body", {"fields": {"id": ["id, or head and body"]}})
+        if rule is not None:
+            id, scope = stored_rule(rule).id, rule.scope
+        wanted = RetractRule(id or "", scope)
+
+        def check() -> None:
+            if self._read_tenant().rules.get(wanted.scope, wanted.id) is None:
+                raise NotFound(f"no rule '{wanted.id}'", {"id": wanted.id, "scope": wanted.scope})
+
+        return self._commit((wanted,), check=check).rules_removed[0]
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    def infer(
+        self,
+        literal: Literal,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        min_confidence: float | None = None,
+        as_of: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[Row]:
+        """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
+
+        `as_of` (epoch milliseconds) judges validity at that moment. Raises BudgetExceeded.
+        """
+        budget = self._budget(timeout_ms)
+        tenant = self._read_tenant()
+        wanted = None if limit is None or min_confidence is not None else limit + offset
+        with tenant.lock.read():
+            reasoner = self._runtime.reasoner(tenant)
+            found: list[Row] = []
+            for partition in self._partitions(tenant, scope):
+                found.extend(reasoner.rows(partition, literal, budget, as_of, wanted))
+        if min_confidence is not None:
+            found = [row for row in found if row["confidence"] is None or row["confidence"] >= min_confidence]
+        return found[offset : None if limit is None else offset + limit]
+
+    def query_rows(
+        self,
+        predicate: str,
+        args: Sequence[Term],
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        limit: int | None = None,
+        as_of: int | None = None,
+    ) -> list[Row]:
+        """Stored facts that match, no rules applied: of one sign, or (None) of both, positive ones first."""
+        tenant = self._read_tenant()
+        budget = self._budget(None)
+        found: list[Row] = []
+        with tenant.lock.read():
+            for partition in self._partitions(tenant, scope):
+                for stored, rows, ids in matching(tenant, partition, predicate, args, positive, as_of):
+                    if limit is None:
+                        budget.check_answers(len(ids))
+                    left = None if limit is None else limit - len(found)
+                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left))
+        return found
+
+    def aggregate(
+        self,
+        predicate: str,
+        op: str,
+        *,
+        arg_index: int | None = None,
+        pattern: Sequence[Term] | None = None,
+        scope: str | None = None,
+        skip_non_numeric: bool = False,
+        as_of: int | None = None,
+    ) -> AggregateOutcome:
+        """COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            partitions = self._partitions(tenant, scope)
+            return aggregate(tenant, partitions, predicate, op.upper(), arg_index, pattern, skip_non_numeric, as_of)
+
+    def predicates(self, scope: str | None = None) -> dict[str, Any]:
+        """The schema: predicates with arity, fact and rule counts, and totals."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return predicates(tenant, self._partitions(tenant, scope), scope)
+
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+        """Rules in the order they were taught: all of them, or those that hold in one partition."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)]
+
+    def bindings(
+        self, body: Sequence[BodyItem], variables: Sequence[Variable], *, scope: str | None = None, timeout_ms: int | None = None
+    ) -> list[tuple[str, ...]]:
+        """The values of `variables` for which a body holds, in answer order."""
+        budget = self._budget(timeout_ms)
+
+        def solve(reasoner: Reasoner, partition: Partition) -> Answers:
+            return reasoner.solve_body(partition, body, variables, budget)
+
+        return self._tuples(scope, len(variables), solve)
+
+    def tuples(self, atom: Atom, *, scope: str | None = None, timeout_ms: int | None = None) -> list[tuple[str, ...]]:
+        """The answers of a goal as tuples of names, one for each argument, in answer order."""
+        budget = self._budget(timeout_ms)
+
+        def solve(reasoner: Reasoner, partition: Partition) -> Answers:
+            return reasoner.solve(partition, atom, budget)
+
+        return self._tuples(scope, atom.arity, solve)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _tuples(self, scope: str | None, arity: int, solve: Any) -> list[tuple[str, ...]]:
+        tenant = self._read_tenant()
+        found: list[tuple[str, ...]] = []
+        with tenant.lock.read():
+            reasoner = self._runtime.reasoner(tenant)
+            for partition in self._partitions(tenant, scope):
+                rows, count = solve(reasoner, partition)
+                if not arity:
+                    found.extend([()] * count)
+                    continue
+                texts = iter(tenant.engine.texts(rows))
+                found.extend(zip(*[texts] * arity, strict=True))
+        return found
+
+    def _retract(self, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...]) -> RetractOutcome:
+        delta = self._commit((change,))
+        rows = [row for removed in delta.removed for row in removed.rows]
+        budget = self._budget(None)
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            fell = fallen(tenant, delta.removed, budget)
+            still = self._still_derivable(tenant, change, predicate, args, budget)
+        return RetractOutcome(len(rows), rows, fell.count, fell.rows, 0, still, fell.truncated)
+
+    def _still_derivable(
+        self, tenant: Tenant, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...], budget: Budget
+    ) -> bool:
+        if isinstance(change, RetractPattern):
+            return False
+        reasoner = self._runtime.reasoner(tenant)
+        signs = (True, False) if change.positive is None else (change.positive,)
+        return any(
+            reasoner.solve(partition, Atom(predicate, args, positive), budget)[1]
+            for partition in self._partitions(tenant, change.scope)
+            for positive in signs
+        )
+
+    def _commit(self, changes: tuple[Change, ...], check: Any = None) -> Delta:
+        return self._runtime.commit(ChangeSet(self.database, self.tenant, changes, check))
+
+    def _commit_resolved(self, facts: Sequence[Fact], conflict: str) -> Delta:
+        """Let facts win or lose against their opposites. What is logged is the outcome; it is worked out again if the
+        opposites have changed by the time of the write."""
+        while True:
+            changes = self._resolve(facts, conflict)
+            try:
+                return self._commit(changes, check=lambda: self._still(changes, facts, conflict))
+            except _Outdated:
+                continue
+
+    def _resolve(self, facts: Sequence[Fact], conflict: str) -> tuple[Change, ...]:
+        kept: list[Fact] = []
+        losers: list[Change] = []
+        for fact in facts:
+            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope)
+            if found and conflict == "CONFIDENCE":
+                known = found[0]["confidence"]
+                if (1.0 if known is None else known) > (1.0 if fact.confidence is None else fact.confidence):
+                    continue
+            if found:
+                losers.append(RetractFact(fact.predicate, fact.args, not fact.positive, fact.scope))
+            kept.append(fact)
+        return (*losers, AssertFacts(tuple(kept)))
+
+    def _still(self, changes: tuple[Change, ...], facts: Sequence[Fact], conflict: str) -> None:
+        if self._resolve(facts, conflict) != changes:
+            raise _Outdated("the opposites have changed")
+
+    def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1)
+            if found:
+                raise Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": found[0]})
+
+    def _writable(self, scope: str | None) -> None:
+        if scope == ALL_SCOPES:
+            raise InvalidInput.at("scope", "'*' can be read, not written")
+
+    def _read_tenant(self) -> Tenant:
+        return self._runtime.read_tenant(self.database, self.tenant)
+
+    def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
+        """The partitions a read looks at; where nothing was written yet rules may still give something."""
+        return tenant.partitions(scope) or [Partition(tenant.engine, scope)]
+
+    def _budget(self, timeout_ms: int | None) -> Budget:
+        config, clock = self._runtime.config, self._runtime.clock
+        allowed = min(timeout_ms or config.query_timeout_ms, config.query_timeout_ms)
+        limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        return Budget(
+            limits, allowed, clock.monotonic() + allowed / 1000, config.query_max_answers, clock, self._runtime.offload
+        )

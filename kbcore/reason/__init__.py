@@ -1,0 +1,1 @@
+"""Answers: from stored facts, through rules, and counted up."""

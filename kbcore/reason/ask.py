@@ -1,0 +1,139 @@
+"""Goals to answers: stored facts and rules together, in one partition or in all."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from kbplanner.backend import NO_ROW
+from kbplanner.evaluate import adornment_of, goal_pattern
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
+
+from kbcore.reason.budget import Budget
+from kbcore.reason.match import matching
+from kbcore.reason.moment import Moment
+from kbcore.reason.tables import GoalTables
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition
+from kbcore.state.tenant import Tenant
+
+GOAL = "?goal"
+"""Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
+
+Answers = tuple[array[int], int]
+"""Rows of symbols in answer order, and how many."""
+
+
+class Reasoner:
+    """Answers goals of one tenant. The caller holds the tenant's read lock and has brought it to now."""
+
+    def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
+        self._tenant = tenant
+        self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
+
+    def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
+        """The answers of a signed atom in a partition; raises BudgetExceeded."""
+        return self._solve(partition, self._tenant.rules.visible(partition.name), atom, budget, as_of)
+
+    def solve_body(
+        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable], budget: Budget, as_of: int | None = None
+    ) -> Answers:
+        """The bindings of `variables` for which a whole body holds."""
+        rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
+        visible = self._tenant.rules.visible(partition.name)
+        rules = self._bodies.get((visible, rule))
+        if rules is None:
+            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule])
+            if len(self._bodies) > 64:
+                self._bodies.popitem(last=False)
+        return self._solve(partition, rules, rule.head, budget, as_of)
+
+    def rows(self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None) -> list[Row]:
+        """The answers of a literal as rows for the outside, the first `limit` in answer order.
+
+        A negated literal without variables has one row where it holds, with the basis in its metadata; one with
+        variables has the explicit negatives.
+        """
+        atom = literal.atom
+        if literal.negated:
+            opposite = Atom(atom.predicate, atom.args, not atom.positive)
+            if not atom.ground:
+                return self.rows(partition, Literal(opposite), budget, as_of, limit)
+            found = self.rows(partition, Literal(opposite), budget, as_of, 1)
+            basis = "explicit"
+            if not found and not self.solve(partition, atom, budget, as_of)[1]:
+                found = [derived_row(opposite, list(opposite.args), partition.name)]
+                basis = "absence"
+            for row in found:
+                row["metadata"]["basis"] = basis
+            return found
+        rows, count = self.solve(partition, atom, budget, as_of)
+        arity = atom.arity
+        if limit is not None and limit < count:
+            rows, count = rows[: limit * arity], limit
+        budget.check_answers(count)
+        return self._shown(partition, atom, rows, count, as_of)
+
+    def _solve(self, partition: Partition, rules: RuleSet, atom: Atom, budget: Budget, as_of: int | None) -> Answers:
+        tenant = self._tenant
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
+        pattern = goal_pattern(args, tenant.engine.find)
+        if pattern is None:
+            return array("I"), 0
+        if schema not in rules.derived:
+            for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
+                return tenant.engine.sort(rows, atom.arity), len(ids)
+            return array("I"), 0
+        adornment = adornment_of(args)
+        if as_of is not None:
+            moment = Moment(partition, as_of)
+            try:
+                denied = frozenset(s for s in rules.deniable if moment.bind(s).counts().visible)
+                goal = tenant.plans.get(rules, schema, adornment, denied, partition)
+                return self.tables.once(goal, pattern, moment.bind, budget)
+            finally:
+                moment.close()
+        goal = tenant.plans.get(rules, schema, adornment, partition.denied(rules.deniable), partition)
+        return self.tables.ask(partition.name, goal, pattern, lambda s: partition.need(s).relation, budget)
+
+    def _shown(self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None) -> list[Row]:
+        """Rows that are asserted are shown as stored, the others as derived."""
+        arity = atom.arity
+        schema = RelationSchema(atom.predicate, arity, atom.positive)
+        stored = partition.get(schema)
+        ids = stored.relation.locate(rows, count) if stored else array("I", [NO_ROW]) * count
+        if stored and NO_ROW not in ids and not stored.limited and as_of is None:
+            return stored.rows(self._tenant.engine, rows, ids)
+        texts = self._tenant.engine.texts(rows)
+        at = self._tenant.at(0) if as_of is None else as_of
+        found: list[Row] = []
+        for i in range(count):
+            place = ids[i : i + 1]
+            if stored and place[0] != NO_ROW:
+                start, end = next(stored.windows(place))
+                if start <= at < end:
+                    found.extend(stored.rows(self._tenant.engine, rows[i * arity : (i + 1) * arity], place))
+                    continue
+            found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
+        return found
+
+
+def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
+    """A row for a conclusion that nobody asserted."""
+    return {
+        "predicate": atom.predicate,
+        "args": list(args),
+        "negated": not atom.positive,
+        "scope": scope,
+        "metadata": {},
+        "createdAt": None,
+        "validFrom": None,
+        "validUntil": None,
+        "ttl": None,
+        "confidence": None,
+    }

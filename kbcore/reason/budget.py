@@ -1,0 +1,46 @@
+"""What one request may use, and the loop that drives a run within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbplanner.backend import Limits, Run, RunState, Via
+
+from kbcore.clock import Clock
+from kbcore.errors import BudgetExceeded
+
+FIRST_FUEL = 100_000
+"""Steps made in place: a few milliseconds. Most goals end here."""
+
+SLICE_FUEL = 1_000_000
+"""Steps of every later slice, made where they hold up nobody; the deadline is looked at between slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
+
+    limits: Limits
+    timeout_ms: int
+    deadline: float
+    max_answers: int
+    clock: Clock
+    via: Via | None = None
+
+    def drive(self, run: Run) -> None:
+        """Step a run to its end; raises BudgetExceeded."""
+        run.limit(self.limits)
+        state = run.step(FIRST_FUEL)
+        while state is not RunState.DONE:
+            if self.clock.monotonic() >= self.deadline:
+                raise BudgetExceeded(
+                    f"the evaluation met its time limit of {self.timeout_ms} ms", "timeMs", self.timeout_ms, str(run.stats().rule)
+                )
+            state = run.step(SLICE_FUEL, self.via)
+
+    def check_answers(self, count: int) -> None:
+        """Raise BudgetExceeded if an answer is too long to be given whole."""
+        if count > self.max_answers:
+            raise BudgetExceeded(
+                f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'", "answers", self.max_answers
+            )

@@ -1,0 +1,38 @@
+"""A pattern over stored facts: no rules."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from kbplanner.evaluate import goal_pattern
+from kbplanner.terms import Term
+
+from kbcore.reason.moment import held
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.tenant import Tenant
+
+
+def matching(
+    tenant: Tenant, partition: Partition, predicate: str, args: Sequence[Term], positive: bool | None, as_of: int | None
+) -> Iterator[tuple[StoredRelation, array[int], array[int]]]:
+    """For each sign asked for, the stored relation, the rows that match now or held at `as_of`, and their ids."""
+    pattern = goal_pattern(args, tenant.engine.find)
+    if pattern is None:
+        return
+    for stored in partition.named(predicate, len(args), positive):
+        if as_of is None:
+            rows, ids = stored.relation.match(pattern)
+        else:
+            rows, ids = held(stored, pattern, as_of)
+        yield stored, rows, ids
+
+
+def sorted_rows(tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, limit: int | None) -> list[Row]:
+    """The first `limit` rows of a stored relation in answer order, as they are shown."""
+    arity = stored.schema.arity
+    ordered = tenant.engine.sort(rows, arity)
+    if limit is not None and limit < count:
+        ordered, count = ordered[: limit * arity], limit
+    return stored.rows(tenant.engine, ordered, stored.relation.locate(ordered, count))

@@ -1,0 +1,123 @@
+"""Goal tables: runs kept open, so that a goal asked again costs little more than reading its answers.
+
+A run knows by versions whether what it read has changed. New facts in what it reads positively, and new bindings, are
+worked in from where it stands; anything else makes it stale and it is dropped. Correctness never depends on a table:
+`verify` compares every answer with that of a fresh run.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbplanner.backend import Engine, RunState
+from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
+
+from kbcore.errors import EngineFault
+from kbcore.reason.budget import Budget
+
+Key = tuple[str | None, CompiledGoal]
+
+
+@dataclass(slots=True)
+class TableCounts:
+    """How often a goal found a table that was current, one it could continue, a stale one, or none."""
+
+    current: int = 0
+    continued: int = 0
+    stale: int = 0
+    missed: int = 0
+
+
+class GoalTables:
+    """The goal tables of one tenant, at most `max_bytes` of them; those not used for longest go first.
+
+    A table is taken out while it is used: a second goal on the same table meanwhile gets a run of its own.
+    """
+
+    def __init__(self, engine: Engine, max_bytes: int, verify: bool = False) -> None:
+        self._engine = engine
+        self._max_bytes = max_bytes
+        self._verify = verify
+        self._tables: OrderedDict[Key, tuple[GoalRun, int]] = OrderedDict()
+        self._mutex = threading.Lock()
+        self.bytes = 0
+        self.counts = TableCounts()
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def ask(
+        self, scope: str | None, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
+    ) -> tuple[array[int], int]:
+        """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
+        if goal.plan.one_seed:
+            return self.once(goal, pattern, bind, budget)
+        key = (scope, goal)
+        run = self._take(key)
+        if run is None:
+            run = GoalRun(self._engine, goal, bind, budget.limits)
+        try:
+            found = run.ask(pattern, budget.drive)
+        except BaseException:
+            run.close()
+            raise
+        if self._verify and found != self.once(goal, pattern, bind, budget):
+            run.close()
+            raise EngineFault("a goal table differs from a fresh evaluation")
+        self._keep(key, run)
+        return found
+
+    def clear(self) -> None:
+        """Drop every table."""
+        with self._mutex:
+            runs = [run for run, _ in self._tables.values()]
+            self._tables.clear()
+            self.bytes = 0
+        for run in runs:
+            run.close()
+
+    def once(self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget) -> tuple[array[int], int]:
+        """Answer a goal with a run that is not kept."""
+        run = GoalRun(self._engine, goal, bind, budget.limits)
+        try:
+            return run.ask(pattern, budget.drive)
+        finally:
+            run.close()
+
+    def _take(self, key: Key) -> GoalRun | None:
+        with self._mutex:
+            found = self._tables.pop(key, None)
+            if found is None:
+                self.counts.missed += 1
+                return None
+            run, size = found
+            self.bytes -= size
+        state = run.run.check()
+        if state is RunState.STALE:
+            self.counts.stale += 1
+            run.close()
+            return None
+        if state is RunState.DONE:
+            self.counts.current += 1
+        else:
+            self.counts.continued += 1
+        return run
+
+    def _keep(self, key: Key, run: GoalRun) -> None:
+        size = run.run.stats().bytes
+        dropped = [run]
+        with self._mutex:
+            if key not in self._tables and size <= self._max_bytes:
+                dropped.clear()
+                self._tables[key] = (run, size)
+                self.bytes += size
+                while self.bytes > self._max_bytes:
+                    _, (oldest, old_size) = self._tables.popitem(last=False)
+                    self.bytes -= old_size
+                    dropped.append(oldest)
+        for oldest in dropped:
+            oldest.close()

@@ -1,0 +1,160 @@
+"""Apply a change set to a tenant. The one place where state changes: commits, recovery and followers all come here."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from kbplanner.backend import FOREVER, Attribute
+from kbplanner.evaluate import goal_pattern
+from kbplanner.schema import RelationSchema
+
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRules,
+    Change,
+    Delta,
+    Removed,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+)
+from kbcore.state.facts import Fact
+from kbcore.state.partition import StoredRelation, located
+from kbcore.state.rulebook import stored_rule
+from kbcore.state.tenant import Tenant
+
+UNKNOWN = float("nan")
+
+
+def apply(tenant: Tenant, changes: Iterable[Change], at: int) -> Delta:
+    """Apply changes of logged time `at` (epoch milliseconds); the caller holds the tenant's write lock.
+
+    It must not fail for changes that were accepted into the log.
+    """
+    tenant.advance(at)
+    delta = Delta(at)
+    for change in changes:
+        if isinstance(change, AssertFacts):
+            _assert_facts(tenant, change.facts, at, delta)
+        elif isinstance(change, RetractFact):
+            _retract_fact(tenant, change, delta)
+        elif isinstance(change, RetractPattern):
+            _retract_pattern(tenant, change, delta)
+        elif isinstance(change, AssertRules):
+            delta.rules_added.extend(stored for rule in change.rules if tenant.rules.add(stored := stored_rule(rule)))
+        else:
+            _retract_rule(tenant, change, delta)
+    tenant.generation += 1
+    delta.generation = tenant.generation
+    return delta
+
+
+def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) -> None:
+    groups: dict[tuple[str | None, RelationSchema], list[Fact]] = {}
+    for fact in facts:
+        groups.setdefault((fact.scope, fact.schema), []).append(fact)
+    for (scope, schema), group in groups.items():
+        stored = tenant.need_partition(scope).need(schema)
+        symbols = tenant.engine.intern_many([arg for fact in group for arg in fact.args])
+        _insert(tenant, stored, symbols, group, at, delta)
+
+
+def _insert(tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta) -> None:
+    relation = stored.relation
+    before = relation.counts().rows
+    ids, added = relation.insert(symbols, len(facts))
+    if added:
+        relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
+    delta.asserted += added
+    delta.updated += len(facts) - added
+    if added == len(facts) and all(_plain(fact) for fact in facts):
+        return
+    arity = stored.schema.arity
+    seen = before
+    for i, fact in enumerate(facts):
+        place = ids[i]
+        again = place < seen
+        seen = max(seen, place + 1)
+        if again or not _plain(fact):
+            row = tuple(symbols[i * arity : (i + 1) * arity])
+            _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
+
+
+def _plain(fact: Fact) -> bool:
+    return (
+        not fact.metadata
+        and fact.ttl is None
+        and fact.valid_from is None
+        and fact.valid_until is None
+        and fact.confidence is None
+    )
+
+
+def _describe(
+    tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], one: array[int], fact: Fact, at: int, again: bool
+) -> None:
+    """Write what a fact carries beside its arguments. Told again, it keeps its creation time, unless it had expired."""
+    relation = stored.relation
+    limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
+    if again:
+        if row in stored.limited and next(stored.windows(one))[1] <= at:
+            relation.set_attribute(Attribute.CREATED_AT, one, [at])
+            relation.set_attribute(Attribute.ACCESSES, one, [1])
+        else:
+            accesses = relation.attributes(Attribute.ACCESSES, one)[0]
+            relation.set_attribute(Attribute.ACCESSES, one, [int(accesses) + 1])
+        relation.set_attribute(Attribute.LAST_ACCESS, one, [at])
+    if fact.metadata:
+        stored.metadata[row] = dict(fact.metadata)
+    elif again:
+        stored.metadata.pop(row, None)
+    if fact.confidence is not None or again:
+        relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
+    if limited or row in stored.limited:
+        relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
+        relation.set_attribute(Attribute.VALID_FROM, one, [fact.valid_from or 0])
+        relation.set_attribute(Attribute.VALID_UNTIL, one, [FOREVER if fact.valid_until is None else fact.valid_until])
+        stored.limited.add(row)
+        tenant.limit(stored, row)
+        if not limited:
+            stored.limited.discard(row)
+
+
+def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta) -> None:
+    partition = tenant.partition(change.scope)
+    symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
+    if partition is None or 0 in symbols:
+        return
+    for stored in partition.named(change.predicate, len(change.args), change.positive):
+        _remove(tenant, stored, symbols, 1, delta)
+
+
+def _retract_pattern(tenant: Tenant, change: RetractPattern, delta: Delta) -> None:
+    partition = tenant.partition(change.scope)
+    pattern = goal_pattern(change.pattern, tenant.engine.find)
+    if partition is None or pattern is None:
+        return
+    for stored in partition.named(change.predicate, len(change.pattern), change.positive):
+        rows, ids = stored.relation.match(pattern, hidden=True)
+        _remove(tenant, stored, rows, len(ids), delta)
+
+
+def _remove(tenant: Tenant, stored: StoredRelation, symbols: array[int], count: int, delta: Delta) -> None:
+    arity = stored.schema.arity
+    rows, ids = located(stored.relation, symbols, count)
+    if not len(ids):
+        return
+    shown = stored.rows(tenant.engine, rows, ids)
+    keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
+    stored.relation.delete(rows, len(ids))
+    for key in keys:
+        stored.metadata.pop(key, None)
+        stored.limited.discard(key)
+    delta.removed.append(Removed(stored.schema, stored.scope, keys, shown))
+
+
+def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
+    removed = tenant.rules.remove(change.scope, change.id)
+    if removed is not None:
+        delta.rules_removed.append(removed)

@@ -1,0 +1,124 @@
+"""The rules of a tenant: their identity, which are visible where, and the check before one is taken."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kbplanner.printer import print_rule
+from kbplanner.rules import RuleSet
+from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Expr, HeadTerm, Literal, Rule, Variable
+
+from kbcore.errors import AlreadyExists
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A rule with its id, its canonical text, and the scope it holds in (None: every partition)."""
+
+    id: str
+    rule: Rule
+    text: str
+    scope: str | None
+
+
+def stored_rule(rule: Rule) -> StoredRule:
+    """Give a rule its id: its own name, or one made from what it says, the same up to the names of variables."""
+    return StoredRule(rule.name or "r" + _digest(rule), rule, print_rule(replace(rule, name=None, scope=None)), rule.scope)
+
+
+class RuleBook:
+    """All rules of a tenant, in the order they were taught, and a compiled set for each partition."""
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[str | None, str], StoredRule] = {}
+        self._visible: dict[str | None, RuleSet] = {}
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def all(self) -> list[StoredRule]:
+        """Every rule, of every scope."""
+        return list(self._rules.values())
+
+    def get(self, scope: str | None, rule_id: str) -> StoredRule | None:
+        """The rule of this scope with this id."""
+        return self._rules.get((scope, rule_id))
+
+    def visible(self, scope: str | None) -> RuleSet:
+        """The rules that hold in a partition: those without scope, and its own."""
+        scoped = scope if any(rule_scope == scope for rule_scope, _ in self._rules) else None
+        found = self._visible.get(scoped)
+        if found is None:
+            found = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
+        return found
+
+    def check(self, added: Sequence[StoredRule]) -> None:
+        """Raise if rules cannot be taken: another rule has the id, or with them some partition's rules cannot be evaluated."""
+        merged = dict(self._rules)
+        for stored in added:
+            key = (stored.scope, stored.id)
+            known = merged.get(key)
+            if known is not None and _digest(known.rule) != _digest(stored.rule):
+                raise AlreadyExists(
+                    f"rule id '{stored.id}' belongs to another rule; retract that one first", {"id": stored.id, "text": known.text}
+                )
+            merged.setdefault(key, stored)
+        scopes = {scope for scope, _ in merged}
+        touched = {stored.scope for stored in added}
+        for scope in scopes | {None} if None in touched else touched:
+            RuleSet(self._chosen(merged.values(), scope))
+
+    def add(self, stored: StoredRule) -> bool:
+        """Take a rule that was checked; False if it is there already."""
+        key = (stored.scope, stored.id)
+        if key in self._rules:
+            return False
+        self._rules[key] = stored
+        self._visible.clear()
+        return True
+
+    def remove(self, scope: str | None, rule_id: str) -> StoredRule | None:
+        """Forget a rule; None if there was none."""
+        found = self._rules.pop((scope, rule_id), None)
+        if found is not None:
+            self._visible.clear()
+        return found
+
+    @staticmethod
+    def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:
+        return [stored.rule for stored in rules if stored.scope in (None, scope)]
+
+
+def _digest(rule: Rule) -> str:
+    renamed = print_rule(_renamed(replace(rule, name=None, scope=None)))
+    return hashlib.sha256(renamed.encode()).hexdigest()[:12]
+
+
+def _renamed(rule: Rule) -> Rule:
+    """The rule with its variables named by their order of appearance."""
+    names: dict[Variable, Variable] = {}
+
+    def variable(old: Variable) -> Variable:
+        return old if old.anonymous else names.setdefault(old, Variable(f"v{len(names)}"))
+
+    def head_term(term: HeadTerm) -> HeadTerm:
+        if isinstance(term, Aggregate):
+            return Aggregate(term.function, term.variable and variable(term.variable))
+        return variable(term) if isinstance(term, Variable) else term
+
+    def expression(expr: Expr) -> Expr:
+        if isinstance(expr, Apply):
+            return Apply(expr.function, tuple(expression(arg) for arg in expr.args))
+        return variable(expr) if isinstance(expr, Variable) else expr
+
+    def item(old: Literal | Comparison) -> Literal | Comparison:
+        if isinstance(old, Comparison):
+            return Comparison(old.op, expression(old.left), expression(old.right), old.negated)
+        return Literal(atom(old.atom), old.negated)
+
+    def atom(old: Atom) -> Atom:
+        return Atom(old.predicate, tuple(head_term(arg) for arg in old.args), old.positive)
+
+    return Rule(atom(rule.head), tuple(item(old) for old in rule.body), rule.name, rule.confidence, rule.scope)
