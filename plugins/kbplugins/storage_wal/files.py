@@ -299,7 +299,10 @@ class Disk:
         return self._call("lock", name, self.files.lock, fd)
 
     def _sync_path(self, path: str, name: str) -> None:
-        fd = self._call("open", name, self.files.open, path, READ | os.O_DIRECTORY)
+        try:
+            fd = self._call("open", name, self.files.open, path, READ | os.O_DIRECTORY)
+        except StorageFull as error:  # never "no room, go on": the rename before this may or may not last
+            raise StorageFailed(error.message, error.details) from error
         try:
             self._sync("fsync", name, self.files.fsync, fd)
         finally:

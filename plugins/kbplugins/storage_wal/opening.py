@@ -55,7 +55,7 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     if found.extents:
         tail = _reopen(disk, clock, log_id, manifest, found, segment_bytes)
     else:
-        tail = begin(disk, clock, log_id, manifest.epoch, 1, 0, b"", segment_bytes)
+        tail = begin(disk, clock, log_id, manifest.epoch, 1, 0, 0, segment_bytes)
     manifest = replace(
         manifest,
         segments=tuple(extent.first for extent in (*sealed, tail.extent)),
@@ -73,11 +73,11 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
 
 
 def begin(
-    disk: Disk, clock: Clock, log_id: bytes, epoch: int, first: int, crc: int, body: bytes, segment_bytes: int
+    disk: Disk, clock: Clock, log_id: bytes, epoch: int, first: int, crc: int, needed: int, segment_bytes: int
 ) -> Tail:
-    """Make a new last segment that starts with `first`, with room for `body` bytes to come; durable on return."""
+    """Make a new last segment that starts with `first`, with room for `needed` bytes to come; durable on return."""
     header = Header(log_id, epoch, first, crc, clock.now_ms())
-    fd, room = segment.create(disk, header, (), segment_bytes, segment.HEADER_BYTES + len(body))
+    fd, room = segment.create(disk, header, (), segment_bytes, segment.HEADER_BYTES + needed)
     return Tail(disk, fd, room, Extent(first))
 
 
@@ -137,7 +137,7 @@ def _tidy(disk: Disk, names: list[str], surplus: list[str], kept: tuple[int, ...
         seq = snapshots.seq_of(name)
         if name.endswith(".tmp") or name in surplus or (seq is not None and seq not in kept):
             logger.info("%s: left behind, removed", disk.path(name))
-            disk.unlink(name)
+            disk.discard(name)
 
 
 def _reopen(

@@ -6,6 +6,7 @@ file it is for), `_naming` (MANIFEST and the lists it holds). A reader takes non
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,14 +15,16 @@ from itertools import pairwise
 
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
-from kbcore.errors import InvalidInput, LogCorrupted, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
+from kbcore.errors import InvalidInput, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
 from kbcore.plug.ports import LogRecord, LogStatus
 from kbplugins.storage_wal import frame, lock, opening, recovery, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
-from kbplugins.storage_wal.segment import Extent
+from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import Space
+
+logger = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 2
 MAX_BATCH = 1 << 30
@@ -29,7 +32,7 @@ MAX_BATCH = 1 << 30
 
 
 class WalStore:
-    """A `LogStore` on files. `fs`, `clock` and `random_bytes` are seams for tests."""
+    """A `LogStore` on files. `fs`, `clock`, `random_bytes` and a `segment_bytes` of any size are seams for tests."""
 
     def __init__(
         self,
@@ -38,11 +41,12 @@ class WalStore:
         fs: Files | None = None,
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        segment_bytes: int | None = None,
     ) -> None:
         self._disk = Disk(fs or OsFiles(), config.storage_dir)
         self._clock = clock or SystemClock()
         self._policy = config.fsync_policy
-        self._segment_bytes = config.wal_segment_mb << 20
+        self._segment_bytes = segment_bytes or config.wal_segment_mb << 20
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self._naming = threading.Lock()
@@ -114,6 +118,8 @@ class WalStore:
         with self._syncing:
             self._check()
             head = self._head
+            if head == self._durable:
+                return
             try:
                 # The one promise of the log: no caller acknowledges a record before this has returned.
                 self._tail.sync()
@@ -139,16 +145,30 @@ class WalStore:
                 self._manifest.epoch,
                 self._head + 1,
                 self._crc,
-                b"\0" * 0,
+                needed,
                 self._segment_bytes,
             )
-            with self._naming:
-                # A segment without records is replaced by one with more room: same first record, same name.
-                kept = self._sealed if old.extent.first == tail.extent.first else (*self._sealed, old.extent)
-                self._save(segments=tuple(extent.first for extent in (*kept, tail.extent)), durable=self._durable)
-                self._sealed = kept
-                self._tail = tail
+            if tail.extent.first != old.extent.first:
+                self._name(old, tail)
+            # Otherwise a segment without records was replaced by one with more room, under the name it had.
+            self._tail = tail
             old.close()
+
+    def _name(self, old: Tail, tail: Tail) -> None:
+        with self._naming:
+            kept = (*self._sealed, old.extent)
+            try:
+                self._save(segments=tuple(extent.first for extent in (*kept, tail.extent)), durable=self._durable)
+            except StorageFull:
+                # MANIFEST is the old one and the segment is in the way. After any other failure MANIFEST may
+                # already name it, on the disk or in the cache, so it must stay.
+                tail.close()
+                self._disk.discard(tail.extent.name)
+                raise
+            except BaseException:
+                tail.close()
+                raise
+            self._sealed = kept
 
     # -- reading ------------------------------------------------------------
 
@@ -268,12 +288,19 @@ class WalStore:
             try:
                 if clean and self._failed is None:
                     self._flush()
-                    with self._naming:
-                        self._save(clean=True, durable=self._head, end=self._tail.extent.end)
+                    self._mark_clean()
             finally:
                 self._closed = True
                 self._tail.close()
                 self._disk.close(self._lock_fd)
+
+    def _mark_clean(self) -> None:
+        with self._naming:
+            try:
+                # After the sync: with this flag no start may find less than the end it names.
+                self._save(clean=True, durable=self._head, end=self._tail.extent.end)
+            except StorageFull as error:
+                logger.warning("%s: closed, but not marked clean: %s", self._disk.folder, error.message)
 
     def _save(self, **changes: object) -> None:
         manifest = replace(self._manifest, **changes)  # type: ignore[arg-type]
@@ -289,6 +316,3 @@ class WalStore:
     def _fail(self, error: StorageFailed) -> None:
         if self._failed is None:
             self._failed = error
-
-
-__all__ = ["KEPT_SNAPSHOTS", "LogCorrupted", "WalStore"]
