@@ -82,6 +82,12 @@ class BudgetExceeded(KBError):
         super().__init__(message, {"limit": limit, "value": value, "rule": rule})
 
 
+class Cancelled(KBError):
+    """Work that was stopped from outside, as when a deadline passed; whoever stopped it knows why."""
+
+    code = "BUDGET_EXCEEDED"
+
+
 class EngineFault(KBError):
     """The engine returned a status that means a bug of ours."""
 
