@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from kbplanner import backend
-from kbplanner.backend import Limits, RunState, RunStats
+from kbplanner.backend import Limits, RunState, RunStats, Via
 from kbplanner.binding import check, encode, ffi, lib, opcodes, room
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.relation import Relation
@@ -253,13 +253,20 @@ class Run:
             raise EngineFault("engine: fewer rows than announced")
         self._call(lib.kb_run_seed, view, count)
 
-    def step(self, fuel: int) -> RunState:
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
 
-        Raises BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
+        `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
+        BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
+        enter = lib.kb_run_step
+        if via is not None:
+
+            def enter(handle: Any, amount: int) -> int:
+                return via(lambda: int(lib.kb_run_step(handle, amount)))
+
         while True:
-            status = self._call(lib.kb_run_step, min(fuel, SLICE))
+            status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE
             if status != lib.KB_PAUSED or fuel <= 0:
                 return RunState(status)
