@@ -34,6 +34,7 @@ __all__ = [
     "ReadOnlyFollower",
     "RecursiveAggregate",
     "RuleSyntaxError",
+    "SnapshotFailed",
     "StorageBusy",
     "StorageFailed",
     "StorageFull",
@@ -140,6 +141,12 @@ class NotReady(KBError):
 
 class StorageFailed(KBError):
     """A sync failed: what is on the disk is unknown, so the process must stop."""
+
+    code = "INTERNAL_ERROR"
+
+
+class SnapshotFailed(KBError):
+    """A snapshot could not be stored; the log is whole and writes go on."""
 
     code = "INTERNAL_ERROR"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from kbplanner.backend import NO_ROW
 from kbplanner.evaluate import adornment_of, goal_pattern
@@ -23,7 +24,7 @@ from kbcore.state.tenant import Tenant
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
 
-Answers = tuple[array[int], int]
+Answers: TypeAlias = "tuple[array[int], int]"
 """Rows of symbols in answer order, and how many."""
 
 

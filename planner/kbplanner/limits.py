@@ -1,0 +1,70 @@
+"""What a predicate, a constant and a rule may be at most, and which names are taken.
+
+Text and JSON obey the same bounds, so that whatever one form accepts the other can say as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .terms import ARITHMETIC, COMPARISONS, STRING_TESTS
+
+RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS))
+"""Predicates no fact and no rule head may have: a body atom of that name is a builtin."""
+
+MAX_DEPTH = 64
+"""How deep brackets and operators of one expression may nest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds on what is read; every one is a setting of the server."""
+
+    predicate_chars: int = 255
+    args: int = 64
+    arg_bytes: int = 64 * 1024
+    body_items: int = 64
+
+    def predicate_problem(self, predicate: str) -> str | None:
+        """Say what is wrong with a predicate, or None."""
+        if not predicate:
+            return "a predicate needs at least one character"
+        if len(predicate) > self.predicate_chars:
+            return f"a predicate has at most {self.predicate_chars} characters, this one has {len(predicate)}"
+        return text_problem(predicate)
+
+    def constant_problem(self, text: str) -> str | None:
+        """Say what is wrong with a constant, or None."""
+        problem = text_problem(text)
+        # A code point takes at most four bytes: most texts need no encoding to be judged.
+        if problem is None and len(text) * 4 > self.arg_bytes and len(text.encode()) > self.arg_bytes:
+            return f"an argument has at most {self.arg_bytes} bytes, this one has {len(text.encode())}"
+        return problem
+
+    def args_problem(self, count: int) -> str | None:
+        """Say that an atom has too many arguments, or None."""
+        return f"an atom has at most {self.args} arguments, this one has {count}" if count > self.args else None
+
+    def body_problem(self, count: int) -> str | None:
+        """Say that a body is too long, or None."""
+        if count > self.body_items:
+            return f"a rule body has at most {self.body_items} atoms, this one has {count}"
+        return None
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def text_problem(text: str) -> str | None:
+    """Say which character makes a text unfit to store, or None.
+
+    NUL and halves of surrogate pairs are refused: neither survives every store, log and client.
+    """
+    if text.isascii():
+        return "the character NUL is not allowed" if "\0" in text else None
+    if "\0" in text:
+        return "the character NUL is not allowed"
+    for char in text:
+        if "\ud800" <= char <= "\udfff":
+            return f"half a surrogate pair (U+{ord(char):04X}) is not a character"
+    return None

@@ -1,0 +1,127 @@
+"""Text to tokens, one statement at a time, in one pass without backing up.
+
+The scanner never fails: what is no token of the language becomes a token of a kind no grammar rule
+takes, so that the parser stops there and the message can say what was meant.
+"""
+
+from __future__ import annotations
+
+import re
+
+WORD = r"[^\W\d_]\w*(?:(?:-+|:+)\w+)*"
+"""A plain word: a letter, then letters, digits, `_`, and inner `-` and `:`."""
+
+NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+
+_TOKEN = re.compile(
+    rf"""
+      (?P<SPACE>\s+)
+    | (?P<COMMENT>(?:%|\#|//)[^\n]*)
+    | (?P<BLOCK>/\*)
+    | (?P<IDENT>{WORD})
+    | (?P<VAR>\?[A-Za-z_][A-Za-z0-9_]*(?!\w))
+    | (?P<_LPAR>\() | (?P<_RPAR>\)) | (?P<_COMMA>,)
+    | (?P<STRING>"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')
+    | (?P<NUMBER>{NUMBER}(?!\w))
+    | (?P<ANON>_(?!\w))
+    | (?P<BADWORD>\w+(?:(?:-+|:+)\w+)*)
+    | (?P<_GOAL>\?-) | (?P<_ARROW>:-)
+    | (?P<BADOP>:=|=>|=<|<>|->|\\\+|\\=|&&?|\|\|?|;|[∧∨→←⇒⇐¬])
+    | (?P<CMP>!==|!=|==|<=|>=|<|>) | (?P<EQ>=)
+    | (?P<_END>\.)
+    | (?P<NEG>~) | (?P<PLUS>\+) | (?P<MINUS>-) | (?P<STAR>\*) | (?P<SLASH>/)
+    | (?P<_LSQB>\[) | (?P<_RSQB>\]) | (?P<_AT>@) | (?P<_COLON>:)
+    | (?P<BADVAR>\?\w+)
+    | (?P<QMARK>\?)
+    | (?P<SMART>[“”„‟«»‘’‚‛])
+    | (?P<OPENQUOTE>["'])
+    | (?P<BADCHAR>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+OPERAND_END = frozenset({"IDENT", "VAR", "ANON", "STRING", "NUMBER", "_RPAR", "_RSQB"})
+"""Kinds of tokens that may end a term, an atom or annotations."""
+
+OPERAND_START = frozenset({"IDENT", "VAR", "ANON", "STRING", "NUMBER", "_LPAR", "NEG", "NOT"})
+"""Kinds of tokens that may start a term or an atom."""
+
+
+class Token:
+    """A token: its kind (`type`, a terminal of the grammar), its text and where it stands."""
+
+    __slots__ = ("end", "start", "type", "value")
+
+    def __init__(self, kind: str, value: str, start: int, end: int) -> None:
+        self.type = kind
+        self.value = value
+        self.start = start
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"Token({self.type}, {self.value!r})"
+
+
+def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
+    """Read the tokens of one statement from `pos`: up to and with its final dot, or to the end of the text.
+
+    Returns the tokens and the position after them. At the end of the text the list lacks its `_END`; it is
+    empty when nothing but white space and comments was left.
+    """
+    tokens: list[Token] = []
+    match = _TOKEN.match
+    size = len(text)
+    while pos < size:
+        found = match(text, pos)
+        if found is None:  # cannot be: BADCHAR takes any character
+            raise AssertionError(f"no token at {pos}")
+        kind = found.lastgroup or "BADCHAR"
+        end = found.end()
+        if kind == "SPACE" or kind == "COMMENT":
+            pos = end
+            continue
+        if kind == "BLOCK":
+            close = text.find("*/", end)
+            if close >= 0:
+                pos = close + 2
+                continue
+            tokens.append(Token("OPENCOMMENT", "/*", pos, end))
+            return _settle(tokens), size
+        if kind == "OPENQUOTE":
+            # The string ends nowhere on its line. Take the line as lost, but believe a dot at its end.
+            line_end = _line_end(text, pos)
+            tokens.append(Token(kind, found.group(), pos, end))
+            if text[pos:line_end].rstrip().endswith("."):
+                dot = text.rindex(".", pos, line_end)
+                tokens.append(Token("_END", ".", dot, dot + 1))
+                return _settle(tokens), line_end
+            pos = line_end
+            continue
+        value = found.group()
+        if kind == "VAR" and value == "?_":
+            kind = "ANON"
+        tokens.append(Token(kind, value, pos, end))
+        pos = end
+        if kind == "_END":
+            return _settle(tokens), pos
+    return _settle(tokens), size
+
+
+def _line_end(text: str, pos: int) -> int:
+    end = text.find("\n", pos)
+    return len(text) if end < 0 else end
+
+
+def _settle(tokens: list[Token]) -> list[Token]:
+    """Decide which words are keywords where they stand; elsewhere they stay words."""
+    last = len(tokens) - 1
+    for at, token in enumerate(tokens):
+        if token.type != "IDENT" or token.value not in ("not", "div", "mod") or at == last:
+            continue
+        following = tokens[at + 1].type
+        if token.value == "not":
+            if following in OPERAND_START or following == "MINUS":
+                token.type = "NOT"
+        elif at > 0 and tokens[at - 1].type in OPERAND_END and (following in OPERAND_START or following == "MINUS"):
+            token.type = "DIV" if token.value == "div" else "MOD"
+    return tokens

@@ -1,0 +1,96 @@
+"""A log that keeps nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
+
+It counts records and throws them away, so it never grows. Reading it back would only ever be of use in the same
+process, whose state is in memory already. It does not pretend: records that were appended are reported as gone
+(`LogTruncated`), snapshots are not taken (their chunks are not even made), and a new store begins at 0.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from kbcore.config import Config
+from kbcore.errors import InvalidInput, LogTruncated, NotReady, TooLarge
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.ports import LogRecord, LogStatus, LogStore
+
+MAX_PAYLOAD = 64 << 20
+"""The limit of the durable log, so that what works here works there."""
+
+
+class MemoryStore:
+    """Counts what a log would hold."""
+
+    def __init__(self, config: Config) -> None:
+        self._lock = threading.Lock()
+        self._log_id = os.urandom(16).hex()
+        self._head = 0
+        self._durable = 0
+        self._closed = False
+
+    def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
+        """Check and count records; returns the last sequence number."""
+        with self._lock:
+            self._check()
+            for kind, version, payload in records:
+                if len(payload) > MAX_PAYLOAD:
+                    raise TooLarge(f"a log record of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
+                if not payload or not 0 <= kind <= 255 or not 0 <= version <= 255:
+                    raise InvalidInput("a log record needs a payload, and a type and version of 0 to 255")
+            self._head += len(records)
+            return self._head
+
+    def sync(self) -> None:
+        """As durable as it gets."""
+        self._check()
+        self._durable = self._head
+
+    def read(self, after: int) -> Iterator[LogRecord]:
+        """Nothing after the head; LogTruncated for anything before it."""
+        self._check()
+        if after < self._head:
+            raise LogTruncated("this log keeps no records", {"first": self._head + 1})
+        return iter(())
+
+    def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
+        """Nothing: there is no start it could serve."""
+        self._check()
+        if not 0 <= seq <= self._head:
+            raise InvalidInput(f"a snapshot at {seq} must be from 0 to {self._head}, the head")
+
+    def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
+        """None: there is none."""
+        self._check()
+        return None
+
+    def drop_before(self, seq: int) -> None:
+        """Nothing is kept to be dropped."""
+        self._check()
+
+    def status(self) -> LogStatus:
+        """Where the log would stand."""
+        return LogStatus(
+            head=self._head,
+            durable=self._durable,
+            log_id=self._log_id,
+            epoch=1,
+            snapshot=0,
+            tail_bytes_dropped=0,
+            writable=not self._closed,
+        )
+
+    def close(self, *, clean: bool = True) -> None:
+        """Refuse everything from now on."""
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise NotReady("the log is closed")
+
+
+@hookimpl
+def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogStore]]:
+    """Offer the log under the name `memory`."""
+    return {"memory": MemoryStore}

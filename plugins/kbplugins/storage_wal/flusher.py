@@ -1,0 +1,54 @@
+"""The thread that syncs under FSYNC_POLICY=interval."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kbcore.errors import StorageFailed
+
+
+class Flusher:
+    """Calls `flush` at most once an interval and only when something was written; sleeps otherwise.
+
+    It ends at the first failure: the owner of `flush` remembers it and refuses everything from then on.
+    """
+
+    def __init__(self, flush: Callable[[], None], interval: float) -> None:
+        self._flush = flush
+        self._interval = interval
+        self._state = threading.Condition()
+        self._written = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="kb-wal-flush", daemon=True)
+        self._thread.start()
+
+    def written(self) -> None:
+        """Say that there is something to sync within an interval from now."""
+        if self._written:  # already known; read without the lock because only a sync clears it, and first of all
+            return
+        with self._state:
+            self._written = True
+            self._state.notify()
+
+    def stop(self) -> None:
+        """End the thread and wait for a sync under way; what is unsynced stays so."""
+        with self._state:
+            self._stopped = True
+            self._state.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._written or self._stopped)
+                # The interval passes before the sync, so one sync serves all that is written meanwhile.
+                self._state.wait_for(lambda: self._stopped, timeout=self._interval)
+                if self._stopped:
+                    return
+                # Cleared before the sync: a write during it asks for another.
+                self._written = False
+            try:
+                self._flush()
+            except StorageFailed:
+                return

@@ -1,0 +1,167 @@
+"""From a folder to a log that can be written: judge what is there, then make it ready.
+
+The order matters. Nothing is changed before everything was judged; after an unclean stop what survived is made
+durable before anything is served; and MANIFEST stops saying "clean" before the first record is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from kbcore.clock import Clock
+from kbcore.errors import LogCorrupted
+from kbplugins.storage_wal import manifest as manifests
+from kbplugins.storage_wal import recovery, segment, snapshots
+from kbplugins.storage_wal.files import READ, UPDATE, Disk
+from kbplugins.storage_wal.manifest import Manifest
+from kbplugins.storage_wal.segment import Extent, Header, Tail
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A log that is ready: its manifest, whole segments, the one being written, and its last record."""
+
+    manifest: Manifest
+    sealed: tuple[Extent, ...]
+    tail: Tail
+    head: int
+    crc: int
+    dropped: int
+
+
+def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Opened:
+    """Open the log of a locked folder, or begin one in an empty folder."""
+    names = disk.names()
+    manifest = _manifest(disk, names, new_id)
+    found = recovery.examine(disk, names, manifest)
+    kept = _sound_snapshots(disk, manifest, found.extents, found.head)
+    if found.dropped:
+        logger.warning(
+            "%s: torn tail cut at byte %d after record %d, %d bytes dropped; none of it was acknowledged",
+            disk.path(found.extents[-1].name),
+            found.extents[-1].end,
+            found.head,
+            found.dropped,
+        )
+
+    # From here on the folder is changed.
+    _tidy(disk, names, found.surplus, kept)
+    log_id = bytes.fromhex(manifest.log_id)
+    sealed, crc = found.extents[:-1], found.crc
+    if found.extents:
+        tail = _reopen(disk, clock, log_id, manifest, found, segment_bytes)
+    else:
+        tail = begin(disk, clock, log_id, manifest.epoch, 1, 0, 0, segment_bytes)
+    manifest = replace(
+        manifest,
+        segments=tuple(extent.first for extent in (*sealed, tail.extent)),
+        snapshots=kept,
+        durable=found.head,
+        clean=False,
+        end=0,
+    )
+    try:
+        manifests.save(disk, manifest)
+    except BaseException:
+        tail.close()
+        raise
+    return Opened(manifest, tuple(sealed), tail, found.head, crc, found.dropped)
+
+
+def begin(
+    disk: Disk, clock: Clock, log_id: bytes, epoch: int, first: int, crc: int, needed: int, segment_bytes: int
+) -> Tail:
+    """Make a new last segment that starts with `first`, with room for `needed` bytes to come; durable on return."""
+    header = Header(log_id, epoch, first, crc, clock.now_ms())
+    fd, room = segment.create(disk, header, (), segment_bytes, segment.HEADER_BYTES + needed)
+    return Tail(disk, fd, room, Extent(first))
+
+
+def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
+    if manifests.NAME in names:
+        return manifests.load(disk)
+    strays = [name for name in names if segment.first_of(name) is not None or snapshots.seq_of(name) is not None]
+    if strays:
+        raise LogCorrupted(
+            f"{disk.folder}/{manifests.NAME}: there is none, but there is {strays[0]}. "
+            "Ways out: `kbcore restore` a backup, or `kbcore salvage` what is sound",
+            directory=disk.folder,
+            segment=manifests.NAME,
+            offset=0,
+            found=strays,
+        )
+    # The manifest comes first: a crash before the first segment is made leaves a log that is empty, not damaged.
+    manifest = Manifest(new_id.hex(), epoch=1)
+    manifests.save(disk, manifest)
+    return manifest
+
+
+def _sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
+    """The snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
+    kept = list(manifest.snapshots)
+    first = extents[0].first if extents else 1
+    log_id = bytes.fromhex(manifest.log_id)
+    names = disk.names()
+    while kept:
+        name = snapshots.name_of(kept[-1])
+        problem = snapshots.verify(disk, log_id, kept[-1]) if name in names else "no such file"
+        if not problem:
+            break
+        base = kept[-2] if len(kept) > 1 else 0
+        if first > base + 1:
+            raise LogCorrupted(
+                f"{disk.path(name)}: {problem}, and the log before record {first} is gone. "
+                "Way out: `kbcore restore` a backup",
+                directory=disk.folder,
+                segment=name,
+                offset=0,
+                expectedSeq=base + 1,
+                found=problem,
+            )
+        logger.warning("%s: %s; going on from record %d and the log since then", disk.path(name), problem, base)
+        kept.pop()
+    newest = kept[-1] if kept else 0
+    if first > newest + 1 or newest > head:
+        name = extents[0].name if extents else manifests.NAME
+        raise recovery.corrupted(disk.folder, name, 0, newest + 1, f"a log from {first} to {head}", 0)
+    return tuple(kept)
+
+
+def _tidy(disk: Disk, names: list[str], surplus: list[str], kept: tuple[int, ...]) -> None:
+    """Remove what a crash left behind: half-written files, and files MANIFEST no longer names."""
+    for name in names:
+        seq = snapshots.seq_of(name)
+        if name.endswith(".tmp") or name in surplus or (seq is not None and seq not in kept):
+            logger.info("%s: left behind, removed", disk.path(name))
+            disk.discard(name)
+
+
+def _reopen(
+    disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, found: recovery.Found, segment_bytes: int
+) -> Tail:
+    extent = found.extents[-1]
+    if found.clean:
+        fd = disk.open(extent.name, UPDATE)
+        return Tail(disk, fd, disk.size(extent.name, fd), extent)
+    # After an unclean stop a page may be in the cache only: a sync may have failed, its page been marked clean,
+    # and the process have died of it. A sync now would say nothing; a copy is written from what was read, and is
+    # synced before anything of it is served.
+    source = disk.open(extent.name, READ)
+    try:
+        old = Header.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
+        header = old or Header(log_id, manifest.epoch, extent.first, 0, clock.now_ms())
+        fd, room = segment.create(
+            disk, header, recovery.surviving(disk, extent, source), segment_bytes, max(extent.end, 1)
+        )
+    finally:
+        disk.close(source)
+    return Tail(disk, fd, room, extent)
+
+
+def id_checksum(log_id: bytes) -> int:
+    """Where every record's checksum starts from."""
+    return crc32(log_id)

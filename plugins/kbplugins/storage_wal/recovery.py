@@ -1,0 +1,208 @@
+"""What a start finds: a whole log, a torn tail to cut, or damage to refuse.
+
+At the first place that is no valid record the rules of docs/reference/log-format.md decide, in this order:
+
+1. not in the last segment: corruption, for a segment is synced before the next is begun;
+2. a valid record behind it vouches for the record missing here (`durable`), or MANIFEST does: corruption;
+3. MANIFEST says the log was closed cleanly: corruption, for then nothing may be missing;
+4. otherwise a torn tail: written but never acknowledged. It is cut.
+
+Nothing is changed in the folder before all of it has been judged, so a refused folder is as it was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from kbcore.errors import LogCorrupted
+from kbplugins.storage_wal import frame, segment
+from kbplugins.storage_wal.files import READ, Disk
+from kbplugins.storage_wal.manifest import NAME as MANIFEST
+from kbplugins.storage_wal.manifest import Manifest
+from kbplugins.storage_wal.segment import Extent, Header, Reader
+
+
+@dataclass(slots=True)
+class Found:
+    """The sound content of a log: its segments, last record, and what was torn off the end."""
+
+    extents: list[Extent]
+    head: int
+    crc: int
+    clean: bool
+    dropped: int
+    surplus: list[str]
+    """Segment files that are not part of the log and may be removed."""
+
+
+def corrupted(
+    folder: str, name: str, offset: int, expected: int, found: str, after: int, why: str = ""
+) -> LogCorrupted:
+    """The refusal of a damaged log: where, what was expected, what was found, and the ways out."""
+    return LogCorrupted(
+        f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {found}; "
+        f"{after} valid records follow{'; ' + why if why else ''}. "
+        "Ways out: `kbcore restore` a backup, or `kbcore salvage` what is sound",
+        directory=folder,
+        segment=name,
+        offset=offset,
+        expectedSeq=expected,
+        found=found,
+        validAfter=after,
+    )
+
+
+def examine(disk: Disk, names: list[str], manifest: Manifest) -> Found:
+    """Read every segment and judge its end; raises LogCorrupted. Changes nothing."""
+    firsts, surplus = _segments(disk, names, manifest)
+    log = _Log(disk, manifest, adopted=len(firsts) > len(manifest.segments))
+    for index, first in enumerate(firsts):
+        log.segment(first, last=index == len(firsts) - 1, leading=index == 0)
+    log.finish()
+    return Found(log.extents, log.head, log.crc, log.clean, log.dropped, surplus)
+
+
+def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[int], list[str]]:
+    """Segments to read, and files to remove: older ones a crash left undeleted, newer ones that hold nothing."""
+    present = {first: name for name in names if (first := segment.first_of(name)) is not None}
+    for first in manifest.segments:
+        if first not in present:
+            raise corrupted(
+                disk.folder, segment.name_of(first), 0, first, "no such file", 0, "MANIFEST names the segment"
+            )
+    firsts = list(manifest.segments)
+    surplus: list[str] = []
+    for first, name in sorted(present.items()):
+        if first in manifest.segments:
+            continue
+        if manifest.segments and first < manifest.segments[0]:
+            surplus.append(name)
+        elif not firsts or first > firsts[-1]:
+            # Newer than MANIFEST: left by a crash between the making of a segment and the naming of it, and then
+            # empty. One with records is read like any other and must continue the log.
+            if _holds_records(disk, name, manifest):
+                firsts.append(first)
+            else:
+                surplus.append(name)
+        else:
+            raise corrupted(disk.folder, name, 0, first, "a segment that MANIFEST does not name", 0)
+    return firsts, surplus
+
+
+def _holds_records(disk: Disk, name: str, manifest: Manifest) -> bool:
+    data = disk.read_file(name)[segment.HEADER_BYTES :].rstrip(b"\0")
+    # Any record from the first on would do, so the search starts where every number is allowed that can be there.
+    first = segment.first_of(name) or 1
+    return any(True for _ in frame.find(data, first, _id_crc(manifest)))
+
+
+def _id_crc(manifest: Manifest) -> int:
+    return crc32(bytes.fromhex(manifest.log_id))
+
+
+class _Log:
+    """The state of one pass over the segments."""
+
+    def __init__(self, disk: Disk, manifest: Manifest, *, adopted: bool) -> None:
+        self._disk = disk
+        self._manifest = manifest
+        self._id = bytes.fromhex(manifest.log_id)
+        self._id_crc = crc32(self._id)
+        # A segment that MANIFEST does not know was written after its clean flag, which then says nothing.
+        self.clean = manifest.clean and not adopted
+        self.extents: list[Extent] = []
+        self.head = 0
+        self.crc = 0
+        self.epoch = 0
+        self.dropped = 0
+
+    def segment(self, first: int, *, last: bool, leading: bool) -> None:
+        """Read one segment after those before it."""
+        name = segment.name_of(first)
+        fd = self._disk.open(name, READ)
+        try:
+            size = self._disk.size(name, fd)
+            self._check_header(name, first, self._disk.read(name, fd, segment.HEADER_BYTES, 0), leading)
+            extent = Extent(first)
+            reader = Reader(
+                self._disk, name, fd, self._id_crc, seq=first, offset=segment.HEADER_BYTES, limit=max(size, 64)
+            )
+            reader.epoch, reader.crc = self.epoch, self.crc
+            for seq, _, _, _ in reader.records():
+                extent.mark(seq, reader.offset)
+            extent.end = reader.offset
+            self.extents.append(extent)
+            self.head, self.crc, self.epoch = reader.seq - 1, reader.crc, reader.epoch
+            if reader.problem or not segment.only_zeros(self._disk, name, fd, reader.offset, size):
+                self._judge(name, fd, reader, size, last)
+        finally:
+            self._disk.close(fd)
+
+    def finish(self) -> None:
+        """Hold what was found against what MANIFEST says must be there."""
+        manifest = self._manifest
+        name = self.extents[-1].name if self.extents else MANIFEST
+        end = self.extents[-1].end if self.extents else 0
+        if self.head < manifest.durable:
+            why = f"record {manifest.durable} was synced when MANIFEST was written"
+            raise corrupted(self._disk.folder, name, end, self.head + 1, "the end of the log", 0, why)
+        if self.clean and (self.head, end) != (manifest.durable, manifest.end):
+            why = f"the log was closed cleanly at byte {manifest.end} after record {manifest.durable}"
+            raise corrupted(self._disk.folder, name, end, self.head + 1, f"record {self.head} as the last", 0, why)
+
+    def _check_header(self, name: str, first: int, data: bytes, leading: bool) -> None:
+        header = Header.decode(data)
+        expected = first if leading else self.head + 1
+        problem = ""
+        if header is None:
+            problem = "a damaged segment header"
+        elif header.log_id != self._id:
+            problem = f"a segment of log {header.log_id.hex()}"
+        elif header.first != first or first != expected:
+            problem = f"a segment that begins with record {header.first}"
+        elif not leading and header.crc_before != self.crc:
+            problem = "a segment that continues another record"
+        elif not self.epoch <= header.epoch <= self._manifest.epoch:
+            problem = f"a segment of epoch {header.epoch}"
+        if header is None or problem:
+            raise corrupted(self._disk.folder, name, 0, expected, problem, self._count(name, first))
+        self.epoch = header.epoch
+        self.crc = header.crc_before
+
+    def _judge(self, name: str, fd: int, reader: Reader, size: int, last: bool) -> None:
+        rest = self._disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0")
+        found = reader.problem or "zeros and then something else"
+        after = 0
+        vouched = 0
+        for _, _, durable in frame.find(rest, reader.seq, self._id_crc):
+            after += 1
+            vouched = max(vouched, durable)
+        why = ""
+        if not last:
+            why = "later segments exist"
+        elif vouched >= reader.seq:
+            why = f"a later record says that record {vouched} was synced"
+        elif self._manifest.durable >= reader.seq:
+            why = f"record {self._manifest.durable} was synced when MANIFEST was written"
+        elif self.clean:
+            why = "the log was closed cleanly"
+        if why:
+            raise corrupted(self._disk.folder, name, reader.offset, reader.seq, found, after, why)
+        self.dropped = len(rest)
+
+    def _count(self, name: str, first: int) -> int:
+        data = self._disk.read_file(name)[segment.HEADER_BYTES :].rstrip(b"\0")
+        return sum(1 for _ in frame.find(data, first, self._id_crc))
+
+
+def surviving(disk: Disk, extent: Extent, fd: int) -> Iterator[bytes]:
+    """The records of a segment as they are on the disk, in pieces, for a copy."""
+    offset = segment.HEADER_BYTES
+    while offset < extent.end:
+        data = disk.read(extent.name, fd, min(1 << 20, extent.end - offset), offset)
+        if not data:
+            raise corrupted(disk.folder, extent.name, offset, extent.first, "a shorter file than before", 0)
+        yield data
+        offset += len(data)

@@ -1,0 +1,283 @@
+"""One file of the log: a header of 64 bytes, then records, then zeros up to the size it was given at first.
+
+offset  size  field
+     0     6  magic      "KBWAL", 0
+     6     2  format     1
+     8     1  checksum   2 = CRC-32
+     9    16  log id
+    25     4  epoch      leadership term in which it was begun
+    29     8  first seq  of the first record
+    37     4  crc        of the last record before it, 0 for none: ties the files into one chain
+    41     8  created    epoch milliseconds, information only
+    49    11  zeros
+    60     4  crc        CRC-32 of the 60 bytes before
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from kbcore.errors import ConfigError, StorageFailed, StorageFull
+from kbplugins.storage_wal import frame
+from kbplugins.storage_wal.files import CREATE, Disk
+
+FORMAT = 1
+HEADER_BYTES = 64
+_MAGIC = b"KBWAL\0"
+_HEADER = struct.Struct("<6sHB16sIQIQ11x")
+_CRC = struct.Struct("<I")
+_MARK_BYTES = 64 << 10
+_CHUNK = 256 << 10
+
+
+def name_of(first: int) -> str:
+    """The file name of the segment whose first record is `first`."""
+    return f"wal-{first:020d}.log"
+
+
+def first_of(name: str) -> int | None:
+    """The first record of a segment by its file name, None for other files."""
+    digits = name[4:-4]
+    if name.startswith("wal-") and name.endswith(".log") and len(digits) == 20 and digits.isdigit():
+        return int(digits)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a segment."""
+
+    log_id: bytes
+    epoch: int
+    first: int
+    crc_before: int
+    created: int
+
+    def encode(self) -> bytes:
+        """The 64 bytes on disk."""
+        data = _HEADER.pack(
+            _MAGIC,
+            FORMAT,
+            frame.CHECKSUM_CRC32,
+            self.log_id,
+            self.epoch,
+            self.first,
+            self.crc_before,
+            self.created,
+        )
+        return data + _CRC.pack(crc32(data))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Header | None:
+        """Read 64 bytes; None when they are no sound header, ConfigError when they are of a newer format."""
+        if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
+            return None
+        magic, number, kind, log_id, epoch, first, crc_before, created = _HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            return None
+        if number > FORMAT or kind != frame.CHECKSUM_CRC32:
+            raise ConfigError(
+                f"a log segment has format {number} and checksum {kind}; "
+                f"this version reads format {FORMAT} with checksum {frame.CHECKSUM_CRC32}"
+            )
+        return cls(log_id, epoch, first, crc_before, created)
+
+
+@dataclass(slots=True)
+class Extent:
+    """What is known of a segment's content: its first record, its end in bytes, and places to start reading.
+
+    `marks` are (seq, offset) of a record every 64 KiB, so that a reader near the end skips what it does not need.
+    """
+
+    first: int
+    end: int = HEADER_BYTES
+    marks: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The file name."""
+        return name_of(self.first)
+
+    def mark(self, seq: int, offset: int) -> None:
+        """Remember where a record starts, unless one close before is known."""
+        if not self.marks or offset - self.marks[-1][1] >= _MARK_BYTES:
+            self.marks.append((seq, offset))
+
+    def start_for(self, seq: int) -> tuple[int, int]:
+        """The last known (seq, offset) at or before a record."""
+        index = bisect_right(self.marks, (seq, self.end))
+        return self.marks[index - 1] if index else (self.first, HEADER_BYTES)
+
+
+class Reader:
+    """Reads records in order and stops at the first that is not valid.
+
+    Afterwards `offset` is where it stopped, `seq` the record it expected there, `crc` and `epoch` those of the
+    last good record, and `problem` what was found instead: empty at zeros or the end of the file, in which case
+    the caller still has to look whether only zeros follow.
+    """
+
+    def __init__(self, disk: Disk, name: str, fd: int, id_crc: int, *, seq: int, offset: int, limit: int) -> None:
+        self._disk = disk
+        self._name = name
+        self._fd = fd
+        self._id_crc = id_crc
+        self._limit = limit
+        self.seq = seq
+        self.offset = offset
+        self.crc = 0
+        self.epoch = 0
+        self.problem = ""
+
+    def records(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Each record as (seq, type, version, payload)."""
+        data = b""
+        at = 0  # position in data of self.offset
+        unpack = frame.HEADER.unpack_from
+        size = frame.HEADER_BYTES
+        while True:
+            if len(data) - at < size:
+                data, at = self._fill(size), 0
+                if len(data) < size:
+                    self.problem = "a cut-off record header" if data.strip(b"\0") else ""
+                    return
+            length, crc, seq, _, epoch, kind, version, flags = unpack(data, at)
+            if length == 0:
+                return
+            if length > frame.MAX_PAYLOAD or self.offset + size + length > self._limit:
+                self.problem = f"a length of {length} bytes"
+                return
+            end = at + size + length
+            if end > len(data):
+                data, at = self._fill(size + length), 0
+                end = size + length
+                if len(data) < end:
+                    self.problem = "a cut-off record"
+                    return
+            payload = data[at + size : end]
+            if frame.checksum(data[at : at + size], payload, self._id_crc) != crc:
+                self.problem = "a record with a wrong checksum"
+                return
+            if seq != self.seq or epoch < self.epoch:
+                self.problem = f"record {seq} of epoch {epoch}"
+                return
+            if flags:
+                raise ConfigError(f"record {seq} has flags {flags:#x}, which this version does not know")
+            yield seq, kind, version, payload
+            self.offset += size + length
+            self.seq = seq + 1
+            self.crc = crc
+            self.epoch = epoch
+            at = end
+
+    def _fill(self, need: int) -> bytes:
+        count = min(max(need, _CHUNK), self._limit - self.offset)
+        return self._disk.read(self._name, self._fd, count, self.offset)
+
+
+def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:
+    """Whether nothing was written from `offset` to the end of the file."""
+    while offset < size:
+        data = disk.read(name, fd, min(1 << 20, size - offset), offset)
+        if not data:
+            return True
+        if data.count(0) != len(data):
+            return False
+        offset += len(data)
+    return True
+
+
+def create(disk: Disk, header: Header, body: Iterable[bytes], want: int, need: int) -> tuple[int, int]:
+    """Make a durable segment from its header and framed records; returns its descriptor and its room in bytes.
+
+    Room for `want` bytes is reserved, less on a small disk but not under `need`: so a full disk shows here, where
+    no record is at risk. It is written aside and renamed, so a segment that has its name is whole.
+    """
+    name = name_of(header.first)
+    aside = name + ".tmp"
+    fd = disk.open(aside, CREATE)
+    try:
+        room = _reserve(disk, aside, fd, max(want, need), need)
+        offset = disk.write(aside, fd, header.encode(), 0)
+        for part in body:
+            offset = disk.write(aside, fd, part, offset)
+        # Content before name before manifest: whatever a crash leaves, a file that is named is readable.
+        disk.fsync(aside, fd)
+        disk.rename(aside, name)
+        disk.sync_folder()
+    except BaseException:
+        disk.close(fd)
+        disk.discard(aside)
+        raise
+    return fd, room
+
+
+def _reserve(disk: Disk, name: str, fd: int, want: int, need: int) -> int:
+    size = want
+    while True:
+        try:
+            if not disk.allocate(name, fd, size):
+                return want
+        except StorageFull:
+            disk.truncate(name, fd, 0)  # a failed reservation may have taken part of the room
+            if size <= need:
+                raise
+            size = max(need, size // 2)
+        else:
+            return size
+
+
+class Tail:
+    """The segment that is written: whole batches go to its end, or nothing does."""
+
+    def __init__(self, disk: Disk, fd: int, room: int, extent: Extent) -> None:
+        self._disk = disk
+        self.fd = fd
+        self.room = room
+        self.extent = extent
+
+    def write(self, data: bytes) -> None:
+        """Hand a batch to the kernel in one call; on any failure nothing of it stays in the file.
+
+        Raises StorageFull when there is no room, which a short write means too; StorageFailed otherwise.
+        """
+        end = self.extent.end
+        try:
+            done = self._disk.write_once(self.extent.name, self.fd, data, end)
+        except StorageFull:
+            self._cut_back()
+            raise
+        if done != len(data):
+            self._cut_back()
+            raise StorageFull(
+                f"no room on the disk of {self._disk.folder}: the log took {done} of {len(data)} bytes",
+                {"call": "write", "file": self.extent.name},
+            )
+        self.extent.end = end + len(data)
+
+    def sync(self) -> None:
+        """Put the records on the disk."""
+        self._disk.fdatasync(self.extent.name, self.fd)
+
+    def close(self) -> None:
+        """Give the descriptor back; the caller has synced what matters."""
+        self._disk.close(self.fd)
+
+    def _cut_back(self) -> None:
+        """Take a half-written batch out, durably: its sequence numbers are about to be given to other records.
+
+        Without the sync a power cut could bring the refused records back. The room behind the end is gone with
+        the cut, so the next batch begins a new segment, where running out of room harms nothing.
+        """
+        name, end = self.extent.name, self.extent.end
+        try:
+            self._disk.truncate(name, self.fd, end)
+        except StorageFull as error:
+            raise StorageFailed(f"{name} cannot be cut back to {end} bytes: {error.message}") from error
+        self._disk.fdatasync(name, self.fd)
+        self.room = end

@@ -1,0 +1,60 @@
+"""Every n-th call fails, each in turn: nothing acknowledged is lost, whatever is done next."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.faulty_files import FaultyFiles
+from support.log_model import Books, calls_of_a_clean_run
+
+CALLS = calls_of_a_clean_run()
+
+
+def faulty_run(at, fault, *, sticky=False):
+    files = FaultyFiles(at=at, fault=fault, sticky=sticky)
+    books = Books()
+    books.run(files)
+    return files, books
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EDQUOT", "EIO", "short", "EINTR"])
+def test_one_call_fails(fault) -> None:
+    for at in range(1, CALLS + 1):
+        files, books = faulty_run(at, fault)
+        if fault == "EINTR":
+            assert books.acknowledged == len(books.accepted), files.trace[at - 1]
+            assert not books.refused
+        if files.hit in ("fsync", "fdatasync") and fault != "EINTR":
+            assert len(files.trace) - at < 12, "work went on after a failed sync"
+        after = files.killed()
+        books.check(after)
+        # What a failed sync left in the cache only was copied and synced by that start: now the power may go.
+        books.check(after.power_cut(random.Random(at), "dropped"))
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
+def test_all_calls_fail_from_one_on(fault) -> None:
+    for at in range(1, CALLS + 1, 2):
+        files, books = faulty_run(at, fault, sticky=True)
+        books.check(files.killed())
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO", "short"])
+def test_one_call_fails_and_then_the_power_goes(fault) -> None:
+    for at in range(1, CALLS + 1):
+        files, books = faulty_run(at, fault)
+        books.check(files.power_cut(random.Random(at)))
+
+
+def test_a_kill_between_any_two_calls() -> None:
+    for at in range(1, CALLS + 1):
+        files, books = faulty_run(at, "crash")
+        books.check(files.killed())
+
+
+@pytest.mark.parametrize("mode", ["dropped", "kept", "torn"])
+def test_a_power_cut_between_any_two_calls(mode) -> None:
+    for at in range(1, CALLS + 1):
+        files, books = faulty_run(at, "crash")
+        books.check(files.power_cut(random.Random(at), mode))
