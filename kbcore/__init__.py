@@ -1,1 +1,58 @@
-"""A knowledge base: tenants, scopes, truth, durability."""
+"""A knowledge base: what programs that embed one, and authors of plugins, import."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbplanner.terms import Atom, Rule, Variable
+
+    from kbcore.config import Config
+    from kbcore.embed import AnswerSet, EmbeddedKB, LoadOutcome, open_kb
+    from kbcore.errors import KBError
+    from kbcore.plug.hookspecs import hookimpl
+    from kbcore.runtime import Runtime, open_runtime
+    from kbcore.state.facts import Fact
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AnswerSet": "kbcore.embed",
+    "Atom": "kbplanner.terms",
+    "Config": "kbcore.config",
+    "EmbeddedKB": "kbcore.embed",
+    "Fact": "kbcore.state.facts",
+    "KBError": "kbcore.errors",
+    "LoadOutcome": "kbcore.embed",
+    "Rule": "kbplanner.terms",
+    "Runtime": "kbcore.runtime",
+    "Variable": "kbplanner.terms",
+    "hookimpl": "kbcore.plug.hookspecs",
+    "open_kb": "kbcore.embed",
+    "open_runtime": "kbcore.runtime",
+}
+
+__all__ = [
+    "AnswerSet",
+    "Atom",
+    "Config",
+    "EmbeddedKB",
+    "Fact",
+    "KBError",
+    "LoadOutcome",
+    "Rule",
+    "Runtime",
+    "Variable",
+    "__version__",
+    "hookimpl",
+    "open_kb",
+    "open_runtime",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: a plugin that needs an error class does not load the engine."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kbcore' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

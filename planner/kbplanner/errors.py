@@ -82,11 +82,10 @@ class BudgetExceeded(KBError):
         super().__init__(message, {"limit": limit, "value": value, "rule": rule})
 
 
-class Cancelled(BudgetExceeded):
-    """An evaluation that was stopped from outside: its deadline passed or its caller left."""
+class Cancelled(KBError):
+    """Work that was stopped from outside, as when a deadline passed; whoever stopped it knows why."""
 
-    def __init__(self, limit: str = "cancelled", value: int = 0, rule: str | None = None) -> None:
-        super().__init__("the evaluation was stopped", limit, value, rule)
+    code = "BUDGET_EXCEEDED"
 
 
 class EngineFault(KBError):

@@ -342,7 +342,7 @@ class ReferenceRun:
     def _tick(self) -> None:
         self._steps += 1
         if self._cancelled:
-            raise Cancelled
+            raise Cancelled("the evaluation was stopped")
         if self._limits.steps and self._steps > self._limits.steps:
             self._spend("steps", self._limits.steps)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from kbplanner.engine import Engine
 from kbplanner.errors import UnstratifiedNegation
 from kbplanner.reference import ReferenceEngine
 from kbplanner.rules import RuleSet
 from support import naive, programs
 
-ENGINES = {"reference": ReferenceEngine}
+ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 
 def rule_set(rules):

@@ -1,0 +1,42 @@
+"""How cffi builds the engine: the declarations are cut from kbengine.h, so there is one header and no copy.
+
+`setup.py` asks for `ffibuilder`; `python setup.py build_ext --inplace` compiles into planner/kbplanner.
+KB_WERROR=1 makes warnings errors.
+"""
+
+import os
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).resolve().parent
+SOURCES = sorted(f"csrc/{path.name}" for path in HERE.glob("*.c"))
+
+
+def declarations() -> str:
+    """The part of kbengine.h between the marks."""
+    header = (HERE / "kbengine.h").read_text(encoding="utf-8")
+    return header.partition("/* cdef: begin */")[2].partition("/* cdef: end */")[0]
+
+
+def make_ffibuilder() -> FFI:
+    """The recipe; paths are relative to the project, where setuptools works, so that builds are reproducible."""
+    flags = ["-std=c11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
+    if os.environ.get("KB_WERROR") == "1":
+        # cffi's own glue casts integers to enums and leaves parameters unused
+        flags += ["-Werror", "-Wno-error=unused-parameter", "-Wno-error=sign-compare"]
+    builder = FFI()
+    builder.cdef(declarations())
+    builder.set_source(
+        "kbplanner._engine",
+        '#include "kbengine.h"',
+        sources=SOURCES,
+        include_dirs=["csrc"],
+        depends=["csrc/kbengine.h", "csrc/internal.h"],
+        extra_compile_args=flags,
+        py_limited_api=True,
+    )
+    return builder
+
+
+ffibuilder = make_ffibuilder()

@@ -1,0 +1,219 @@
+/* fixpoint.c - components in order, rounds until nothing new (semi-naive evaluation), budgets, fuel.
+ * Owns: the marks and views, the decision what is worked on next. Never: looks into a rule; that is run.c. All of its place is in the struct, none on the C stack, so that any step can be the last. */
+#include "internal.h"
+
+#define CHUNK 4096u                   /* steps between two looks at fuel, budgets and the cancel flag */
+
+/* While a run is paused its cursors stand in base relations, which must not change. */
+static void pin(kb_run *run)
+{
+    for (uint32_t i = 0; i < run->source_count; i++)
+        run->slots[run->sources[i].slot]->pins++;
+}
+
+void kb_run_unpin(kb_run *run)
+{
+    if (run->status != KB_PAUSED)
+        return;
+    for (uint32_t i = 0; i < run->source_count; i++)
+        run->slots[run->sources[i].slot]->pins--;
+}
+
+static kb_relation *source_relation(const kb_run *run, const kb_source *source)
+{
+    kb_relation *relation = kb_engine_relation(run->engine, source->rel);
+
+    return relation != NULL && relation->serial == source->serial ? relation : NULL;
+}
+
+/* Between two passes: can the run go on from what it has? */
+static int is_stale(const kb_run *run)
+{
+    for (uint32_t i = 0; i < run->source_count; i++) {
+        const kb_source *source = run->sources + i;
+        const kb_relation *relation = source_relation(run, source);
+
+        if (relation == NULL)
+            return 1;
+        if (run->started && (relation->epoch != source->epoch
+                             || (relation->rows != source->rows && run->plan->slots[source->slot].sensitive)))
+            return 1;
+    }
+    return 0;
+}
+
+static void begin_pass(kb_run *run)
+{
+    for (uint32_t i = 0; i < run->source_count; i++) {
+        kb_source *source = run->sources + i;
+        kb_relation *relation = source_relation(run, source);
+
+        run->slots[source->slot] = relation;
+        source->rows = relation->rows;
+        source->epoch = relation->epoch;
+    }
+    run->first_pass = !run->started;
+    run->started = 1;
+    run->in_pass = 1;
+    run->fresh = 1;
+    run->component = 0;
+}
+
+/* Sets the views of a round; 0 where there is nothing to do in it. */
+static int begin_round(kb_run *run, const kb_component *component)
+{
+    int any = run->first_pass && run->fresh;
+
+    for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++) {
+        run->high[mark] = run->slots[run->plan->marks[mark]]->rows;
+        any |= run->low[mark] < run->high[mark];
+    }
+    return any;
+}
+
+static int has_views(const kb_run *run, const kb_rule *rule)
+{
+    const kb_step *steps = run->plan->steps + rule->first;
+
+    if (!rule->viewed)
+        return run->first_pass && run->fresh;
+    for (uint32_t i = 0; i < rule->count; i++) {
+        uint32_t low, high;
+
+        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER)
+            continue;
+        low = run->low[steps[i].mark];
+        high = run->high[steps[i].mark];
+        if (steps[i].view == KB_VIEW_DELTA ? low == high : (steps[i].view == KB_VIEW_OLD ? low : high) == 0)
+            return 0;
+    }
+    return 1;
+}
+
+static kb_status work_round(kb_run *run, const kb_component *component)
+{
+    for (; run->rule < component->first_rule + component->rules; run->rule++) {
+        const kb_rule *rule = run->plan->rules + run->rule;
+        kb_status status;
+
+        if (!run->in_rule) {
+            if (!has_views(run, rule))
+                continue;
+            if ((status = kb_rule_start(run, rule)) < 0)
+                return status;
+            run->in_rule = 1;
+        }
+        if ((status = kb_rule_work(run, rule)) != KB_DONE)
+            return status;
+        if ((status = kb_heads_flush(run)) < 0)
+            return status;
+        run->in_rule = 0;
+    }
+    return KB_DONE;
+}
+
+static kb_status work_pass(kb_run *run)
+{
+    for (; run->component < run->plan->component_count; run->component++, run->fresh = 1) {
+        const kb_component *component = run->plan->components + run->component;
+
+        do {
+            kb_status status;
+
+            if (!run->in_round) {
+                if (!begin_round(run, component))
+                    break;
+                run->rule = component->first_rule;
+                run->in_round = 1;
+                run->stats.rounds++;
+            }
+            if ((status = work_round(run, component)) != KB_DONE)
+                return status;
+            for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
+                run->low[mark] = run->high[mark];
+            run->in_round = 0;
+            run->fresh = 0;
+        } while (component->recursive);
+    }
+    run->in_pass = 0;
+    return KB_DONE;
+}
+
+static kb_status work_chunks(kb_run *run, uint64_t fuel)
+{
+    for (;;) {
+        uint64_t used = run->stats.steps - run->steps_from, max = run->limits.max_steps;
+        int64_t chunk = fuel < CHUNK ? (int64_t)fuel : (int64_t)CHUNK;
+        uint64_t spent;
+        kb_status status;
+
+        if (atomic_load_explicit(&run->cancelled, memory_order_relaxed))
+            return KB_CANCELLED;
+        if (max != 0 && max - used < (uint64_t)chunk)
+            chunk = (int64_t)(used < max ? max - used : 0);
+        run->left = chunk;
+        status = work_pass(run);
+        spent = (uint64_t)(chunk - run->left);
+        run->stats.steps += spent;
+        if (status != KB_PAUSED)
+            return status;
+        if (max != 0 && run->stats.steps - run->steps_from >= max) {
+            run->stats.budget = KB_BUDGET_STEPS;
+            return KB_LIMIT;
+        }
+        if (spent >= fuel)
+            return (status = kb_heads_flush(run)) < 0 ? status : KB_PAUSED;
+        fuel -= spent;
+    }
+}
+
+kb_status kb_run_step(kb_run *run, uint64_t fuel)
+{
+    kb_status status;
+
+    if (run == NULL)
+        return KB_MISUSE;
+    if (run->status < 0)
+        return run->status;
+    kb_run_unpin(run);
+    run->status = KB_OK;
+    run->heap.refused = 0;
+    run->stats.budget = KB_BUDGET_NONE;
+    if (!run->in_pass) {
+        if (is_stale(run))
+            return KB_STALE;
+        begin_pass(run);
+    }
+    status = work_chunks(run, fuel == 0 ? 1 : fuel);
+    if (status == KB_NOMEM && run->heap.refused) {
+        run->stats.budget = KB_BUDGET_BYTES;
+        status = KB_LIMIT;
+    }
+    if (run->rule < run->plan->rule_count)
+        run->stats.rule = run->plan->rules[run->rule].id;
+    run->status = status;
+    if (status == KB_PAUSED)
+        pin(run);
+    return status;
+}
+
+kb_status kb_run_check(const kb_run *run)
+{
+    if (run == NULL)
+        return KB_MISUSE;
+    if (run->status < 0)
+        return run->status;
+    if (run->in_pass)
+        return KB_OK;
+    if (is_stale(run))
+        return KB_STALE;
+    if (!run->started)
+        return KB_OK;
+    for (uint32_t mark = 0; mark < run->plan->mark_count; mark++) {
+        const kb_relation *relation = run->slots[run->plan->marks[mark]];
+
+        if (run->low[mark] < relation->rows)
+            return KB_OK;
+    }
+    return KB_DONE;
+}

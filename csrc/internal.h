@@ -1,0 +1,299 @@
+/* internal.h - what the files of the engine share; never leaves csrc.
+ * Owns: the structs behind the handles and the small inline helpers of the hot paths. Never: policy;
+ * each struct is changed only by the file named beside it. */
+#ifndef KB_INTERNAL_H
+#define KB_INTERNAL_H
+#include "kbengine.h"
+#include <stdatomic.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define KB_PREFETCH(p) __builtin_prefetch(p)
+#define KB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define KB_PREFETCH(p) ((void)(p))
+#define KB_UNLIKELY(x) (x)
+#endif
+
+#define KB_NONE 0xFFFFFFFFu
+#define KB_MAX_ARITY 64u
+#define KB_MAX_SYMBOLS 0x7FFFFFFFu
+#define KB_MAX_ROWS 0xFFFFFFFDu       /* so that id + 1 and the id past the last still differ from KB_NO_ROW */
+
+/* memory.c: a heap counts what it hands out, and so does its parent (a run inside its engine). */
+typedef struct kb_heap {
+    struct kb_heap *parent;
+    uint64_t used, max;               /* max 0 = no budget */
+    uint64_t fail_after;              /* fail the n-th allocation from now; 0 = never */
+    int refused;                      /* the budget of this very heap said no since it was last cleared */
+} kb_heap;
+
+void *kb_alloc(kb_heap *heap, size_t count, size_t size);              /* zeroed; NULL: no room */
+void *kb_resize(kb_heap *heap, void *block, size_t count, size_t size); /* NULL: no room, block unchanged */
+void kb_release(kb_heap *heap, void *block);
+size_t kb_capacity(const void *block);                                  /* bytes a block was asked for */
+uint64_t kb_grown(uint64_t now, uint64_t need, uint64_t least);         /* next capacity of a growing array */
+
+/* intern.c */
+typedef struct kb_symbols {
+    char *bytes;                      /* text of symbol 1, its number if it is one, text of symbol 2, ... */
+    uint64_t used;
+    uint64_t *starts;                 /* by symbol; the entry past the last is `used`; kind in the top bits */
+    uint64_t *slots;                  /* open addressing: hash << 32 | symbol, 0 = free */
+    uint32_t count, mask;             /* mask 0 = no table yet */
+    uint64_t seed;
+} kb_symbols;
+
+#define KB_KIND_SHIFT 62
+#define KB_START_MASK ((UINT64_C(1) << KB_KIND_SHIFT) - 1)
+
+typedef struct kb_number {            /* number.c */
+    uint32_t kind;                    /* 0 text, 1 integer, 2 real */
+    int64_t integer;
+    double real;
+} kb_number;
+
+void kb_number_parse(const char *text, size_t len, kb_number *out);
+int kb_number_order(const kb_number *a, const kb_number *b);           /* both numbers; exact */
+void kb_symbols_free(kb_engine *engine);
+void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, size_t *len, kb_number *number);
+int kb_symbol_order(const kb_symbols *symbols, kb_sym a, kb_sym b);    /* answer order */
+int kb_symbol_test(const kb_symbols *symbols, uint32_t op, kb_sym a, kb_sym b);   /* COMPARE of the bytecode */
+
+/* index.c: key -> ids of rows in ascending order. A list holds at least one id (it may be of a dead row). */
+typedef struct kb_entry {
+    uint32_t key;                     /* the symbol, or the hash where the key has several columns */
+    uint32_t at;                      /* place in the pool; the id itself while count is 1 */
+    uint32_t count, dead;
+} kb_entry;
+
+typedef struct kb_lookup {
+    struct kb_lookup *next;
+    uint64_t mask;
+    uint32_t *slots;                  /* entry + 1: by hash, or by symbol where `direct` */
+    kb_entry *entries;
+    uint32_t *pool;                   /* blocks of 2, 4, 8, ... ids */
+    uint32_t size, direct, entry_count, max_key, pool_used, width;
+    uint32_t free_blocks[32];         /* by log2 of the size; a free block holds place + 1 of the next */
+    uint8_t columns[KB_MAX_ARITY];
+} kb_lookup;
+
+/* relation.c */
+enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
+
+typedef struct kb_relation {
+    kb_heap *heap;
+    kb_sym *cells;
+    uint8_t *state;                   /* NULL while every row is live and visible */
+    uint32_t *slots;                  /* the set: id + 1, 0 = free; load at most 1/2 */
+    kb_lookup *indexes;
+    int64_t *columns[KB_ATTRIBUTES];
+    uint64_t epoch, serial;
+    uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
+    uint32_t owned;                   /* by a run: only the run changes it */
+    kb_rel handle;
+} kb_relation;
+
+static inline uint64_t kb_mix(uint64_t key)
+{
+    key *= UINT64_C(0x9E3779B97F4A7C15);
+    key ^= key >> 32;
+    key *= UINT64_C(0xD6E8FEB86659FD93);
+    return key ^ key >> 29;
+}
+
+static inline uint64_t kb_hash_row(const kb_sym *row, uint32_t arity)
+{
+    uint64_t hash;
+
+    if (arity == 2)
+        return kb_mix((uint64_t)row[0] << 32 | row[1]);
+    if (arity == 1)
+        return kb_mix(row[0]);
+    hash = arity;
+    for (uint32_t i = 0; i < arity; i++)
+        hash = kb_mix(hash ^ row[i]);
+    return hash;
+}
+
+static inline int kb_same_row(const kb_sym *a, const kb_sym *b, uint32_t arity)
+{
+    if (arity == 2)
+        return a[0] == b[0] && a[1] == b[1];
+    for (uint32_t i = 0; i < arity; i++)
+        if (a[i] != b[i])
+            return 0;
+    return 1;
+}
+
+/* Id of a row that is live or hidden. */
+static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sym *row, uint64_t hash)
+{
+    uint32_t at, slot;
+
+    if (relation->slots == NULL)
+        return KB_NO_ROW;
+    for (at = (uint32_t)hash & relation->slot_mask; (slot = relation->slots[at]) != 0;
+         at = (at + 1) & relation->slot_mask)
+        if (kb_same_row(relation->cells + (size_t)(slot - 1) * relation->arity, row, relation->arity))
+            return slot - 1;
+    return KB_NO_ROW;
+}
+
+static inline int kb_visible(const kb_relation *relation, uint32_t id)
+{
+    return relation->state == NULL || relation->state[id] == KB_LIVE;
+}
+
+void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity);
+void kb_relation_clear(kb_relation *relation);
+kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room in the set and the cells */
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint64_t hash, uint32_t *id, int *fresh);
+void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
+void kb_relation_compact(kb_relation *relation);
+
+kb_status kb_index_need(kb_relation *relation, uint64_t mask, kb_lookup **out);   /* found or made */
+kb_lookup *kb_index_have(const kb_relation *relation, uint64_t mask);
+kb_status kb_index_add(kb_lookup *index, const kb_relation *relation, uint32_t id);
+void kb_index_undo(kb_lookup *index, const kb_relation *relation, uint32_t id);   /* the newest id, if it is there */
+void kb_index_died(kb_lookup *index, const kb_relation *relation, uint32_t id);
+void kb_index_free_all(kb_relation *relation);
+uint32_t kb_index_find(const kb_lookup *index, const kb_relation *relation, const kb_sym *key);   /* entry or KB_NONE */
+
+static inline const uint32_t *kb_index_list(const kb_lookup *index, uint32_t entry)
+{
+    const kb_entry *e = index->entries + entry;
+
+    return e->count == 1 ? &e->at : index->pool + e->at;
+}
+
+static inline uint32_t kb_index_seek(const kb_lookup *index, const kb_relation *relation, const kb_sym *key)
+{
+    if (index->direct)
+        return key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
+    return kb_index_find(index, relation, key);
+}
+
+/* First place in an ascending list that holds `id` or more. */
+static inline uint32_t kb_lower_bound(const uint32_t *list, uint32_t count, uint32_t id)
+{
+    uint32_t low = 0, high = count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (list[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* attributes.c */
+int64_t kb_attribute_default(uint32_t attribute);
+kb_status kb_attributes_grow(kb_relation *relation, uint32_t capacity);
+void kb_attributes_reset(kb_relation *relation, uint32_t first, uint32_t end);
+
+/* engine.c */
+struct kb_engine {
+    kb_heap heap;
+    kb_symbols symbols;
+    kb_relation **handles;            /* by the low bits of a handle; place 0 is not used */
+    uint8_t *generations;
+    uint32_t *free_handles;           /* a stack of places to use again */
+    uint32_t handle_count, free_count;
+    uint64_t serial;                  /* of the relation made last; never used twice */
+    uint32_t open_runs;
+    int closed;                       /* the last run to close frees it */
+};
+
+kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: no such relation */
+kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* gives it a handle */
+void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
+void kb_engine_release(kb_engine *engine);                             /* a run has closed */
+
+/* decode.c and plan.c */
+enum {
+    KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
+    KB_OP_COPY, KB_OP_EMIT, KB_OPCODES
+};
+enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
+enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
+
+typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
+
+typedef struct kb_step {
+    uint8_t op, view, compare, arity;
+    uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
+    uint8_t emits;                    /* an iterating step whose next step is EMIT */
+    uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
+    uint32_t pairs;
+    uint32_t a, b;                    /* registers of COMPARE and COPY */
+    uint32_t word;                    /* where its operands start in the bytecode */
+    uint64_t mask;                    /* the KEY columns */
+} kb_step;
+
+typedef struct kb_rule { uint32_t id, first, count, viewed; } kb_rule;   /* viewed: it has a step with a view */
+typedef struct kb_component { uint32_t recursive, first_rule, rules, first_mark, marks; } kb_component;
+typedef struct kb_slot { uint32_t arity, derived, sensitive, component; } kb_slot;   /* component: that emits to it */
+
+struct kb_plan {
+    kb_slot *slots;
+    kb_component *components;
+    kb_rule *rules;
+    kb_step *steps;
+    kb_pair *pairs;
+    uint32_t *marks;                  /* the slot of each mark */
+    uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
+    uint32_t rule_count, step_count, pair_count, mark_count, base_count, depth, width;   /* deepest rule, widest head */
+};
+
+kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);   /* decode.c */
+
+/* run.c and fixpoint.c */
+#define KB_BATCH 64u                  /* heads gathered before they go into their relation together */
+
+typedef struct kb_cursor {
+    kb_lookup *index;
+    uint32_t entry, at, end;
+} kb_cursor;
+
+typedef struct kb_source {            /* a base relation as the run last saw it */
+    kb_rel rel;
+    uint32_t slot, rows;
+    uint64_t serial, epoch;
+} kb_source;
+
+struct kb_run {
+    kb_engine *engine;
+    const kb_plan *plan;
+    kb_heap heap;
+    kb_limits limits;
+    kb_stats stats;
+    uint64_t rows_from, steps_from;   /* where the budgets began */
+    kb_relation **slots;
+    kb_relation *derived;             /* those of the run itself */
+    kb_source *sources;
+    uint32_t *low, *high;             /* by mark: the views of this round */
+    kb_sym *registers;
+    kb_cursor *cursors;
+    kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
+    uint64_t *hashes;
+    kb_relation *target;
+    uint32_t head_count, derived_count, source_count;
+    int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
+    uint32_t component, rule, depth;
+    uint8_t entering;                 /* the step at `depth` starts, it does not go on */
+    uint8_t in_pass, in_round, in_rule, first_pass, started;
+    uint8_t fresh;                    /* the first round of this component in this pass is not over */
+    kb_status status;
+    atomic_int cancelled;
+};
+
+kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
+kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */
+kb_status kb_heads_flush(kb_run *run);
+void kb_run_unpin(kb_run *run);
+
+#endif

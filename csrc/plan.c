@@ -1,0 +1,120 @@
+/* plan.c - plans: the checks and facts that only the whole plan shows, loading and freeing.
+ * Owns: the opcode table, the order of components, which base slots a run cannot see grow. Never: runs
+ * anything. What passes here and in decode.c is run without bounds checks. */
+#include "internal.h"
+
+static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
+    { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
+    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 },
+};
+
+/* Who reads what when; components count from 1. */
+static int in_order(const kb_plan *plan, const kb_component *component, uint32_t number, const kb_step *step)
+{
+    const kb_slot *slot = plan->slots + step->slot;
+
+    if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT)
+        return 1;
+    if (step->op == KB_OP_ABSENT)
+        return !slot->derived || (slot->component != 0 && slot->component < number);
+    return slot->component < number || (slot->component == number && component->recursive);
+}
+
+static int check_order(const kb_plan *plan, size_t *bad_word)
+{
+    for (uint32_t c = 0; c < plan->component_count; c++) {
+        const kb_component *component = plan->components + c;
+
+        for (uint32_t r = component->first_rule; r < component->first_rule + component->rules; r++)
+            for (uint32_t s = plan->rules[r].first; s < plan->rules[r].first + plan->rules[r].count; s++)
+                if (!in_order(plan, component, c + 1, plan->steps + s)) {
+                    *bad_word = plan->steps[s].word;
+                    return 0;
+                }
+    }
+    return 1;
+}
+
+static int reads(const kb_step *step)
+{
+    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
+}
+
+/* One pass over a component, from heads to bodies; answers whether it marked a slot it could have used. */
+static int trace_rules(kb_plan *plan, const kb_component *component, int everything)
+{
+    int marked = 0;
+
+    for (uint32_t r = component->first_rule + component->rules; r-- > component->first_rule;) {
+        const kb_rule *rule = plan->rules + r;
+        const kb_step *steps = plan->steps + rule->first;
+        int wanted = everything || plan->slots[steps[rule->count - 1].slot].sensitive;
+
+        for (uint32_t s = 0; s < rule->count; s++) {
+            kb_slot *slot = plan->slots + steps[s].slot;
+
+            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT)) {
+                slot->sensitive = 1;
+                marked = 1;
+            }
+        }
+    }
+    return marked;
+}
+
+/* Marks each slot read by ABSENT and each from which such a slot is derived. Slots are read only in the
+ * component that emits to them and later, so one walk from the last component to the first sees all; inside
+ * a recursive one passes go on until nothing changes, or, should that take long, all it reads counts. */
+static void trace(kb_plan *plan)
+{
+    for (uint32_t c = plan->component_count; c-- > 0;) {
+        const kb_component *component = plan->components + c;
+        uint32_t passes = 0;
+
+        while (trace_rules(plan, component, passes > 32) && component->recursive && passes <= 32)
+            passes++;
+    }
+}
+
+void kb_plan_free(kb_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    kb_release(NULL, plan->slots);
+    kb_release(NULL, plan->components);
+    kb_release(NULL, plan->rules);
+    kb_release(NULL, plan->steps);
+    kb_release(NULL, plan->pairs);
+    kb_release(NULL, plan->marks);
+    kb_release(NULL, plan);
+}
+
+kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t *bad_word)
+{
+    kb_plan *plan;
+    kb_status status;
+
+    if (code == NULL || out == NULL || bad_word == NULL)
+        return KB_MISUSE;
+    if ((plan = kb_alloc(NULL, 1, sizeof *plan)) == NULL)
+        return KB_NOMEM;
+    status = kb_plan_decode(code, words, plan, bad_word);
+    if (status >= 0 && !check_order(plan, bad_word))
+        status = KB_BADPLAN;
+    if (status < 0) {
+        kb_plan_free(plan);
+        return status;
+    }
+    trace(plan);
+    *out = plan;
+    return KB_OK;
+}
+
+kb_status kb_opcode(uint32_t number, const char **name, int32_t *operands)
+{
+    if (number >= KB_OPCODES || name == NULL || operands == NULL)
+        return KB_MISUSE;
+    *name = opcodes[number].name;
+    *operands = opcodes[number].operands;
+    return KB_OK;
+}

@@ -1,0 +1,212 @@
+"""Files of facts and rules, read in batches of bounded size: rule text, JSON lines, or CSV.
+
+- `.kb`: the rule language. Facts, rules and goals; goals are handed to the caller.
+- `.jsonl`: one JSON object a line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
+- `.csv`: one fact a line, the predicate first and its arguments after it; with a predicate given, arguments only.
+
+Errors name the line. Nothing after a faulty place is handed out, batches before it are.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+import orjson
+from kbplanner.errors import RuleSyntaxError
+from kbplanner.jsonform import atom_from_json, rule_from_json
+from kbplanner.limits import DEFAULT_LIMITS, text_problem
+from kbplanner.parser import parse_stream
+from kbplanner.passes.check import check_fact, check_statements
+from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Statement
+from kbplanner.terms import Atom, Rule
+
+from kbcore.errors import InvalidInput
+from kbcore.instants import instant
+from kbcore.state.facts import Fact
+
+BATCH = 5000
+"""Facts of one batch: one log record each."""
+
+FORMATS = (".kb", ".jsonl", ".csv")
+
+_CHUNK = 1 << 16
+
+
+@dataclass(slots=True)
+class Batch:
+    """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it."""
+
+    facts: list[Fact] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    goals: list[GoalStatement] = field(default_factory=list)
+    line: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.facts or self.rules or self.goals)
+
+
+class LoadError(InvalidInput):
+    """A line of a file that cannot be read; details: `line`, `problem`."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}", {"line": line, "problem": problem})
+        self.line = line
+
+
+def read_file(path: Path, *, scope: str | None = None, predicate: str | None = None) -> Iterator[Batch]:
+    """Read a file by the ending of its name; `scope` is given to what names none, `predicate` to every line of a CSV file.
+
+    Raises LoadError or RuleSyntaxError at the faulty place, OSError where the file cannot be read.
+    """
+    if path.suffix not in FORMATS:
+        raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from read_text(file, path.suffix, scope=scope, predicate=predicate)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path.name}: not UTF-8 at byte {error.start}") from error
+
+
+def read_text(file: TextIO, kind: str, *, scope: str | None = None, predicate: str | None = None) -> Iterator[Batch]:
+    """Read an open file as one of FORMATS."""
+    if kind == ".kb":
+        return read_statements(iter(lambda: file.read(_CHUNK), ""), scope)
+    if kind == ".jsonl":
+        return _json_lines(file, scope)
+    return _csv_lines(file, scope, predicate)
+
+
+def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
+    """Read text in the rule language, in chunks cut anywhere."""
+    batch = Batch()
+    rules: list[Statement] = []
+    for statement in parse_stream(chunks):
+        batch.line = statement.span.end_line
+        if isinstance(statement, FactStatement):
+            batch.facts.append(fact_of(statement, scope))
+        elif isinstance(statement, RuleStatement):
+            rules.append(statement)
+            batch.rules.append(_scoped(statement.rule, scope))
+        else:
+            batch.goals.append(statement)
+        if len(batch.facts) >= BATCH or len(rules) >= BATCH:
+            check_statements(rules)
+            yield batch
+            batch, rules = Batch(), []
+    check_statements(rules)
+    if batch:
+        yield batch
+
+
+def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
+    """The fact of a statement; `scope` where it names none."""
+    check_fact(statement.atom)
+    notes: Annotations = statement.annotations
+    line = statement.span.line
+    return Fact(
+        statement.atom.predicate,
+        tuple(arg for arg in statement.atom.args if isinstance(arg, str)),
+        statement.atom.positive,
+        notes.scope or scope,
+        notes.ttl,
+        _instant(notes.valid_from, "validFrom", line),
+        _instant(notes.valid_until, "validUntil", line),
+        notes.confidence,
+    )
+
+
+def _instant(value: int | str | None, name: str, line: int) -> int | None:
+    try:
+        return None if value is None else instant(value)
+    except ValueError as error:
+        raise LoadError(line, f"{name}: {error}") from error
+
+
+def _scoped(rule: Rule, scope: str | None) -> Rule:
+    return rule if rule.scope or not scope else Rule(rule.head, rule.body, rule.name, rule.confidence, scope)
+
+
+def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
+    batch = Batch()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        batch.line = number
+        try:
+            found = orjson.loads(line)
+            if not isinstance(found, dict):
+                raise LoadError(number, "expected a JSON object")
+            if "head" in found:
+                batch.rules.append(_scoped(rule_from_json(found), scope))
+            else:
+                batch.facts.append(_json_fact(found, scope))
+        except orjson.JSONDecodeError as error:
+            raise LoadError(number, f"not JSON: {error}") from error
+        except LoadError:
+            raise
+        except (InvalidInput, ValueError) as error:
+            raise LoadError(number, str(error)) from error
+        if len(batch.facts) >= BATCH:
+            yield batch
+            batch = Batch()
+    if batch:
+        yield batch
+
+
+def _json_fact(found: dict[str, Any], scope: str | None) -> Fact:
+    atom = atom_from_json(found)
+    check_fact(atom)
+    positive = atom.positive and not found.get("negated") and found.get("truthVal") is not False
+    return Fact(
+        atom.predicate,
+        tuple(arg for arg in atom.args if isinstance(arg, str)),
+        positive,
+        found.get("scope") or scope,
+        found.get("ttl"),
+        None if found.get("validFrom") is None else instant(found["validFrom"]),
+        None if found.get("validUntil") is None else instant(found["validUntil"]),
+        found.get("confidence"),
+        found.get("metadata") or {},
+    )
+
+
+def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None) -> Iterator[Batch]:
+    batch = Batch()
+    reader = csv.reader(file, strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise LoadError(reader.line_num, str(error)) from error
+        if row is None:
+            break
+        if not row:
+            continue
+        name, args = (predicate, row) if predicate is not None else (row[0], row[1:])
+        _check_csv(name, args, reader.line_num)
+        batch.facts.append(Fact(name, tuple(args), scope=scope))
+        batch.line = reader.line_num
+        if len(batch.facts) >= BATCH:
+            yield batch
+            batch = Batch()
+    if batch:
+        yield batch
+
+
+def _check_csv(name: str, args: list[str], line: int) -> None:
+    try:
+        check_fact(Atom(name, tuple(args)))
+    except RuleSyntaxError:
+        raise
+    except InvalidInput as error:
+        raise LoadError(line, error.message) from error
+    for text in (name, *args):
+        problem = text_problem(text)
+        if problem is not None:
+            raise LoadError(line, problem)
+    if len(args) > DEFAULT_LIMITS.args:
+        raise LoadError(line, f"more than {DEFAULT_LIMITS.args} arguments")

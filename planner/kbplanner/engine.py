@@ -1,0 +1,319 @@
+"""The C engine behind the shapes of `backend`.
+
+One mutex an engine lets one call in at a time; long work enters in slices. Handles are given back by
+`close()`, or, when an owner lost them, at the next call that enters the engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from kbplanner import backend
+from kbplanner.backend import Limits, RunState, RunStats, Via
+from kbplanner.binding import check, encode, ffi, lib, opcodes, room
+from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.relation import Relation
+
+__all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
+
+SLICE = 100_000
+"""Steps of fuel for which a run stays inside the engine before it lets others in."""
+
+_BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
+_PLAN_HEAD = 8
+_NO_SLOT = 0xFFFFFFFF
+
+
+class Engine:
+    """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
+
+    def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
+        self._handle: Any = None
+        self._lock = threading.Lock()
+        self._lost: deque[Any] = deque()
+        self.max_bytes = max_bytes
+        out = ffi.new("kb_engine **")
+        options = ffi.new("kb_options *", {"max_bytes": max_bytes, "fail_after": fail_after})
+        check(lib.kb_engine_open(options, out), max_bytes)
+        self._handle = out[0]
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self._sweep()
+            lib.kb_engine_close(self._handle)
+
+    def _sweep(self) -> None:
+        """Close the runs whose owners are gone; a finalizer may not, because a call could be at work."""
+        while self._lost:
+            lib.kb_run_close(self._lost.popleft())
+
+    def _enter(self) -> Any:
+        """Give the handle to a caller that holds the lock."""
+        if self._handle is None:
+            raise EngineFault("engine: it is closed")
+        if self._lost:
+            self._sweep()
+        return self._handle
+
+    def call(self, function: Any, *arguments: Any) -> int:
+        """Enter the engine alone and call a function that takes it first."""
+        with self._lock:
+            return check(function(self._enter(), *arguments), self.max_bytes)
+
+    def intern(self, text: str) -> int:
+        """The symbol of a text, made if new."""
+        encoded = encode(text)
+        out = ffi.new("kb_sym *")
+        self.call(lib.kb_intern, encoded, len(encoded), out)
+        return int(out[0])
+
+    def intern_many(self, texts: Sequence[str]) -> array[int]:
+        """The symbols of many texts in one crossing."""
+        joined = "".join(texts)
+        if joined.isascii():
+            encoded = joined.encode()
+            ends = array("Q", accumulate(map(len, texts)))
+        else:
+            parts = [encode(text) for text in texts]
+            encoded = b"".join(parts)
+            ends = array("Q", accumulate(map(len, parts)))
+        out = room(len(ends))
+        ends_view, out_view = ffi.from_buffer("uint64_t[]", ends), ffi.from_buffer("kb_sym[]", out)
+        self.call(lib.kb_intern_many, encoded, ends_view, len(ends), out_view)
+        return out
+
+    def find(self, text: str) -> int:
+        """The symbol of a text, 0 when it was never interned."""
+        encoded = encode(text)
+        out = ffi.new("kb_sym *")
+        self.call(lib.kb_find, encoded, len(encoded), out)
+        return int(out[0])
+
+    def text(self, symbol: int) -> str:
+        """The text of a symbol."""
+        out, length = ffi.new("char **"), ffi.new("size_t *")
+        with self._lock:  # until the text, which is borrowed, is copied
+            check(lib.kb_symbol(self._enter(), symbol, out, length))
+            return bytes(ffi.buffer(out[0], length[0])).decode()
+
+    def texts(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+        result: list[str] = []
+        view = ffi.from_buffer("kb_sym[]", symbols)
+        ends = ffi.new("uint64_t[]", max(len(view), 1))
+        filled = ffi.new("size_t *")
+        size = 16 * len(view) + 64
+        while len(result) < len(view):
+            rest = len(view) - len(result)
+            buffer = ffi.new("char[]", size)
+            self.call(lib.kb_symbols_text, view + len(result), rest, buffer, size, ends, filled)
+            stops = ffi.unpack(ends, filled[0]) if filled[0] else []
+            encoded = ffi.buffer(buffer, stops[-1])[:] if stops else b""
+            starts = [0, *stops[:-1]]
+            if encoded.isascii():
+                whole = encoded.decode()
+                result.extend([whole[start:stop] for start, stop in zip(starts, stops, strict=True)])
+            else:
+                result.extend([encoded[start:stop].decode() for start, stop in zip(starts, stops, strict=True)])
+            size *= 4
+        return result
+
+    def number(self, symbol: int) -> int | float | None:
+        """What a symbol is worth as a number: an int that fits 64 bits, a float, or None for text."""
+        kind, integer, real = ffi.new("uint32_t *"), ffi.new("int64_t *"), ffi.new("double *")
+        self.call(lib.kb_symbol_number, symbol, kind, integer, real)
+        if kind[0] == 0:
+            return None
+        return int(integer[0]) if kind[0] == 1 else float(real[0])
+
+    @property
+    def symbols(self) -> int:
+        """How many symbols there are; they are 1 to this number."""
+        with self._lock:
+            return int(lib.kb_symbol_count(self._enter()))
+
+    def sort(self, rows: array[int], arity: int) -> array[int]:
+        """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
+        result = rows[:]
+        count = len(rows) // arity if arity else 0
+        view = ffi.from_buffer("kb_sym[]", result)
+        self.call(lib.kb_sort_rows, view, arity, count)
+        return result
+
+    def relation(self, arity: int) -> Relation:
+        """A new empty relation."""
+        out = ffi.new("kb_rel *")
+        self.call(lib.kb_relation_new, arity, out)
+        return Relation(self, out[0], arity)
+
+    def load(self, words: array[int]) -> CompiledPlan:
+        """Verify bytecode; raises EngineFault naming the word at fault."""
+        out, bad = ffi.new("kb_plan **"), ffi.new("size_t *")
+        status = lib.kb_plan_load(ffi.from_buffer("kb_word[]", words), len(words), out, bad)
+        if status == lib.KB_BADPLAN:
+            raise EngineFault(f"engine: the bytecode was refused at word {bad[0]}", {"word": bad[0]})
+        check(status)
+        return CompiledPlan(ffi.gc(out[0], lib.kb_plan_free), words)
+
+    def open_run(
+        self,
+        plan: backend.CompiledPlan,
+        base: Sequence[backend.Relation],
+        params: Sequence[int] = (),
+        limits: Limits | None = None,
+    ) -> Run:
+        """Start an evaluation of a plan over base relations, given in slot order."""
+        if not isinstance(plan, CompiledPlan) or plan.handle is None:
+            raise EngineFault("engine: the plan is closed or of another engine")
+        handles = [_handle_of(relation, self) for relation in base]
+        budget = limits or Limits()
+        out = ffi.new("kb_run **")
+        options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
+        bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", params)
+        self.call(lib.kb_run_open, plan.handle, bound, len(handles), given, len(params), options, out)
+        return Run(self, plan, out[0], budget)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held, everything counted."""
+        with self._lock:
+            return int(lib.kb_engine_bytes(self._enter()))
+
+    def fail_after(self, allocations: int) -> None:
+        """Make the n-th allocation from now fail; for tests, 0 = none."""
+        with self._lock:
+            lib.kb_engine_fail_after(self._enter(), allocations)
+
+    def close(self) -> None:
+        """Give everything back; what is still open of this engine can then only be closed."""
+        with self._lock:
+            if self._handle is not None:
+                self._sweep()
+                lib.kb_engine_close(self._handle)  # an open run keeps the memory until it is closed
+                self._handle = None
+
+
+class CompiledPlan:
+    """Verified bytecode; see `backend.CompiledPlan`. Open runs keep what they need of it."""
+
+    def __init__(self, handle: Any, words: array[int]) -> None:
+        self.handle = handle
+        slots = words[2]
+        self.arities = words[_PLAN_HEAD : _PLAN_HEAD + 2 * slots : 2]
+        self.seed_arity = 0 if words[6] == _NO_SLOT else self.arities[words[6]]
+
+    def close(self) -> None:
+        """Give the plan back; no run of it may be opened any more."""
+        self.handle = None
+
+
+class Run:
+    """One evaluation; see `backend.Run`."""
+
+    def __init__(self, engine: Engine, plan: CompiledPlan, handle: Any, limits: Limits) -> None:
+        self._handle = handle
+        self._engine = engine
+        self._plan = plan.handle
+        self._arities = plan.arities
+        self._seed_arity = plan.seed_arity
+        self._limits = limits
+        self._gate = threading.Lock()  # between cancel and close, which may meet
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is None:
+            return
+        if self._engine._handle is None:
+            lib.kb_run_close(handle)  # the engine is closed: no call can be at work in it
+        else:
+            self._engine._lost.append(handle)
+
+    def _call(self, function: Any, *arguments: Any) -> int:
+        with self._engine._lock:
+            self._engine._enter()
+            if self._handle is None:
+                raise EngineFault("engine: the run is closed")
+            status = function(self._handle, *arguments)
+            if status != lib.KB_LIMIT:
+                return check(status or 0, self._engine.max_bytes)
+            stats = self._read()
+        name = stats.budget or "memoryBytes"
+        value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
+        raise BudgetExceeded(f"the evaluation met its budget {name} of {value}", name, value, str(stats.rule))
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Add demand: rows of the plan's seed slot."""
+        view = ffi.from_buffer("kb_sym[]", rows)
+        if count < 0 or len(view) < count * self._seed_arity:
+            raise EngineFault("engine: fewer rows than announced")
+        self._call(lib.kb_run_seed, view, count)
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
+
+        `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
+        BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
+        """
+        enter = lib.kb_run_step
+        if via is not None:
+
+            def enter(handle: Any, amount: int) -> int:
+                return via(lambda: int(lib.kb_run_step(handle, amount)))
+
+        while True:
+            status = self._call(enter, min(fuel, SLICE))
+            fuel -= SLICE
+            if status != lib.KB_PAUSED or fuel <= 0:
+                return RunState(status)
+
+    def check(self) -> RunState:
+        """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""
+        return RunState(self._call(lib.kb_run_check))
+
+    def relation(self, slot: int) -> Relation:
+        """The relation bound to a slot of the plan; a derived one can be read until the run is closed."""
+        out = ffi.new("kb_rel *")
+        self._call(lib.kb_run_relation, slot, out)
+        return Relation(self._engine, out[0], self._arities[slot], self)
+
+    def _read(self) -> RunStats:
+        out = ffi.new("kb_stats *")
+        lib.kb_run_stats(self._handle, out)
+        budget = _BUDGETS.get(out.budget)
+        return RunStats(out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds, budget, out.rule)
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+        with self._engine._lock:
+            if self._handle is None:
+                raise EngineFault("engine: the run is closed")
+            return self._read()
+
+    def limit(self, limits: Limits) -> None:
+        """Set new budgets, counted from now."""
+        self._call(lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps)))
+        self._limits = limits
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+        with self._gate:
+            if self._handle is not None:
+                lib.kb_run_cancel(self._handle)
+
+    def close(self) -> None:
+        """Give the run's relations back."""
+        with self._engine._lock, self._gate:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                lib.kb_run_close(handle)
+
+
+def _handle_of(relation: backend.Relation, engine: Engine) -> int:
+    if not isinstance(relation, Relation) or relation.engine is not engine:
+        raise EngineFault("engine: a relation of another engine")
+    return relation.handle

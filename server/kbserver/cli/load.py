@@ -1,0 +1,72 @@
+"""`kbcore load`: stream files of facts and rules into a knowledge base."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from kbplanner.printer import print_goal_body
+
+from kbcore.errors import KBError
+from kbcore.loading import FORMATS, Batch, read_text
+from kbserver.cli._target import Failed, Target, target_options
+
+
+@click.command("load")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--scope", help="partition for what names none itself")
+@click.option("--predicate", help="for CSV: the predicate of every line, which then holds arguments only")
+@click.option("--quiet", is_flag=True, help="no progress bar, no goals")
+@target_options
+def command(target: Target, files: tuple[Path, ...], scope: str | None, predicate: str | None, quiet: bool) -> None:
+    """Load FILES of facts and rules: .kb (rule language), .jsonl (an object a line) or .csv (a fact a line).
+
+    Files of any size are streamed in batches, each stored as a whole. After an error, what came before the faulty batch is
+    stored. Goals in a .kb file are asked at its end.
+    """
+    for path in files:
+        if path.suffix not in FORMATS:
+            raise Failed(f"{path}: the name must end in {', '.join(FORMATS)}")
+        _load(target, path, scope, predicate, quiet)
+
+
+def _load(target: Target, path: Path, scope: str | None, predicate: str | None, quiet: bool) -> None:
+    start = time.monotonic()
+    stored = known = rules = 0
+    goals: list[str] = []
+    try:
+        for batch in _batches(path, scope, predicate, quiet):
+            if batch.rules:
+                rules += len(target.assert_rules(batch.rules))
+            if batch.facts:
+                new, old = target.assert_facts(batch.facts)
+                stored, known = stored + new, known + old
+            goals.extend(print_goal_body(goal.body) for goal in batch.goals)
+    except (KBError, Failed) as error:
+        raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"{path}: not UTF-8 ({stored} facts and {rules} rules were stored before)") from error
+    seconds = time.monotonic() - start
+    parts = [f"{stored} facts", f"{rules} rules"] + ([f"{known} facts known before"] if known else [])
+    click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
+    if not quiet:
+        for goal in goals:
+            click.echo(f"?- {goal}")
+            for line in target.ask(goal, scope) or ["no"]:
+                click.echo(f"   {line}")
+
+
+def _batches(path: Path, scope: str | None, predicate: str | None, quiet: bool) -> Iterator[Batch]:
+    """The batches of a file, with a progress bar by bytes on a terminal."""
+    size = path.stat().st_size
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+        batches = read_text(text, path.suffix, scope=scope, predicate=predicate)
+        with click.progressbar(length=size, label=path.name, hidden=quiet) as bar:
+            done = 0
+            for batch in batches:
+                yield batch
+                bar.update(raw.tell() - done)
+                done = raw.tell()
