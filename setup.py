@@ -1,19 +1,26 @@
-"""The build facts that pyproject.toml cannot say, and one clear sentence when no C compiler is there."""
+"""The build facts that pyproject.toml cannot say, and one clear sentence when the tools to build are not there.
+
+`python setup.py --check-tools` says that sentence without building; it needs nothing but Python.
+"""
 
 import shutil
 import sys
 import sysconfig
-
-from setuptools import setup
+from pathlib import Path
 
 compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-if not any(shutil.which(name) for name in (compiler, "cc", "gcc", "clang")):
+has_compiler = any(shutil.which(name) for name in (compiler, "cc", "gcc", "clang"))
+has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+if not (has_compiler and has_headers):
     sys.exit(
-        "kbcore needs a C compiler to build its engine: on Debian or Ubuntu run "
-        "'apt-get install gcc libc6-dev python3-dev', then install again."
+        "kbcore builds its engine with a C compiler and the Python headers: on Debian or Ubuntu run "
+        "'apt-get install gcc libc6-dev python3-dev', then try again."
     )
 
-setup(
-    cffi_modules=["csrc/build_engine.py:ffibuilder"],
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},
-)
+if sys.argv[1:] != ["--check-tools"]:
+    from setuptools import setup
+
+    setup(
+        cffi_modules=["csrc/build_engine.py:ffibuilder"],
+        options={"bdist_wheel": {"py_limited_api": "cp310"}},
+    )

@@ -177,7 +177,7 @@ class Reader:
 
     def _fill(self, need: int) -> bytes:
         count = min(max(need, _CHUNK), self._limit - self.offset)
-        return self._disk.read(self._name, self._fd, count, self.offset)
+        return self._disk.read(self._name, self._fd, count, self.offset) if count > 0 else b""
 
 
 def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:

@@ -11,6 +11,8 @@ from kbplugins.storage_wal.files import Disk
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+_OVERHEAD = 8192
+"""Bytes a write may take beside its records: the header of a new segment, and MANIFEST written aside."""
 
 
 class Space:
@@ -71,7 +73,7 @@ class Space:
         return StorageFull(message, {**((cause.details or {}) if cause else {}), **details})
 
     def _limit(self) -> int:
-        return self._min_free + self._min_free // 8 + self._needed if self.full else self._min_free
+        return self._min_free + self._min_free // 8 + self._needed + _OVERHEAD if self.full else self._min_free
 
     def _resume(self, free: int) -> None:
         if self.full:

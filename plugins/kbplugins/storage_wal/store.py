@@ -199,14 +199,15 @@ class WalStore:
                 raise LogTruncated("records were dropped while they were read", None) from error
             raise
         try:
+            end = extent.end  # it grows while we read; everything up to the head of this reading is before it
             seq, offset = extent.start_for(after + 1)
-            reader = segment.Reader(self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=extent.end)
+            reader = segment.Reader(self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=end)
             for number, kind, version, payload in reader.records():
                 if number > head:
                     return
                 if number > after:
                     yield LogRecord(number, kind, version, payload)
-            if reader.offset < extent.end:
+            if reader.offset < end:
                 found = reader.problem or "zeros"
                 raise recovery.corrupted(self._disk.folder, extent.name, reader.offset, reader.seq, found, 0)
         finally:
