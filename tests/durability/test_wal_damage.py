@@ -10,7 +10,7 @@ import pytest
 from support.faulty_files import FaultyFiles
 from support.log_model import Books, open_wal, snapshot_of
 
-from kbcore.errors import ConfigError, LogCorrupted
+from kbcore.errors import ConfigError, LogCorrupted, StorageFull
 from kbplugins.storage_wal import frame, manifest, segment, snapshots
 
 FIRST = segment.name_of(1)
@@ -296,3 +296,39 @@ def test_a_record_that_is_damaged_while_the_server_runs_is_noticed() -> None:
         list(store.read(0))
     assert caught.value.segment == FIRST
     store.close()
+
+
+# -- what only MANIFEST or the cut knows ----------------------------------------
+
+
+def test_zeros_over_records_that_manifest_vouches_for_are_corruption() -> None:
+    files, payloads = log_of(5, clean=False)
+    open_wal(files).close(clean=False)  # a start writes down how much is durable
+    size = frame.HEADER_BYTES + len(payloads[0])
+    data = content(files, FIRST)
+    data[64 + 3 * size :] = bytes(len(data) - 64 - 3 * size)
+    with pytest.raises(LogCorrupted, match="record 5 was synced when MANIFEST was written") as caught:
+        open_wal(files.killed())
+    assert caught.value.offset == 64 + 3 * size
+
+
+def test_a_log_is_not_called_clean_any_more_once_it_is_open() -> None:
+    files, payloads = log_of(3)
+    store = open_wal(files)
+    store.append([(1, 1, b"more")])
+    store.sync()
+    found, _ = read_all(files.killed())  # killed: never closed
+    assert found == [*payloads, b"more"]
+
+
+def test_a_refused_batch_does_not_come_back_after_a_power_cut() -> None:
+    for seed in range(40):
+        files = FaultyFiles()
+        store = open_wal(files)
+        store.append([(1, 1, b"kept")])
+        store.sync()
+        files.at, files.fault = files.calls + 1, "short"
+        with pytest.raises(StorageFull):
+            store.append([(1, 1, b"refused"), (1, 1, b"refused too" * 30)])
+        found, _ = read_all(files.power_cut(random.Random(seed)))
+        assert found == [b"kept"]

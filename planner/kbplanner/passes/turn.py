@@ -7,7 +7,7 @@ way. Here only the reachable bindings are kept, and answers are taken from the b
     demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
 
 For the goal itself, which has one seed, that is all. Where other clauses ask, each reached binding carries the seed
-it came from. Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules"
+it came from; with no free argument that would only multiply bindings, so such relations stay as they are. Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules"
 (1989).
 """
 
@@ -30,6 +30,8 @@ def turn(program: Program) -> Program:
     answered = program
     for schema, own in heads.items():
         if schema not in alone or schema.bare in program.full or not _turnable(schema, own):
+            clauses.extend(own)
+        elif schema != program.goal and "f" not in schema.adornment:
             clauses.extend(own)
         elif schema == program.goal:
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")

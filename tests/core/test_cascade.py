@@ -1,0 +1,66 @@
+"""What falls with a retraction is the model before minus the model after."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.terms import Atom
+from support import naive, programs
+from support.runtimes import runtime
+
+
+def conclusions(model, facts):
+    asserted = {(naive.key(fact), fact.args) for fact in facts}
+    return {(key, row) for key, rows in model.items() for row in rows} - asserted
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(programs.rules(signs=False, negation=False), min_size=1, max_size=4),
+    st.lists(programs.facts(signs=False), min_size=1, max_size=10, unique=True),
+)
+def test_positive_programs_lose_exactly_what_no_longer_follows(rules, facts):
+    assume(naive.stratified(rules))
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules(rules)
+        kb.assert_facts([Fact(fact.predicate, fact.args) for fact in facts])
+        gone, rest = facts[0], facts[1:]
+        outcome = kb.retract_fact(gone.predicate, gone.args)
+        before, after = naive.model(rules, facts), naive.model(rules, rest)
+        fallen = conclusions(before, facts) - conclusions(after, rest)
+        shown = {(naive.key(atom), atom.args) for atom in _atoms(outcome.cascaded_atoms)}
+        assert shown == fallen
+        assert outcome.cascaded == len(fallen)
+        assert not outcome.truncated
+        assert outcome.still_derivable == (gone.args in after.get(naive.key(gone), ()))
+
+
+def _atoms(rows):
+    return [Atom(row["predicate"], tuple(row["args"]), not row["negated"]) for row in rows]
+
+
+def test_a_conclusion_does_not_support_itself_through_a_cycle():
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules(
+            [parse_rule("reach(?x, ?y) :- edge(?x, ?y)."), parse_rule("reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z).")]
+        )
+        kb.assert_facts([Fact("edge", pair) for pair in (("a", "b"), ("b", "c"), ("c", "b"))])
+        outcome = kb.retract_fact("edge", ["a", "b"])
+        assert sorted(row["args"] for row in outcome.cascaded_atoms) == [["a", "b"], ["a", "c"]]
+
+
+def test_two_supports():
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule("ancestor(?x, ?y) :- parent(?x, ?y).")])
+        kb.assert_facts([Fact("parent", ("a", "b")), Fact("ancestor", ("a", "b"))])
+        first = kb.retract_fact("ancestor", ["a", "b"])
+        assert (first.retracted, first.still_derivable, first.cascaded) == (1, True, 0)
+        second = kb.retract_fact("parent", ["a", "b"])
+        assert (second.cascaded, second.still_derivable) == (1, False)
+        third = kb.retract_fact("ancestor", ["a", "b"])
+        assert (third.retracted, third.cascaded) == (0, 0)

@@ -1,0 +1,247 @@
+"""The write path: order, shared syncs, refusals, and what a failing log does."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from kbcore.clock import LoggedClock, ManualClock
+from kbcore.durable.commit import Committer
+from kbcore.durable.records import decode_changes
+from kbcore.errors import Conflict, EngineFault, NotReady, RateLimited, StorageFailed, StorageFull
+from kbcore.plug.ports import LogStatus
+from kbcore.state.catalog import Catalog
+from kbcore.state.changes import AssertFacts, ChangeSet, RetractFact
+from kbcore.state.facts import Fact
+from kbplanner.engine import Engine
+
+
+class Log:
+    """A log in a list; syncs wait at a gate when there is one."""
+
+    def __init__(self):
+        self.records = []
+        self.syncs = 0
+        self.gate = None
+        self.at_gate = threading.Event()
+        self.error = None
+
+    def append(self, records):
+        if self.error is not None:
+            raise self.error
+        self.records.extend(records)
+        return len(self.records)
+
+    def sync(self):
+        if self.gate is not None:
+            self.at_gate.set()
+            assert self.gate.wait(20)
+        self.syncs += 1
+
+    def status(self):
+        return LogStatus(len(self.records), len(self.records), "log", 1, 0, 0, True)
+
+
+def committer(log, **limits):
+    catalog = Catalog(Engine)
+    limits = {"max_records": 10_000, "max_bytes": 1 << 20, **limits}
+    return catalog, Committer(log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), **limits)
+
+
+def tell(n, tenant="t", check=None):
+    return ChangeSet("default", tenant, (AssertFacts((Fact("p", (str(n),)),)),), check)
+
+
+def rows(catalog, tenant="t"):
+    found = catalog.tenant("default", tenant)
+    stored = found.partition(None).named("p")[0].relation
+    return found.engine.texts(stored.match([0])[0])
+
+
+def run_all(calls):
+    """Run calls in threads; their results or errors, in order."""
+    results = [None] * len(calls)
+
+    def run(place, call):
+        try:
+            results[place] = call()
+        except Exception as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def waiting(writes, count):
+    """Wait until `count` change sets are queued."""
+    done = threading.Event()
+    while len(writes._queue) < count:
+        done.wait(0.001)
+
+
+def test_a_change_is_synced_and_applied():
+    log = Log()
+    catalog, writes = committer(log)
+    delta = writes.commit(tell(1))
+    assert (delta.asserted, delta.generation, log.syncs) == (1, 1, 1)
+    assert rows(catalog) == ["1"]
+
+
+def test_writers_that_wait_share_one_sync_and_keep_their_order():
+    log = Log()
+    catalog, writes = committer(log)
+    log.gate = threading.Event()
+    first, _ = run_all([lambda: writes.commit(tell(0))])
+    assert log.at_gate.wait(20)
+    others, results = run_all([lambda n=n: writes.commit(tell(n, tenant=f"t{n % 3}")) for n in range(1, 31)])
+    waiting(writes, 30)
+    log.gate.set()
+    for thread in first + others:
+        thread.join(20)
+    assert all(delta.asserted == 1 for delta in results)
+    assert log.syncs == 2
+    logged = [decode_changes(*record)[1].changes[0].facts[0].args[0] for record in log.records]
+    for tenant in ("t0", "t1", "t2"):
+        own = [n for n in logged if f"t{int(n) % 3}" == tenant and n != "0"]
+        assert rows(catalog, tenant) == own
+
+
+def test_a_conditional_change_sees_everything_before_it():
+    log = Log()
+    catalog, writes = committer(log)
+    log.gate = threading.Event()
+    first, _ = run_all([lambda: writes.commit(tell(0))])
+    assert log.at_gate.wait(20)
+    log.at_gate.clear()
+
+    def check():
+        seen.append(rows(catalog))
+        raise Conflict("no")
+
+    seen = []
+    second, plain = run_all([lambda: writes.commit(tell(1))])
+    waiting(writes, 1)
+    third, refused = run_all([lambda: writes.commit(tell(2, check=check))])
+    waiting(writes, 2)
+    fourth, after = run_all([lambda: writes.commit(tell(3))])
+    waiting(writes, 3)
+    log.gate.set()
+    for thread in first + second + third + fourth:
+        thread.join(20)
+    assert seen == [["0", "1"]]
+    assert isinstance(refused[0], Conflict)
+    assert plain[0].asserted == after[0].asserted == 1
+    assert rows(catalog) == ["0", "1", "3"]
+    assert len(log.records) == 3
+
+
+def test_a_full_disk_refuses_and_recovers():
+    log = Log()
+    catalog, writes = committer(log)
+    writes.commit(tell(1))
+    log.error = StorageFull("no room")
+    with pytest.raises(StorageFull):
+        writes.commit(tell(2))
+    log.error = None
+    writes.commit(tell(3))
+    assert rows(catalog) == ["1", "3"]
+
+
+def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
+    log, told = Log(), []
+    catalog = Catalog(Engine)
+    writes = Committer(
+        log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), max_records=9, max_bytes=999, on_failure=told.append
+    )
+    log.error = StorageFailed("fdatasync: EIO")
+    with pytest.raises(StorageFailed):
+        writes.commit(tell(1))
+    log.error = None
+    with pytest.raises(StorageFailed):
+        writes.commit(tell(2))
+    assert catalog.tenant("default", "t") is None
+    assert len(told) == 1
+
+
+def test_an_interrupted_write_ends_all_writing():
+    """It may be in the log or not, so memory must not go on as if it were not."""
+    log = Log()
+    _, writes = committer(log)
+    log.error = KeyboardInterrupt()
+    with pytest.raises(StorageFailed):
+        writes.commit(tell(1))
+    log.error = None
+    with pytest.raises(StorageFailed):
+        writes.commit(tell(2))
+
+
+def test_a_change_that_cannot_be_applied_closes_its_tenant_only(monkeypatch):
+    catalog, writes = committer(Log())
+    writes.commit(tell(1))
+    monkeypatch.setattr(catalog.tenant("default", "t").engine, "intern_many", lambda texts: 1 / 0)
+    for _ in range(2):
+        with pytest.raises(EngineFault):
+            writes.commit(tell(2))
+    assert catalog.tenant("default", "t").failed is not None
+    assert writes.commit(tell(3, tenant="other")).asserted == 1
+
+
+def test_the_queue_is_bounded():
+    log = Log()
+    _, writes = committer(log, max_records=2)
+    log.gate = threading.Event()
+    first, _ = run_all([lambda: writes.commit(tell(0))])
+    assert log.at_gate.wait(20)
+    others, _ = run_all([lambda n=n: writes.commit(tell(n)) for n in (1, 2)])
+    waiting(writes, 2)
+    with pytest.raises(RateLimited) as refused:
+        writes.commit(tell(3))
+    assert refused.value.retry_after > 0
+    log.gate.set()
+    for thread in first + others:
+        thread.join(20)
+
+
+def test_exclusively_runs_between_batches_with_everything_applied():
+    log = Log()
+    catalog, writes = committer(log)
+    log.gate = threading.Event()
+    first, _ = run_all([lambda: writes.commit(tell(0))])
+    assert log.at_gate.wait(20)
+    others, _ = run_all([lambda n=n: writes.commit(tell(n)) for n in (1, 2, 3)])
+    waiting(writes, 3)
+    gate, seen = run_all([lambda: writes.exclusively(lambda head: (head, len(rows(catalog))))])
+    waiting(writes, 4)
+    log.gate.set()
+    for thread in first + others + gate:
+        thread.join(20)
+    head, applied = seen[0]
+    assert head == applied
+    assert rows(catalog)[:1] == ["0"]
+    assert sorted(rows(catalog)) == ["0", "1", "2", "3"]
+
+
+def test_closed_means_refused():
+    _, writes = committer(Log())
+    writes.close()
+    with pytest.raises(NotReady):
+        writes.commit(tell(1))
+
+
+def test_many_threads_lose_nothing():
+    log = Log()
+    catalog, writes = committer(log)
+
+    def work(worker):
+        for n in range(50):
+            writes.commit(tell(f"{worker}-{n}"))
+            if n % 5 == 0:
+                writes.commit(ChangeSet("default", "t", (RetractFact("p", (f"{worker}-{n}",)),)))
+
+    threads, _ = run_all([lambda w=w: work(w) for w in range(8)])
+    for thread in threads:
+        thread.join(60)
+    assert len(rows(catalog)) == 8 * 40
+    assert catalog.tenant("default", "t").generation == 8 * 60 == len(log.records)

@@ -1,0 +1,52 @@
+"""The readers/writer lock."""
+
+from __future__ import annotations
+
+import threading
+
+from kbcore.state.locks import ReadWriteLock
+
+
+def test_readers_share_and_a_waiting_writer_goes_before_later_readers():
+    lock, order = ReadWriteLock(), []
+    writer_done, reader_done = threading.Event(), threading.Event()
+
+    def write():
+        with lock.write():
+            order.append("writer")
+        writer_done.set()
+
+    def read():
+        with lock.read():
+            order.append("reader")
+        reader_done.set()
+
+    with lock.read():
+        with_first = threading.Thread(target=write)
+        with_first.start()
+        while not lock._writers_waiting:
+            writer_done.wait(0.001)
+        late = threading.Thread(target=read)
+        late.start()
+        assert not reader_done.wait(0.02)
+        assert order == []
+    assert writer_done.wait(20)
+    assert reader_done.wait(20)
+    assert order == ["writer", "reader"]
+    with_first.join(20)
+    late.join(20)
+
+
+def test_two_readers_hold_it_together():
+    lock, inside = ReadWriteLock(), threading.Barrier(2)
+
+    def read():
+        with lock.read():
+            inside.wait(20)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not inside.broken

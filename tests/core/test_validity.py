@@ -1,0 +1,94 @@
+"""A fact that is not valid now is invisible to every read and to every rule, and changes answers at that instant."""
+
+from __future__ import annotations
+
+import pytest
+from kbcore.clock import ManualClock
+from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.terms import ANONYMOUS, Atom, Literal, Variable
+from support.runtimes import runtime
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(T0)
+
+
+@pytest.fixture
+def kb(clock):
+    with runtime(clock=clock, engine_verify=True) as node:
+        yield node.knowledge_base()
+
+
+def drivers(kb, **more):
+    return [row["args"][0] for row in kb.infer(Literal(Atom("may_drive", (Variable("who"),))), **more)]
+
+
+def test_answers_follow_validity_without_anyone_asking_for_decay(kb, clock):
+    kb.assert_rules([parse_rule("may_drive(?x) :- licensed(?x), on_duty(?x).")])
+    kb.assert_facts(
+        [Fact("licensed", ("d",), valid_until=T0 + 100), Fact("on_duty", ("d",), valid_from=T0 + 50, valid_until=T0 + 200)]
+    )
+    seen = []
+    for _ in range(5):
+        seen.append(drivers(kb))
+        clock.advance(30)
+    assert seen == [[], [], ["d"], ["d"], []]
+    assert drivers(kb, as_of=T0 + 60) == ["d"]
+    assert drivers(kb, as_of=T0 + 120) == []
+    assert kb.query_rows("on_duty", [ANONYMOUS])[0]["validUntil"] == T0 + 200
+
+
+def test_ttl_counts_from_creation_and_is_shown_as_an_end(kb, clock):
+    kb.assert_facts([Fact("p", ("a",), ttl=1000)])
+    assert kb.query_rows("p", [ANONYMOUS])[0]["validUntil"] == T0 + 1000
+    clock.advance(999)
+    assert kb.aggregate("p", "COUNT").result == 1
+    clock.advance(1)
+    assert kb.query_rows("p", [ANONYMOUS]) == []
+    assert kb.aggregate("p", "COUNT").result == 0
+    assert kb.predicates()["totalFacts"] == 0
+
+
+def test_an_expired_fact_can_be_told_anew_and_a_future_one_retracted(kb, clock):
+    kb.assert_facts([Fact("p", ("a",), ttl=10), Fact("p", ("f",), valid_from=T0 + 500)])
+    clock.advance(20)
+    kb.assert_facts([Fact("p", ("a",))])
+    row = kb.query_rows("p", [ANONYMOUS])[0]
+    assert (row["args"], row["createdAt"], row["ttl"], row["validUntil"]) == (["a"], T0 + 20, None, None)
+    assert kb.retract_fact("p", ["f"]).retracted == 1
+    clock.advance(1000)
+    assert [row["args"] for row in kb.query_rows("p", [ANONYMOUS])] == [["a"]]
+
+
+def test_a_fact_becoming_valid_changes_negation(kb, clock):
+    kb.assert_rules([parse_rule("open(?d) :- door(?d), not locked(?d).")])
+    kb.assert_facts([Fact("door", ("d",)), Fact("locked", ("d",), valid_from=T0 + 10, valid_until=T0 + 20)])
+    goal = Atom("open", (Variable("d"),))
+    seen = []
+    for _ in range(3):
+        seen.append(len(kb.tuples(goal)))
+        clock.advance(10)
+    assert seen == [1, 0, 1]
+
+
+def test_a_clock_that_goes_back_never_un_expires(kb, clock):
+    kb.assert_facts([Fact("p", ("a",), ttl=10)])
+    clock.advance(20)
+    assert kb.query_rows("p", [ANONYMOUS]) == []
+    clock.step(-15)
+    assert kb.query_rows("p", [ANONYMOUS]) == []
+
+
+def test_told_again_a_fact_keeps_its_creation_and_takes_the_new_words(kb, clock):
+    kb.assert_facts([Fact("p", ("a",), metadata={"v": 1}, confidence=0.5)])
+    clock.advance(5)
+    assert kb.assert_facts([Fact("p", ("a",), metadata={"v": 2})]).updated == 1
+    row = kb.query_rows("p", [ANONYMOUS])[0]
+    assert (row["createdAt"], row["metadata"], row["confidence"]) == (T0, {"v": 2}, None)
+    outcome = kb.assert_facts([Fact("p", ("b",), metadata={"v": 1}), Fact("p", ("b",), metadata={"v": 2})])
+    assert (outcome.asserted, outcome.updated) == (1, 1)
+    assert kb.query_rows("p", ["b"])[0]["metadata"] == {"v": 2}
