@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any, TextIO
 
 import orjson
@@ -14,7 +15,7 @@ import orjson
 LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 
 _NAMES = {"WARNING": "WARN", "CRITICAL": "ERROR"}
-_QUOTED = re.compile(r'[\s"=\\]|[^\x20-\x7e]')
+_PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
 access = logging.getLogger("kbserver.access")
@@ -29,6 +30,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # looked up for every line, never shown
 
 
 def log_request(fields: Mapping[str, Any]) -> None:
@@ -37,7 +39,13 @@ def log_request(fields: Mapping[str, Any]) -> None:
 
 
 def _when(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{record.msecs:03.0f}Z"
+    second, milliseconds = divmod(int(record.created * 1000), 1000)
+    return f"{_second(second)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(second: int) -> str:
+    return datetime.fromtimestamp(second, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _level(record: logging.LogRecord) -> str:
@@ -84,10 +92,12 @@ class JsonFormatter(logging.Formatter):
 
 def _value(value: Any) -> str:
     text = str(value)
-    if not text or _QUOTED.search(text):
-        return '"' + _escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
-    return text
+    if _PLAIN.fullmatch(text):
+        return text
+    return '"' + _escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
 def _escaped(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape", "backslashreplace").decode(), text)

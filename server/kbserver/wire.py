@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -23,7 +24,7 @@ MAX_HEADERS = 100
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _VERSION = re.compile(rb"HTTP/1\.[01]")
-_VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 _ORIGIN = re.compile(rb"(?i:https?)://[^/?#]*")
 _SINGLE = frozenset(("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT"))
 _DIGITS = 18
@@ -125,20 +126,25 @@ def _request_line(line: bytes, head: Head) -> None:
 
 
 def _header(line: bytes, head: Head) -> None:
-    name, colon, value = line.partition(b":")
-    if not colon or not _TOKEN.fullmatch(name):
-        raise BadRequest("a header is not NAME: VALUE")
-    if not _VALUE.fullmatch(value):
-        raise BadRequest("a header holds a control character")
-    if b"_" in name:  # could pass for the same name with hyphens
+    match = _HEADER.fullmatch(line)
+    if match is None:
+        raise BadRequest("a header is not NAME: VALUE, without control characters")
+    name, value = match.groups()
+    key = _key(name)
+    if not key:
         return
-    key = name.decode("ascii").replace("-", "_").upper()
     text = value.strip(b" \t").decode("latin-1")
     if key in head.headers:
         if key in _SINGLE:
             raise BadRequest(f"header {name.decode('ascii')} is given twice")
         text = f"{head.headers[key]}{'; ' if key == 'COOKIE' else ','}{text}"
     head.headers[key] = text
+
+
+@lru_cache(maxsize=512)
+def _key(name: bytes) -> str:
+    """Give the WSGI name of a header; none for one with an underscore, which could pass for another with hyphens."""
+    return "" if b"_" in name else name.decode("ascii").replace("-", "_").upper()
 
 
 def _check_framing(head: Head) -> None:

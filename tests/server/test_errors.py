@@ -65,9 +65,7 @@ def test_errors_of_http(error: Exception, status: int, code: str) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("secret"), InternalServerError("secret"), KBError("secret bug")])
-def test_the_unforeseen_is_logged_with_the_number_of_the_request(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_unforeseen_is_logged_with_the_number_of_the_request(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         answer = answer_of(error, "r-1")
     assert (answer.status, answer.code) == (500, "INTERNAL_ERROR")

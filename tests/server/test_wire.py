@@ -20,8 +20,7 @@ def head_of(raw: bytes) -> Head:
 
 def test_an_ordinary_request() -> None:
     head = head_of(
-        b"POST /tell%20x?a=b&c HTTP/1.1\r\nHost: x\r\nX-Tenant-ID:  t \r\n"
-        b"Content-Length: 3\r\nContent-Type: a/b\r\n\r\n{}"
+        b"POST /tell%20x?a=b&c HTTP/1.1\r\nHost: x\r\nX-Tenant-ID:  t \r\nContent-Length: 3\r\nContent-Type: a/b\r\n\r\n{}"
     )
     assert head.environ() == {
         "REQUEST_METHOD": "POST",
