@@ -1,0 +1,30 @@
+"""Answers: text as the interface writes it, and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from flask import Response
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+def text(body: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer with plain text."""
+    return Response(body.encode(), content_type=TEXT, headers=dict(headers) if headers else None)
+
+
+def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
+    """Answer with JSON; keys go out in the order they are in."""
+    return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
+
+
+def _written(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer of more than 64 bits, such as a sum may be
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

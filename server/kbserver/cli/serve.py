@@ -1,0 +1,46 @@
+"""`kbcore serve`: run the server in the foreground until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kbcore.config import SETTINGS, Config
+from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
+
+EXIT_CODES: dict[type[KBError], int] = {LogCorrupted: 65, StorageBusy: 75, ConfigError: 78}
+"""What stops a start, by the names of sysexits: bad data, try again later, bad configuration."""
+
+CANNOT_LISTEN = 71
+
+_HELP = {setting.name: setting.help for setting in SETTINGS}
+
+
+@click.command("serve")
+@click.option("--host", "HOST", metavar="ADDRESS", help=_HELP["HOST"])
+@click.option("--port", "PORT", metavar="NUMBER", help=_HELP["PORT"])
+@click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"])
+@click.option("--fsync-policy", "FSYNC_POLICY", metavar="POLICY", help=_HELP["FSYNC_POLICY"] + ": always, interval, never")
+@click.option("--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"])
+@click.option("--log-level", "LOG_LEVEL", metavar="LEVEL", help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR")
+@click.option("--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json")
+def command(**flags: str | None) -> None:
+    """Serve facts, rules and questions over HTTP.
+
+    A flag wins over the environment setting of the same name (--storage-dir over STORAGE_DIR), which wins over the default.
+    """
+    from kbserver.__main__ import serve  # gevent comes in here and nowhere earlier
+
+    try:
+        config = Config.from_env().updated({name: text for name, text in flags.items() if text is not None})
+        sys.exit(serve(config))
+    except KBError as error:
+        _stop(error.message, EXIT_CODES.get(type(error), 1))
+    except OSError as error:
+        _stop(f"cannot start: {error}", CANNOT_LISTEN)
+
+
+def _stop(message: str, status: int) -> None:
+    click.echo(f"kbcore: {message}", err=True)
+    sys.exit(status)

@@ -1,0 +1,131 @@
+"""Any failure to an answer: the only place that knows HTTP statuses.
+
+Every error leaves as `{code, message, details}`; `details` is an object or null.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from marshmallow import ValidationError
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from kbcore.errors import InvalidInput, KBError, RateLimited
+
+STATUS: dict[str, int] = {
+    "VALIDATION_ERROR": 400,
+    "UNAUTHORIZED": 401,
+    "FORBIDDEN": 403,
+    "NOT_FOUND": 404,
+    "CONFLICT": 409,
+    "FOLLOWER_READ_ONLY": 409,
+    "PAYLOAD_TOO_LARGE": 413,
+    "BUDGET_EXCEEDED": 422,
+    "RATE_LIMITED": 429,
+    "INTERNAL_ERROR": 500,
+    "LLM_NOT_CONFIGURED": 501,
+    "LLM_FAILED": 502,
+    "NOT_READY": 503,
+    "STORAGE_FULL": 507,
+}
+"""The status of each error code."""
+
+_CODES_OF_HTTP = {404: "NOT_FOUND", 410: "NOT_FOUND", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 503: "NOT_READY"}
+"""Codes of the errors HTTP itself raises; other 4xx are VALIDATION_ERROR and keep their status."""
+
+_NOT_READY_RETRY_SECONDS = "1"
+
+log = logging.getLogger(__name__)
+
+
+class UnsupportedMedia(InvalidInput):
+    """A body of another kind than JSON in UTF-8; answered with 415."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An error as it is sent."""
+
+    status: int
+    code: str
+    message: str
+    details: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        """Write the JSON of it."""
+        shape = {"code": self.code, "message": self.message, "details": self.details}
+        try:
+            return orjson.dumps(shape, default=str)
+        except TypeError:  # text no encoding takes, such as half a surrogate pair of a refused name
+            shape["message"] = self.message.encode("ascii", "backslashreplace").decode()
+            return orjson.dumps({**shape, "details": None})
+
+
+def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
+    """Turn any exception into the answer for request number `request`; what nobody foresaw is only told to the log."""
+    if isinstance(error, KBError):
+        return _of_ours(error, request)
+    if isinstance(error, ValidationError):
+        return _of_ours(invalid(error), request)
+    if isinstance(error, HTTPException) and ((error.code or 500) < 500 or error.code in _CODES_OF_HTTP):
+        return _of_http(error)
+    log.error("unexpected failure", exc_info=error, extra={"fields": {"id": request}})
+    return ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
+
+
+def _of_ours(error: KBError, request: str) -> ErrorAnswer:
+    headers = {}
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    elif error.code == "UNAUTHORIZED":
+        headers["WWW-Authenticate"] = "Bearer"
+    elif error.code == "NOT_READY":
+        headers["Retry-After"] = _NOT_READY_RETRY_SECONDS
+    if error.code == "INTERNAL_ERROR":
+        log.error("%s: %s", type(error).__name__, error.message, exc_info=error, extra={"fields": {"id": request}})
+    status = 415 if isinstance(error, UnsupportedMedia) else STATUS.get(error.code, 500)
+    return ErrorAnswer(status, error.code, error.message, error.details, headers)
+
+
+def _of_http(error: HTTPException) -> ErrorAnswer:
+    status = error.code or 500
+    if status < 400:  # a redirect to the path with its slashes put right: that path is not ours either
+        return ErrorAnswer(404, "NOT_FOUND", "no such path")
+    if isinstance(error, MethodNotAllowed):
+        allowed = sorted(error.valid_methods or ())
+        message = f"this path does not take that method; it takes {', '.join(allowed)}"
+        return ErrorAnswer(405, "VALIDATION_ERROR", message, {"allowed": allowed}, {"Allow": ", ".join(allowed)})
+    message = "no such path" if status == 404 else (error.description or error.name)
+    return ErrorAnswer(status, _CODES_OF_HTTP.get(status, "VALIDATION_ERROR"), message)
+
+
+def invalid(error: ValidationError, path: str = "") -> InvalidInput:
+    """Give marshmallow's findings the one shape: `details.fields` maps the path of each field to its problems."""
+    fields: dict[str, list[str]] = {}
+    for name, problem in _flat(error.messages, path):
+        fields.setdefault(name, []).append(problem)
+    first = next(iter(fields), "")
+    message = f"{first}: {fields[first][0]}" if first else "; ".join(fields.get("", ["invalid request"]))
+    return InvalidInput(message, {"fields": fields})
+
+
+def _flat(messages: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(messages, Mapping):
+        for key, below in messages.items():
+            if key == "_schema":
+                yield from _flat(below, path)
+            elif isinstance(key, int):
+                yield from _flat(below, f"{path}[{key}]")
+            else:
+                yield from _flat(below, f"{path}.{key}" if path else str(key))
+    elif isinstance(messages, list):
+        for below in messages:
+            yield from _flat(below, path)
+    else:
+        yield path, str(messages)

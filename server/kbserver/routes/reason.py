@@ -1,0 +1,75 @@
+"""Asking: with rules, among the stored facts, for a number, for the schema."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from kbserver.answers import as_json
+from kbserver.request_context import reader, runtime
+from kbserver.schemas.base import load, scope_asked
+from kbserver.schemas.reason import aggregation, pattern, question
+
+bp = Blueprint("reason", __name__)
+
+
+@bp.post("/infer")
+@bp.post("/ask")
+def infer() -> Response:
+    """Answer a goal from facts and rules."""
+    asked = load(question)
+    rows = reader().infer(
+        asked.literal,
+        scope=asked.scope,
+        limit=asked.limit,
+        offset=asked.offset,
+        min_confidence=asked.min_confidence,
+        as_of=asked.as_of,
+        timeout_ms=asked.timeout_ms,
+    )
+    return as_json(rows)
+
+
+@bp.post("/query")
+def query() -> Response:
+    """Match a pattern with the stored facts; no rules are applied."""
+    asked = load(pattern)
+    rows = reader().query_rows(
+        asked.atom.predicate,
+        asked.args,
+        positive=asked.positive,
+        scope=asked.scope,
+        limit=asked.limit,
+        as_of=asked.as_of,
+    )
+    return as_json([{**row, "truthVal": not row["negated"]} for row in rows])
+
+
+@bp.post("/aggregate")
+def aggregate() -> Response:
+    """Count, add up, or find the least, greatest or mean of an argument of the stored facts."""
+    asked = load(aggregation)
+    outcome = reader().aggregate(
+        asked.predicate,
+        asked.op,
+        arg_index=asked.arg_index,
+        pattern=asked.pattern,
+        scope=asked.scope,
+        skip_non_numeric=asked.skip_non_numeric,
+        as_of=asked.as_of,
+    )
+    return as_json(
+        {
+            "result": outcome.result,
+            "op": asked.op,
+            "operation": asked.op,
+            "predicate": asked.predicate,
+            "matchedFacts": outcome.matched,
+            "timestamp": runtime().clock.now_ms(),
+        }
+    )
+
+
+@bp.get("/predicates")
+def predicates() -> Response:
+    """Describe the predicates there are."""
+    return as_json(reader().predicates(scope_asked(request.args, None)))

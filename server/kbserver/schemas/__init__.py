@@ -1,0 +1,1 @@
+"""Shapes of bodies: marshmallow checks the envelope, the language's own readers the atoms and rules inside."""

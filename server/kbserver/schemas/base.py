@@ -1,0 +1,141 @@
+"""What every body has in common: it is read from JSON, judged, and turned into what a method of the core takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from flask import request
+from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
+from marshmallow.fields import Field
+
+from kbcore.errors import InvalidInput
+from kbplanner.terms import Aggregate, Atom, Term
+from kbserver.body import parse_object, read_body
+from kbserver.errors import UnsupportedMedia, invalid
+from kbserver.request_context import current, runtime
+from kbserver.schemas.fields import Read, Reader, scope_to_read
+
+T_co = TypeVar("T_co", covariant=True)
+
+PROOFS_ARE_NOT_HERE_YET = "proofs are not available yet"
+
+
+class Shape(Protocol[T_co]):
+    """A kind of body: how an object, of a request that may be strict, becomes a value."""
+
+    def __call__(self, data: dict[str, Any], *, strict: bool) -> T_co:
+        """Read the object; raises InvalidInput."""
+
+
+def load(shape: Shape[T_co]) -> T_co:
+    """Read the body of the request being served; its headers are judged first."""
+    strict = current().strict
+    return shape(_object(), strict=strict)
+
+
+class Envelope:
+    """The keys a body may have, each with its reader; null is the same as absent.
+
+    A marshmallow schema defines it and reports what is wrong. A sound body, the usual case, is read by the same readers
+    without going through the schema, at a tenth of the cost: bulk bodies have 100,000 elements.
+    """
+
+    def __init__(self, name: str, readers: Mapping[str, Reader], required: Iterable[str] = ()) -> None:
+        self._readers = dict(readers)
+        self._required = frozenset(required)
+        shape: dict[str, Field[Any]] = {key: Read(reader, required=key in self._required) for key, reader in readers.items()}
+        self.schema = Schema.from_dict(shape, name=name)()
+
+    def load(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
+        """Read an object; unknown keys are refused if `strict`, else ignored. Raises InvalidInput."""
+        found = self._sound(data, strict)
+        return self._judged(data, strict) if found is None else found
+
+    def _sound(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any] | None:
+        found = {}
+        try:
+            for key, value in data.items():
+                reader = self._readers.get(key)
+                if reader is None:
+                    if strict:
+                        return None
+                elif value is not None:
+                    found[key] = reader(value)
+        except ValueError:
+            return None
+        return found if self._required <= found.keys() else None
+
+    def _judged(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
+        try:
+            found = self.schema.load(data, unknown=RAISE if strict else EXCLUDE)
+        except ValidationError as error:
+            raise invalid(error) from None
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def within(error: InvalidInput, path: str) -> InvalidInput:
+    """Place the fields an error names inside `path`."""
+    known = (error.details or {}).get("fields")
+    if not known:
+        return InvalidInput(f"{path}: {error.message}", {**(error.details or {}), "fields": {path: [error.message]}})
+    return InvalidInput(f"{path}.{error.message}", {"fields": {f"{path}.{name}": text for name, text in known.items()}})
+
+
+def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:
+    """Read the scope in a query string."""
+    if "scope" not in query:
+        return default
+    try:
+        return scope_to_read(query["scope"])
+    except ValueError as error:
+        raise InvalidInput.at("scope", str(error)) from error
+
+
+def sign(found: Mapping[str, Any]) -> bool | None:
+    """Whether a body asks for positive facts, for negative ones, or (None) says nothing.
+
+    Negative if `negated` is true or `truthVal` is false, whatever the other says: published clients send defaults.
+    """
+    negated, truth = found.get("negated"), found.get("truthVal")
+    if negated is None and truth is None:
+        return None
+    return not (negated is True or truth is False)
+
+
+def wildcards(args: Any) -> Any:
+    """Write the nulls of a pattern as the anonymous variable they stand for."""
+    return ["?" if arg is None else arg for arg in args] if type(args) is list else args
+
+
+def atom_terms(atom: Atom) -> tuple[Term, ...]:
+    """Give the arguments of an atom that is no rule head, so that no aggregate is among them."""
+    return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
+
+
+def refuse_proofs(found: Mapping[str, Any]) -> None:
+    """Say that proofs cannot be had, where one is asked for in the body or the query string."""
+    if found.get("withProof") or request.args.get("proof", "").lower() in ("true", "1"):
+        raise InvalidInput.at("withProof", PROOFS_ARE_NOT_HERE_YET)
+
+
+def _object() -> dict[str, Any]:
+    config = runtime().config
+    environ = request.environ
+    if environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ:
+        _check_media(environ)
+    return parse_object(read_body(environ, config.max_body_bytes), config.max_json_depth)
+
+
+def _check_media(environ: Mapping[str, Any]) -> None:
+    stated = environ.get("CONTENT_TYPE", "")
+    if stated != "application/json":
+        kind, *parameters = stated.split(";")
+        if kind.strip().lower() != "application/json":
+            raise UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"})
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+                raise UnsupportedMedia("the only charset of a body is utf-8", {"header": "Content-Type"})
+    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() not in ("identity", ""):
+        raise UnsupportedMedia("a body is not compressed", {"header": "Content-Encoding"})

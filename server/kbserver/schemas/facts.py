@@ -1,0 +1,148 @@
+"""Bodies that tell facts or take them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flask import current_app
+from kbplanner.jsonform import atom_from_json
+
+from kbcore.errors import InvalidInput, TooLarge
+from kbcore.state.facts import Fact
+from kbplanner.terms import Term, Variable
+from kbserver.request_context import runtime
+from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards, within
+from kbserver.schemas.fields import Reader, anything, flag, fraction, metadata, milliseconds, moment, scope_to_write, text
+
+KEEP_BOTH = "KEEP_BOTH"
+
+_SHOWN_ERRORS = 20
+
+_TURN = 1000
+"""Elements read before others have their turn."""
+
+_ATOM: dict[str, Reader] = {"predicate": anything, "args": anything}
+_SIGN: dict[str, Reader] = {"negated": flag, "truthVal": flag}
+_FACT: dict[str, Reader] = {
+    **_ATOM,
+    **_SIGN,
+    "scope": scope_to_write,
+    "ttl": milliseconds,
+    "validFrom": moment,
+    "validUntil": moment,
+    "confidence": fraction,
+    "metadata": metadata,
+    "createdAt": anything,
+}
+
+_fact = Envelope("Fact", _FACT, required=_ATOM)
+_tell = Envelope("Tell", {**_FACT, "conflictStrategy": text}, required=_ATOM)
+_bulk = Envelope("Bulk", {"facts": anything, "conflictStrategy": text}, required=("facts",))
+_retract = Envelope("Retract", {**_ATOM, **_SIGN, "scope": scope_to_write}, required=_ATOM)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Facts to assert, and what happens where the opposite is stored."""
+
+    facts: list[Fact]
+    conflict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retraction:
+    """A fact, or a pattern of facts, to take back; `positive` is None for both signs."""
+
+    predicate: str
+    args: tuple[Term, ...]
+    positive: bool | None
+    scope: str | None
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The arguments of a fact."""
+        return tuple(arg for arg in self.args if isinstance(arg, str))
+
+
+def one_fact(data: dict[str, Any], *, strict: bool) -> Told:
+    """Read the body of /assert/fact."""
+    found = _tell.load(data, strict)
+    return Told([_fact_of(found)], found.get("conflictStrategy", KEEP_BOTH))
+
+
+def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
+    """Read the body of /assert/facts; an error names the element and its field."""
+    found = _bulk.load(data, strict)
+    elements = found.get("facts")
+    if type(elements) is not list:
+        raise InvalidInput.at("facts", "must be an array of facts")
+    limit = runtime().config.max_bulk_facts
+    if len(elements) > limit:
+        raise TooLarge(
+            f"one request asserts at most {limit} facts, this one has {len(elements)}",
+            {"limit": "MAX_BULK_FACTS", "value": limit},
+        )
+    facts: list[Fact] = []
+    fields: dict[str, list[str]] = {}
+    pause = current_app.extensions["kbcore.pause"]
+    for index, element in enumerate(elements):
+        if index % _TURN == _TURN - 1:
+            pause()
+        try:
+            facts.append(_element(element, strict))
+        except InvalidInput as error:
+            fields.update((within(error, f"facts[{index}]").details or {})["fields"])
+            if len(fields) >= _SHOWN_ERRORS:
+                break
+    if fields:
+        first = next(iter(fields))
+        raise InvalidInput(f"{first}: {fields[first][0]}; nothing was stored", {"fields": fields})
+    return Told(facts, found.get("conflictStrategy", KEEP_BOTH))
+
+
+def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
+    """Read the body of /retract: one fact."""
+    found = _retract.load(data, strict)
+    atom = atom_from_json({"predicate": found.get("predicate"), "args": found.get("args")})
+    for index, arg in enumerate(atom.args):
+        if isinstance(arg, Variable):
+            raise InvalidInput.at(
+                f"args[{index}]", "a variable names no single fact; POST /retract/pattern takes back all that match"
+            )
+    args = tuple(arg for arg in atom.args if isinstance(arg, str))
+    return Retraction(atom.predicate, args, sign(found), found.get("scope"))
+
+
+def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
+    """Read the body of /retract/pattern: null and variables match anything."""
+    found = _retract.load(data, strict)
+    atom = atom_from_json({"predicate": found.get("predicate"), "args": wildcards(found.get("args"))})
+    return Retraction(atom.predicate, atom_terms(atom), sign(found), found.get("scope"))
+
+
+def _element(element: Any, strict: bool) -> Fact:
+    if type(element) is not dict:
+        raise InvalidInput("must be an object")
+    return _fact_of(_fact.load(element, strict))
+
+
+def _fact_of(found: Mapping[str, Any]) -> Fact:
+    atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
+    args = []
+    for index, arg in enumerate(atom.args):
+        if not isinstance(arg, str):
+            raise InvalidInput.at(f"args[{index}]", "a fact holds no variables")
+        args.append(arg)
+    return Fact(
+        atom.predicate,
+        tuple(args),
+        positive=sign(found) is not False,
+        scope=found.get("scope"),
+        ttl=found.get("ttl"),
+        valid_from=found.get("validFrom"),
+        valid_until=found.get("validUntil"),
+        confidence=found.get("confidence"),
+        metadata=found.get("metadata", {}),
+    )

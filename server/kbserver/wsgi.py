@@ -1,0 +1,35 @@
+"""`kbserver.wsgi:application` for any WSGI server: settings from the environment, opened with the first request.
+
+A storage folder has one process: run one worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flask import Flask
+
+from kbcore.config import Config
+from kbcore.runtime import open_runtime
+from kbserver.app import create_app, stop_process
+
+_lock = threading.Lock()
+_made: list[Flask] = []
+
+
+def _open() -> Flask:
+    runtime = open_runtime(Config.from_env(), on_failure=stop_process)
+    atexit.register(runtime.close)
+    return create_app(runtime, on_storage_failed=stop_process)
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Serve one request."""
+    if not _made:
+        with _lock:
+            if not _made:
+                _made.append(_open())
+    return _made[0](environ, start_response)

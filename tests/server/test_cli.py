@@ -1,0 +1,125 @@
+"""The `kbcore` command and its `serve`."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kbcore.config import Config
+from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
+from kbserver import __main__, cli
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    found: list[Config] = []
+
+    def serve(config: Config) -> int:
+        found.append(config)
+        return 0
+
+    monkeypatch.setattr(__main__, "serve", serve)
+    return found
+
+
+def run(*args: str, **environ: str) -> Any:
+    return CliRunner(env=environ).invoke(cli.cli, args)
+
+
+def test_commands_are_modules() -> None:
+    assert "serve" in cli.Modules(name="x").list_commands(None)  # type: ignore[arg-type]
+    assert "--storage-dir FOLDER" in run("serve", "--help").output
+    assert run("nothing").exit_code == 2
+
+
+def test_flags_win_over_settings_over_defaults(started: list[Config]) -> None:
+    flags = ["--port", "1234", "--storage-dir", "/d", "--fsync-policy", "NEVER", "--storage-backend", "memory"]
+    more = ["--host", "0.0.0.0", "--log-level", "debug", "--log-format", "json"]
+    assert run("serve", *flags, *more, PORT="99", FSYNC_INTERVAL_MS="7").exit_code == 0
+    assert started == [
+        Config(
+            host="0.0.0.0",
+            port=1234,
+            storage_dir="/d",
+            fsync_policy="never",
+            storage_backend="memory",
+            log_level="DEBUG",
+            log_format="json",
+            fsync_interval_ms=7,
+        )
+    ]
+
+
+@pytest.mark.parametrize("environ", [{"PORT": "many"}, {"LOG_LEVEL": "LOUD"}])
+def test_a_bad_setting(started: list[Config], environ: dict[str, str]) -> None:
+    result = run("serve", **environ)
+    assert result.exit_code == 78
+    assert result.output.startswith(f"kbcore: {next(iter(environ))}=")
+    assert result.output.count("\n") == 1
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StorageBusy("the folder is held by process 5"), 75),
+        (LogCorrupted("damaged", directory="d", segment="s", offset=1), 65),
+        (ConfigError("no"), 78),
+        (KBError("else"), 1),
+        (PermissionError(13, "Permission denied"), 71),
+    ],
+)
+def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, status: int) -> None:
+    def fail(config: Config) -> int:
+        raise error
+
+    monkeypatch.setattr(__main__, "serve", fail)
+    result = run("serve")
+    assert result.exit_code == status
+    assert result.output.startswith("kbcore: ")
+    assert result.output.count("\n") == 1
+
+
+def test_little_is_loaded_before_the_server_patches_the_library() -> None:
+    loaded = "print(*sorted({'ssl', 'flask', 'gevent', 'kbcore.runtime', 'httpx'} & set(sys.modules)))"
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; import kbserver.cli.serve; {loaded}"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
+    tests = str(Path(__file__).parent.parent)
+    guest = tmp_path / "guest-1.0.dist-info"
+    guest.mkdir()
+    (guest / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (guest / "entry_points.txt").write_text("[kbcore]\nforgetful = support.http:FORGETFUL\n")
+    flags = ["serve", "--port", "0", "--storage-backend", "forgetful", "--log-format", "json"]
+    path = [*sys.path, tests, str(tmp_path)]
+    program = f"import sys; sys.path[:0] = {path!r}; from kbserver.cli import main; main({flags!r})"
+    command = [sys.executable, "-u", "-W", "error", "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(r"kbcore listens on http://127\.0\.0\.1:(\d+)\n", line)
+        assert found, line + process.stderr.read()
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
+        body = b'{"predicate": "p", "args": ["a"]}'
+        connection.request("POST", "/tell", body, {"X-Tenant-ID": "t", "Content-Type": "application/json"})
+        assert connection.getresponse().read() == b"Fact Asserted: p(a)"
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        lines = [json.loads(line) for line in process.stderr]
+        connection.close()
+    requests = [line for line in lines if line["logger"] == "kbserver.access"]
+    assert [(line["path"], line["status"]) for line in requests] == [("/tell", 200)]
+    assert {line["level"] for line in lines} == {"INFO"}

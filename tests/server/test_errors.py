@@ -1,0 +1,97 @@
+"""Any exception to the one shape of errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from marshmallow import Schema, ValidationError, fields
+from werkzeug.exceptions import BadRequest, InternalServerError, MethodNotAllowed, NotFound, RequestEntityTooLarge
+
+import kbcore.errors
+import kbplanner.errors
+from kbcore.errors import KBError, NotReady, RateLimited, Unauthorized, UnknownDatabase
+from kbserver.errors import STATUS, UnsupportedMedia, answer_of, invalid
+
+START_UP_ONLY = {"ConfigError", "StorageBusy", "LogCorrupted"}
+
+
+def _all(kind: type[KBError]) -> Iterator[type[KBError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _all(below)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_all(KBError)), key=lambda kind: kind.__name__))
+def test_every_error_has_a_status(kind: type[KBError]) -> None:
+    assert kind.__module__.startswith(("kbcore", "kbplanner", "kbserver"))
+    assert kind.code in STATUS
+    assert kbcore.errors
+    assert kbplanner.errors
+
+
+def test_a_core_error_keeps_its_words() -> None:
+    answer = answer_of(UnknownDatabase("x"))
+    assert answer.status == 404
+    assert json.loads(answer.body()) == {
+        "code": "NOT_FOUND",
+        "message": "database 'x' does not exist",
+        "details": {"database": "x"},
+    }
+
+
+def test_headers_that_belong_to_an_error() -> None:
+    assert answer_of(RateLimited("slow down", 2.1)).headers == {"Retry-After": "3"}
+    assert answer_of(Unauthorized("who?")).headers == {"WWW-Authenticate": "Bearer"}
+    assert answer_of(NotReady("soon")).headers == {"Retry-After": "1"}
+    assert answer_of(UnsupportedMedia("json")).status == 415
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NotFound(), 404, "NOT_FOUND"),
+        (MethodNotAllowed(valid_methods=["POST"]), 405, "VALIDATION_ERROR"),
+        (RequestEntityTooLarge(), 413, "PAYLOAD_TOO_LARGE"),
+        (BadRequest(), 400, "VALIDATION_ERROR"),
+    ],
+)
+def test_errors_of_http(error: Exception, status: int, code: str) -> None:
+    answer = answer_of(error)
+    assert (answer.status, answer.code) == (status, code)
+    assert answer.message
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret"), InternalServerError("secret"), KBError("secret bug")])
+def test_the_unforeseen_is_logged_with_the_number_of_the_request(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = answer_of(error, "r-1")
+    assert (answer.status, answer.code) == (500, "INTERNAL_ERROR")
+    assert b"Traceback" not in answer.body()
+    assert isinstance(error, KBError) or b"secret" not in answer.body()
+    assert caplog.records[0].fields == {"id": "r-1"}
+
+
+class Element(Schema):
+    predicate = fields.String(required=True)
+
+
+class Envelope(Schema):
+    facts = fields.List(fields.Nested(Element), required=True)
+
+
+def test_marshmallow_findings_name_the_paths() -> None:
+    with pytest.raises(ValidationError) as found:
+        Envelope().load({"facts": [{"predicate": "p"}, {}], "more": 1})
+    error = invalid(found.value)
+    assert error.details == {
+        "fields": {"facts[1].predicate": ["Missing data for required field."], "more": ["Unknown field."]}
+    }
+    assert error.message == "facts[1].predicate: Missing data for required field."
+
+
+def test_text_that_no_encoding_takes_does_not_break_the_answer() -> None:
+    body = json.loads(answer_of(KBError("half \ud800", {"x": "\ud800"})).body())
+    assert body["message"] == "half \\ud800"

@@ -1,0 +1,176 @@
+"""Hostile bodies, headers and paths, on every route: always 4xx in the one shape of errors, and nothing is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.http import READS, WRITES, Client, Served, serve_in_memory
+
+GETS = ("/predicates", "/rules", "/health", "/health/ready")
+
+
+@pytest.fixture(scope="module")
+def hall() -> Iterator[Served]:
+    with serve_in_memory(max_body_bytes=100_000, max_bulk_facts=50) as found:
+        yield found
+
+
+def refused(served: Served, response: Any) -> None:
+    """Check the shape of an error, and that nothing was logged, that is stored."""
+    assert 400 <= response.status_code < 500, (response.status_code, response.text)
+    found = response.get_json()
+    assert list(found) == ["code", "message", "details"]
+    assert found["message"]
+    assert found["details"] is None or isinstance(found["details"], dict)
+    assert response.headers["X-Request-ID"]
+    assert served.store.records == []
+
+
+BODIES: list[bytes] = [
+    b"",
+    b" ",
+    b"{}",
+    b"[]",
+    b"null",
+    b"1",
+    b'"x"',
+    b"{",
+    b'{"predicate"',
+    b'{"predicate": "p"}',
+    b'{"args": []}',
+    b'{"predicate": "p", "args": {}}',
+    b'{"predicate": {}, "args": []}',
+    b'{"predicate": "p", "args": [[]]}',
+    b'{"predicate": "p", "args": [{"a": 1}]}',
+    b'{"predicate": "p", "args": ["a"], "predicate": "q"}',
+    b'{"predicate": "p", "args": [NaN]}',
+    b'{"predicate": "p", "args": [1e999]}',
+    b'{"predicate": "p", "args": [' + b"9" * 5000 + b"]}",
+    b'{"predicate": "p\\u0000", "args": []}',
+    b'{"predicate": "\\ud800", "args": []}',
+    b'{"predicate": "\xff", "args": []}',
+    b'\xef\xbb\xbf{"predicate": "p", "args": []}',
+    b'{"predicate": "p", "args": []} trailing',
+    b'{"predicate": "p", "args": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"predicate": "p", "args": ' + json.dumps(["x"] * 65).encode() + b"}",
+    b'{"predicate": "' + b"p" * 256 + b'", "args": []}',
+    b'{"predicate": "p", "args": ["a"], "scope": "../../etc"}',
+    b'{"predicate": "p", "args": ["a"], "scope": {}}',
+    b'{"facts": [{"predicate": "p", "args": ["a"]}, {}]}',
+    b'{"facts": {"0": {}}}',
+    b'{"facts": [' + b",".join([b'{"predicate":"p","args":[]}'] * 51) + b"]}",
+    b'{"facts": [[[[]]]]}',
+    b'{"text": "p(?x) :- "}',
+    b'{"text": ["p(a)."]}',
+    b'{"head": [], "body": []}',
+    b'{"head": {"predicate": "p", "args": ["?x"]}, "body": [5]}',
+    b'{"id": {}}',
+    b'{"id": "nope"}',
+    b"x" * 100_001,
+    b'{"predicate": "p", "args": ["' + b"x" * 100_000 + b'"]}',
+]
+
+
+@pytest.mark.parametrize("path", [*WRITES, *READS])
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_bodies(hall: Served, path: str, body: bytes) -> None:
+    refused(hall, hall.client.post(path, data=body, content_type="application/json"))
+
+
+HEADERS: list[dict[str, str]] = [
+    {"X-Tenant-ID": ""},
+    {"X-Tenant-ID": "a/b"},
+    {"X-Tenant-ID": "\xff\xfe"},
+    {"X-Tenant-ID": "a" * 10_000},
+    {"X-Tenant-ID": "t", "X-Database": "../default"},
+    {"X-Tenant-ID": "t", "X-Database": "nowhere"},
+    {"X-Tenant-ID": "t", "X-Transaction-ID": "\xe4" * 1000},
+    {"X-Tenant-ID": "t", "Content-Type": "text/xml"},
+    {"X-Tenant-ID": "t", "Content-Type": ";;;=;"},
+    {"X-Tenant-ID": "t", "Content-Type": "application/json; charset=utf-16"},
+    {"X-Tenant-ID": "t", "Content-Encoding": "br"},
+]
+
+
+@pytest.mark.parametrize("path", [*WRITES, *READS])
+@pytest.mark.parametrize("headers", HEADERS, ids=range(len(HEADERS)))
+def test_headers(hall: Served, path: str, headers: dict[str, str]) -> None:
+    body = b'{"predicate": "p", "args": ["a"], "op": "COUNT", "facts": [], "id": "x"}'
+    if path in ("/assert/rule", "/teach"):
+        body = b'{"text": "p(a)."}'
+    refused(hall, hall.client.flask.post(path, data=body, headers={"Content-Type": "application/json", **headers}))
+
+
+@pytest.mark.parametrize("path", [*WRITES, *READS])
+@pytest.mark.parametrize("length", ["nine", "-1", "99", "9" * 30])
+def test_lengths(hall: Served, path: str, length: str) -> None:
+    environ = {"CONTENT_LENGTH": length, "CONTENT_TYPE": "application/json", "HTTP_X_TENANT_ID": "t"}
+    refused(hall, hall.client.flask.post(path, data=b"{}", environ_overrides=environ))
+
+
+@pytest.mark.parametrize("host", ["", "a b", "\xff", "x" * 5000, "[::1", "a:b:c", "..", "xn--\xe4"])
+def test_hosts_do_not_matter(hall: Served, host: str) -> None:
+    response = hall.client.get("/health", {"Host": host})
+    if response.status_code != 200:
+        refused(hall, response)
+
+
+texts = st.text(max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+)
+KEYS = [
+    *("predicate", "args", "negated", "truthVal", "scope", "ttl", "validFrom", "validUntil", "confidence", "metadata"),
+    *("conflictStrategy", "facts", "head", "body", "text", "id", "op", "operation", "argIndex", "asOf", "limit"),
+    *("offset", "minConfidence", "timeoutMs", "polarity", "withProof", "skipNonNumeric"),
+]
+bodies = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(path=st.sampled_from([*WRITES, *READS]), body=bodies, strict=st.booleans())
+def test_any_body(path: str, body: dict[str, Any], strict: bool) -> None:
+    with serve_in_memory() as served:
+        raw = json.dumps(body).encode()
+        headers = {"Prefer": "handling=strict"} if strict else {}
+        response = served.client.post(path, data=raw, headers=headers, content_type="application/json")
+        if response.status_code != 200:
+            refused(served, response)
+
+
+@settings(max_examples=200, deadline=None)
+@given(path=st.text(max_size=30), method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]), query=texts)
+def test_any_path(path: str, method: str, query: str) -> None:
+    environ = {
+        "REQUEST_METHOD": method,
+        "PATH_INFO": "/" + path.encode("utf-8", "replace").decode("latin-1"),
+        "QUERY_STRING": query.encode("utf-8", "replace").decode("latin-1"),
+        "HTTP_X_TENANT_ID": "t",
+    }
+    with serve_in_memory() as served:
+        response = served.client.flask.open(environ_overrides=environ)
+        if f"/{path}" not in GETS:
+            refused(served, response)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(
+        ["X-Tenant-ID", "X-Database", "X-Transaction-ID", "X-Request-ID", "Prefer", "Content-Type", "Host"]
+    ),
+    value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=40),
+)
+def test_any_header(name: str, value: str) -> None:
+    with serve_in_memory() as served:
+        client = Client(served.app.test_client())
+        headers = {"Content-Type": "application/json", name: value}
+        response = client.post("/ask", data=b'{"predicate": "p", "args": []}', headers=headers)
+        assert response.headers["X-Request-ID"].isascii()
+        if response.status_code != 200:
+            refused(served, response)

@@ -1,0 +1,187 @@
+"""Routes that ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.http import NOW, ROW_KEYS, Client, Served, error_of
+
+from kbserver.answers import as_json
+
+
+def test_infer_with_rules(client: Client) -> None:
+    client.post("/teach", {"text": "anc(?x, ?y) :- parent(?x, ?y). anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)."})
+    client.tell("parent", "ann", "bob", confidence=0.5)
+    client.tell("parent", "bob", "cy")
+    for path in ("/infer", "/ask"):
+        found = client.post(path, {"predicate": "anc", "args": ["ann", "?who"]}).get_json()
+        assert [row["args"] for row in found] == [["ann", "bob"], ["ann", "cy"]]
+        assert list(found[0]) == ROW_KEYS
+        assert [found[0][key] for key in ROW_KEYS[:6]] == ["anc", ["ann", "bob"], False, None, {}, None]
+
+
+def test_goals_under_negation(client: Client) -> None:
+    client.tell("p", "a")
+    client.tell("p", "b", negated=True)
+    assert client.ask("p", "a") == [["a"]]
+    assert client.ask("p", "a", negated=True) == []
+    assert client.ask("p", "b", negated=True) == [["b"]]
+    assert client.ask("p", "b", truthVal=False) == [["b"]]
+
+
+def test_limit_offset_and_confidence(client: Client) -> None:
+    for number in range(5):
+        client.tell("p", number, confidence=number / 4)
+    assert client.ask("p", "?x", limit=2) == [["0"], ["1"]]
+    assert client.ask("p", "?x", limit=2, offset=3) == [["3"], ["4"]]
+    assert client.ask("p", "?x", minConfidence=0.6) == [["3"], ["4"]]
+
+
+@pytest.mark.parametrize("path", ["/infer", "/query"])
+def test_as_of(client: Client, served: Served, path: str) -> None:
+    client.tell("p", "a", validFrom=NOW, validUntil=NOW + 1000)
+    served.clock.advance(5000)
+    goal = {"predicate": "p", "args": ["?x"]}
+    assert client.post(path, goal).get_json() == []
+    assert len(client.post(path, {**goal, "asOf": NOW + 500}).get_json()) == 1
+    assert len(client.post(path, {**goal, "asOf": "2023-11-14T22:13:20.999Z"}).get_json()) == 1
+    assert client.post(path, {**goal, "asOf": NOW - 1}).get_json() == []
+
+
+def test_scopes(client: Client) -> None:
+    client.tell("p", "base")
+    client.tell("p", "one", scope="s1")
+    client.tell("p", "two", scope="s2")
+    assert client.ask("p", "?x") == [["base"]]
+    assert client.ask("p", "?x", scope=None) == [["base"]]
+    assert client.ask("p", "?x", scope="s1") == [["one"]]
+    assert client.ask("p", "?x", scope="unknown") == []
+    found = client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "*"}).get_json()
+    assert {(row["args"][0], row["scope"]) for row in found} == {("base", None), ("one", "s1"), ("two", "s2")}
+    error_of(client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "no way"}), 400, "VALIDATION_ERROR")
+
+
+def test_proofs_are_refused_by_name(client: Client) -> None:
+    goal = {"predicate": "p", "args": ["a"]}
+    for response in (client.post("/ask", {**goal, "withProof": True}), client.post("/infer?proof=true", goal)):
+        error = error_of(response, 400, "VALIDATION_ERROR")
+        assert error["details"]["fields"] == {"withProof": ["proofs are not available yet"]}
+    assert client.post("/ask", {**goal, "withProof": False, "includeUndefined": True}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("limit", 0),
+        ("limit", "5"),
+        ("limit", 1.5),
+        ("limit", True),
+        ("offset", -1),
+        ("minConfidence", 2),
+        ("asOf", "yesterday"),
+        ("timeoutMs", 0),
+        ("withProof", "yes"),
+        ("scope", "a/b"),
+        ("negated", "no"),
+    ],
+)
+def test_a_bad_field_is_named(client: Client, field: str, value: Any) -> None:
+    body = {"predicate": "p", "args": ["?x"], field: value}
+    error = error_of(client.post("/infer", body), 400, "VALIDATION_ERROR")
+    assert list(error["details"]["fields"]) == [field]
+
+
+@pytest.mark.parametrize("path", ["/infer", "/ask", "/query", "/retract", "/retract/pattern", "/tell"])
+def test_predicate_and_args_are_required(client: Client, path: str) -> None:
+    error = error_of(client.post(path, {}), 400, "VALIDATION_ERROR")
+    assert set(error["details"]["fields"]) == {"predicate", "args"}
+
+
+def test_query_applies_no_rules_and_shows_both_signs(client: Client) -> None:
+    client.post("/teach", {"text": "p(?x) :- q(?x)."})
+    client.tell("q", "derived")
+    client.tell("p", "yes")
+    client.tell("p", "no", truthVal=False)
+    found = client.post("/query", {"predicate": "p", "args": ["?x"]}).get_json()
+    assert [(row["args"], row["truthVal"], row["negated"]) for row in found] == [
+        (["yes"], True, False),
+        (["no"], False, True),
+    ]
+    for given, args in (({"negated": True}, ["no"]), ({"truthVal": True}, ["yes"]), ({"limit": 1}, ["yes"])):
+        found = client.post("/query", {"predicate": "p", "args": ["?x"], **given}).get_json()
+        assert [row["args"] for row in found] == [args]
+
+
+def test_aggregates(client: Client, served: Served) -> None:
+    for name, age in (("a", 30), ("b", 40), ("c", "50.5")):
+        client.tell("age", name, age)
+
+    def ask(**more: Any) -> Any:
+        response = client.post("/aggregate", {"predicate": "age", **more})
+        assert response.status_code == 200, response.text
+        return response.get_json()
+
+    assert ask(op="COUNT") == {
+        "result": 3,
+        "op": "COUNT",
+        "operation": "COUNT",
+        "predicate": "age",
+        "matchedFacts": 3,
+        "timestamp": NOW,
+    }
+    assert ask(operation="sum", argIndex=1)["result"] == 120.5
+    assert ask(op="Min", argIndex=1)["result"] == 30
+    assert ask(op="MAX", argIndex=1)["result"] == 50.5
+    assert ask(op="AVG", argIndex=1, args=[None, "?y"])["result"] == pytest.approx(120.5 / 3)
+    assert ask(op="COUNT", args=["a", None])["result"] == 1
+    assert ask(op="SUM", argIndex=1, scope="empty")["result"] == 0
+    assert ask(op="AVG", argIndex=1, scope="empty")["result"] is None
+    error_of(client.post("/aggregate", {"predicate": "age", "op": "SUM", "argIndex": 0}), 400, "VALIDATION_ERROR")
+    assert ask(op="SUM", argIndex=0, skipNonNumeric=True)["result"] == 0
+
+
+def test_a_number_of_many_digits_can_be_answered(served: Served) -> None:
+    with served.app.app_context():
+        assert as_json({"result": 2**70}).data == b'{"result":1180591620717411303424}'
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"predicate": "p"}, "op"),
+        ({"predicate": "p", "op": "MEDIAN"}, "op"),
+        ({"predicate": "p", "op": 5}, "op"),
+        ({"predicate": "p", "op": "SUM"}, "argIndex"),
+        ({"predicate": "p", "op": "SUM", "argIndex": -1}, "argIndex"),
+        ({"predicate": "p", "op": "SUM", "argIndex": "0"}, "argIndex"),
+        ({"predicate": "p", "op": "SUM", "argIndex": 5}, "argIndex"),
+        ({"op": "COUNT"}, "predicate"),
+        ({"predicate": "p", "op": "COUNT", "args": "x"}, "args"),
+    ],
+)
+def test_a_bad_aggregate_is_explained(client: Client, body: dict[str, Any], field: str) -> None:
+    client.tell("p", 1)
+    error = error_of(client.post("/aggregate", body), 400, "VALIDATION_ERROR")
+    assert list(error["details"]["fields"]) == [field]
+
+
+def test_predicates(client: Client) -> None:
+    client.tell("b", "x", "y")
+    client.tell("b", "x")
+    client.tell("a", "x", scope="s")
+    client.post("/teach", {"text": "c(?x) :- b(?x)."})
+    found = client.get("/predicates").get_json()
+    assert found == {
+        "predicates": [
+            {"predicate": "b", "arity": 1, "factCount": 1, "ruleCount": 0, "hasRules": False},
+            {"predicate": "b", "arity": 2, "factCount": 1, "ruleCount": 0, "hasRules": False},
+            {"predicate": "c", "arity": 1, "factCount": 0, "ruleCount": 1, "hasRules": True},
+        ],
+        "totalPredicates": 3,
+        "totalFacts": 2,
+        "totalRules": 1,
+    }
+    assert client.get("/predicates?scope=*").get_json()["totalFacts"] == 3
+    error_of(client.get("/predicates?scope=a/b"), 400, "VALIDATION_ERROR")
+    assert client.get("/predicates", {"X-Tenant-ID": "nobody"}).get_json()["totalPredicates"] == 0

@@ -1,0 +1,80 @@
+"""Envelopes of bodies: the quick reader and the schema never disagree; instants and numbers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kbcore.errors import InvalidInput
+from kbserver.schemas import facts, reason, rules
+from kbserver.schemas.base import Envelope
+from kbserver.schemas.fields import moment, whole
+
+ENVELOPES = [
+    *(facts._fact, facts._tell, facts._bulk, facts._retract),
+    *(reason._infer, reason._query, reason._aggregate, rules._rule, rules._forget),
+]
+KEYS = sorted({key for envelope in ENVELOPES for key in envelope.schema.fields} | {"more"})
+likely = st.sampled_from(
+    [None, True, False, 0, 1, 0.5, 2.0, -1, "p", "s", "*", "2026-01-01T00:00:00Z", [], ["a"], {}, {"a": 1}]
+)
+
+
+@given(st.sampled_from(ENVELOPES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
+@example(facts._bulk, {"facts": None}, False)
+def test_the_quick_reader_agrees_with_the_schema(envelope: Envelope, data: dict[str, Any], strict: bool) -> None:
+    quick = envelope._sound(data, strict)
+    try:
+        judged = envelope._judged(data, strict)
+    except InvalidInput:
+        assert quick is None
+    else:
+        assert quick == judged
+
+
+@pytest.mark.parametrize(
+    ("given", "milliseconds"),
+    [
+        (0, 0),
+        (-1, -1),
+        (1.0, 1),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01t00:00z", 0),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T01:00:00+01", 0),
+        ("1969-12-31T18:30:00-0530", 0),
+        ("1970-01-01 00:00:00.5Z", 500),
+        ("1970-01-01T00:00:00,123456789Z", 123),
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("9999-12-31T23:59:59.999Z", 253_402_300_799_999),
+        ("2024-02-29T00:00:00Z", 1_709_164_800_000),
+    ],
+)
+def test_instants(given: Any, milliseconds: int) -> None:
+    assert moment(given) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "given", ["", "2023-02-29T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-01T00:00:60Z", "٢026-01-01T00:00:00Z", 1.5, "0"]
+)
+def test_what_is_no_instant(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        moment(given)
+
+
+@given(st.text())
+def test_any_text_is_an_instant_or_not(given: str) -> None:
+    with suppress(ValueError):
+        assert type(moment(given)) is int
+
+
+def test_whole_numbers() -> None:
+    assert whole(1, 5)(3.0) == 3
+    with pytest.raises(ValueError, match="from 1 to 5"):
+        whole(1, 5)(6)
+    with pytest.raises(ValueError, match="of at least 1"):
+        whole(1)(float("inf"))

@@ -1,0 +1,311 @@
+"""The server over real sockets: framing, keep-alive, one send an answer, time-outs and stopping."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import pytest
+from gevent.event import Event
+from support.http import Served, serve_in_memory
+
+from kbcore.config import Config
+from kbserver import serve
+from kbserver.serve import Handler, Server, announcement, listen
+
+
+class Running:
+    """A server with its own hub in a thread of its own."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def _run(self) -> None:
+        self.server = Server(listen("127.0.0.1", 0), self._application)
+        self.server.start()
+        self.port: int = self.server.address[1]
+        self._stop = Event()
+        self._watcher = gevent.get_hub().loop.async_()
+        self._watcher.start(self._stop.set)
+        self._ready.set()
+        self._stop.wait()
+        self.server.drain(5)
+        self._watcher.close()
+        gevent.get_hub().destroy(destroy_loop=True)
+
+    def signal(self) -> None:
+        """Do what SIGTERM does."""
+        self._watcher.send()
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.signal()
+        self.join()
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+
+    def raw(self, data: bytes, *, half_close: bool = True) -> bytes:
+        """Send bytes and give everything that comes back."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as sock:
+            sock.sendall(data)
+            if half_close:
+                sock.shutdown(socket.SHUT_WR)
+            parts = []
+            while part := sock.recv(65_536):
+                parts.append(part)
+            return b"".join(parts)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory(max_body_bytes=1_000_000) as found:
+        yield found
+
+
+@pytest.fixture
+def running(served: Served) -> Iterator[Running]:
+    found = Running(served.app)
+    yield found
+    found.stop()
+
+
+TELL = b'{"predicate": "p", "args": ["a"]}'
+HEADERS = {"X-Tenant-ID": "t", "Content-Type": "application/json"}
+
+
+def post(connection: http.client.HTTPConnection, path: str, body: bytes, **headers: str) -> tuple[int, bytes, Any]:
+    connection.request("POST", path, body, {**HEADERS, **headers})
+    response = connection.getresponse()
+    return response.status, response.read(), response.headers
+
+
+def test_many_requests_on_one_connection_one_send_each(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    sends: list[int] = []
+    options: list[int] = []
+    write = Handler._sendall
+
+    def counted(self: Handler, data: bytes | bytearray) -> None:
+        options.append(self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        sends.append(len(data))
+        write(self, data)
+
+    monkeypatch.setattr(Handler, "_sendall", counted)
+    connection = running.connection()
+    for _ in range(3):
+        assert post(connection, "/tell", TELL)[:2] == (200, b"Fact Asserted: p(a)")
+        assert post(connection, "/query", TELL)[0] == 200
+        connection.request("GET", "/health")
+        assert connection.getresponse().read().startswith(b'{"status":"healthy"')
+    assert len(sends) == 9
+    assert all(options)
+    connection.close()
+
+
+def test_a_large_answer_arrives_whole(running: Running, served: Served) -> None:
+    facts = [{"predicate": "p", "args": [str(number), "x" * 200]} for number in range(4000)]
+    for start in range(0, 4000, 2000):
+        body = {"facts": facts[start : start + 2000]}
+        assert served.client.post("/assert/facts", body).status_code == 200
+    connection = running.connection()
+    status, body, headers = post(connection, "/query", b'{"predicate": "p", "args": ["?x", "?y"]}')
+    assert (status, int(headers["Content-Length"])) == (200, len(body))
+    assert len(body) > 1 << 20
+    assert len(json.loads(body)) == 4000
+    connection.close()
+
+
+@pytest.mark.parametrize(("wish", "said"), [(b"", b"close"), (b"Connection: keep-alive\r\n", b"keep-alive")])
+def test_old_clients(running: Running, wish: bytes, said: bytes) -> None:
+    head, _ = running.raw(b"GET /health HTTP/1.0\r\n" + wish + b"\r\n").split(b"\r\n\r\n")
+    assert [line for line in head.split(b"\r\n") if line.lower().startswith(b"connection")] == [b"Connection: " + said]
+
+
+def test_head_has_no_body(running: Running) -> None:
+    raw = running.raw(b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    first, rest = raw.split(b"\r\n\r\n", 1)
+    assert b"Content-Length: " in first
+    assert rest.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def error_in(raw: bytes, status: int, code: str = "VALIDATION_ERROR") -> None:
+    head, body = raw.split(b"\r\n\r\n", 1)
+    assert head.startswith(b"HTTP/1.1 %d " % status), head
+    assert b"X-Request-ID: " in head
+    assert b"Connection: close" in head
+    found = json.loads(body)
+    assert list(found) == ["code", "message", "details"]
+    assert found["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n", 400),
+        (b"GET /health HTTP/3.0\r\n\r\n", 400),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 150 + b"\r\n", 431),
+        (b"GET /health HTTP/1.1\r\nA: " + b"b" * 40_000 + b"\r\n\r\n", 431),
+        (b"POST /tell HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 400),
+        (b"POST /tell HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 20\r\n\r\n{}", 400),
+        (b"POST /tell HTTP/1.1\r\nContent-Length: -2\r\n\r\n{}", 400),
+        (b"POST /tell HTTP/1.1\r\nTransfer-Encoding: identity\r\n\r\n{}", 400),
+        (b"POST /tell HTTP/1.1\r\nExpect: nothing\r\n\r\n", 417),
+        (b"GET /health HTTP/1.1\r\nA: b", 400),
+    ],
+)
+def test_requests_that_are_none(running: Running, raw: bytes, status: int) -> None:
+    error_in(running.raw(raw), status)
+
+
+START = b"POST /tell HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (START + b"Content-Length: 99\r\n\r\n{}", 400, "VALIDATION_ERROR"),
+        (START + b"Content-Length: 2000000\r\n\r\n{}", 413, "PAYLOAD_TOO_LARGE"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", 400, "VALIDATION_ERROR"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n" + b"186A0\r\n" + b"x" * 100_000 + b"\r\n", 400, "VALIDATION_ERROR"),
+    ],
+)
+def test_bodies_that_break_off(running: Running, served: Served, raw: bytes, status: int, code: str) -> None:
+    error_in(running.raw(raw), status, code)
+    assert served.store.records == []
+
+
+def test_chunks_are_bounded(running: Running) -> None:
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    error_in(running.raw(START + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 20), 413, "PAYLOAD_TOO_LARGE")
+
+
+def test_chunks_are_taken(running: Running) -> None:
+    raw = running.raw(
+        START
+        + b"Transfer-Encoding: chunked\r\n\r\n5\r\n"
+        + TELL[:5]
+        + b"\r\n%x\r\n" % (len(TELL) - 5)
+        + TELL[5:]
+        + b"\r\n0\r\n\r\n"
+    )
+    assert raw.endswith(b"Fact Asserted: p(a)")
+
+
+def test_a_small_unread_body_does_not_cost_the_connection(running: Running) -> None:
+    connection = running.connection()
+    assert post(connection, "/nope", b"x" * 1000)[0] == 404
+    local = connection.sock.getsockname()
+    assert post(connection, "/tell", TELL)[0] == 200
+    assert connection.sock.getsockname() == local
+    connection.close()
+
+
+def test_a_large_unread_body_does(running: Running) -> None:
+    connection = running.connection()
+    status, _, headers = post(connection, "/nope", b"x" * 500_000)
+    assert (status, headers["Connection"]) == (404, "close")
+    connection.close()
+
+
+def test_continue(running: Running) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=10) as sock:
+        sock.sendall(START + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(TELL))
+        assert sock.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(TELL)
+        assert b"200 OK" in sock.recv(10_000)
+
+
+def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
+    raw = running.raw(
+        START.replace(b"/tell", b"/nope") + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", half_close=False
+    )
+    error_in(raw, 404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET /hea", 408),
+        (START + b"Content-Length: 50\r\n\r\n{", 400),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n5\r\nx", 400),
+    ],
+)
+def test_slow_clients(running: Running, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int) -> None:
+    monkeypatch.setattr(serve, "HEADER_SECONDS", 0.05)
+    monkeypatch.setattr(serve, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(serve, "_LINGER_SECONDS", 0.05)
+    error_in(running.raw(raw, half_close=False), status)
+
+
+def test_idle_connections_are_closed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "IDLE_SECONDS", 0.05)
+    assert running.raw(b"", half_close=False) == b""
+
+
+def test_an_exploding_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(environ: Any, start_response: Callable[..., Any]) -> Any:
+        raise RuntimeError("secret")
+
+    running = Running(explode)
+    try:
+        raw = running.raw(b"GET / HTTP/1.1\r\nX-Request-ID: mine\r\n\r\n")
+        error_in(raw, 500, "INTERNAL_ERROR")
+        assert b"X-Request-ID: mine" in raw
+        assert b"secret" not in raw
+    finally:
+        running.stop()
+
+
+def test_stopping_lets_busy_requests_finish_and_closes_idle_ones(served: Served) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def application(environ: Any, start_response: Callable[..., Any]) -> Any:
+        if environ["PATH_INFO"] == "/slow":
+            begun.set()
+            gevent.get_hub().threadpool.apply(go_on.wait, (10,))
+        return served.app(environ, start_response)
+
+    running = Running(application)
+    idle, busy = running.connection(), running.connection()
+    idle.request("GET", "/health")
+    assert idle.getresponse().read()
+    busy.request("GET", "/slow")
+    assert begun.wait(10)
+    running.signal()
+    assert idle.sock.recv(10) == b""
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", running.port), timeout=10)
+    go_on.set()
+    response = busy.getresponse()
+    assert (response.status, response.headers["Connection"]) == (404, "close")
+    running.join()
+    idle.close()
+    busy.close()
+
+
+def test_the_announcement() -> None:
+    config = Config(storage_dir="/data", fsync_policy="never")
+    assert list(announcement(config, ("127.0.0.1", 9300))) == [
+        "kbcore listens on http://127.0.0.1:9300",
+        "data in /data, fsync policy never",
+    ]
+    (_, backend, warning) = announcement(Config(host="::", storage_backend="memory"), ("::", 1))
+    assert backend == "storage backend memory"
+    assert warning.startswith("WARNING")
