@@ -83,8 +83,6 @@ def fan_out(atom: ClauseAtom, known: set[Variable], statistics: Statistics) -> f
     arity = len(atom.args)
     if len(columns) == arity:
         return 0.0
-    if atom.schema.role is Role.DEMAND:
-        return 1.0
     if atom.schema.role is Role.STORED:
         rows = max(statistics.rows(atom.schema), LEAST_ROWS)
         distinct = statistics.distinct(atom.schema, columns) if columns else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +65,7 @@ def _batches(path: Path, scope: str | None, predicate: str | None, quiet: bool) 
     size = path.stat().st_size
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         batches = read_text(text, path.suffix, scope=scope, predicate=predicate)
-        with click.progressbar(length=size, label=path.name, hidden=quiet) as bar:
+        with click.progressbar(length=size, label=path.name, file=sys.stderr, hidden=quiet or not sys.stderr.isatty()) as bar:
             done = 0
             for batch in batches:
                 yield batch
