@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbplanner.backend import Limits
+from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
@@ -75,6 +76,7 @@ class KnowledgeBase:
 
     def assert_rules(self, rules: Sequence[Rule]) -> RulesOutcome:
         """Teach rules, all or none; raises InvalidInput (with the variable or the cycle) where one cannot be taken."""
+        warnings = [warning for rule in rules for warning in check_rule(rule)]
         stored = tuple(stored_rule(rule) for rule in rules)
         for rule in rules:
             self._writable(rule.scope)
@@ -83,7 +85,7 @@ class KnowledgeBase:
             self._read_tenant().rules.check(stored)
 
         self._commit((AssertRules(tuple(rules)),), check=check)
-        return RulesOutcome(stored)
+        return RulesOutcome(stored, tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings))
 
     def retract_fact(
         self, predicate: str, args: Sequence[str], *, positive: bool | None = None, scope: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from kbplanner.printer import print_goal_body
+from kbplanner.printer import print_item
 
 from kbcore.errors import KBError
 from kbcore.loading import FORMATS, Batch, read_text
@@ -44,7 +44,7 @@ def _load(target: Target, path: Path, scope: str | None, predicate: str | None, 
             if batch.facts:
                 new, old = target.assert_facts(batch.facts)
                 stored, known = stored + new, known + old
-            goals.extend(print_goal_body(goal.body) for goal in batch.goals)
+            goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
     except (KBError, Failed) as error:
         raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error
     except UnicodeDecodeError as error:
