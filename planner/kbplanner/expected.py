@@ -29,6 +29,7 @@ _AND = ("&", "&&", "∧")
 _OPENING = {"_LPAR": "(", "_LSQB": "["}
 _CLOSING = {"_RPAR": "_LPAR", "_RSQB": "_LSQB"}
 _COMMA_HINT = "put a comma between body atoms"
+_APART_HINT = 'end a fact with "."; one statement states or concludes one atom'
 _ARROW_HINT = 'write ":-" between the head and the body'
 _OR_HINT = 'put a comma between body atoms; for "or", write one rule for each case'
 
@@ -41,6 +42,7 @@ class Place:
     part: str  # "head", "body", "goal" or "annotations"
     compared: bool  # whether the current body item has a comparison operator
     called: bool  # whether the innermost bracket is the argument list of a name
+    naming: bool  # whether the token follows the name after "@"
 
 
 def place_of(tokens: list[Token], at: int) -> Place:
@@ -64,7 +66,8 @@ def place_of(tokens: list[Token], at: int) -> Place:
             compared = False
         elif kind in ("CMP", "EQ"):
             compared = True
-    return Place(tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]))
+    naming = at == 2 and tokens[0].type == "_AT"
+    return Place(tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]), naming)
 
 
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
@@ -138,9 +141,11 @@ def _bad_operator(found: Token, place: Place) -> Problem:
     in_head = place.part == "head" and not place.open
     if value in _AND or value in ("||", "|", ";", "∨"):
         hint: str | None = _COMMA_HINT if value in _AND else _OR_HINT
-        wanted = '":-" or "." after an atom' if in_head else '"," between atoms'
+        wanted = '"," between atoms'
         if place.open:
-            wanted = '"," between arguments'
+            wanted, hint = '"," between arguments', "put a comma between arguments"
+        elif in_head:
+            wanted, hint = '":-" or "." after an atom', _APART_HINT
         return Problem("wrong-conjunction", f'expected {wanted}, found "{value}"', hint, found.start, found.end)
     head_hint, body_hint = _OPERATORS[value]
     if in_head and value in _ARROWS:
@@ -176,12 +181,15 @@ def _after_operand(
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     if word == "and" or word == "or":
         wanted = '":-" or "."' if place.part == "head" else '"," or "."'
-        hint = _COMMA_HINT if word == "and" else _OR_HINT
+        hint = _APART_HINT if place.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
         return Problem("wrong-conjunction", f"expected {wanted} after an atom, {shown}", hint, found.start, found.end)
     if word == "is" and before.type == "VAR":
         message = f"expected a comparison, {shown}"
         return Problem("wrong-operator", message, 'write "=" to compute a value', found.start, found.end)
-    if before.type == "_RSQB":
+    if place.naming:
+        message = f'expected ":" after the rule\'s name, {shown}'
+        hint = 'write a space after ":"' if ":" in before.value else None
+    elif before.type == "_RSQB":
         message = f'expected "." after the annotations, {shown}'
     elif place.part == "head":
         message = f'expected ":-" or "." after an atom, {shown}'
@@ -201,6 +209,8 @@ def _after_operand(
     if hint is None and place.part in ("body", "goal"):
         if found.type == "_ARROW":
             hint = 'a rule has one ":-"; end the statement before it with "."'
+        elif found.type == "_LSQB":
+            hint = "a goal has no annotations" if place.part == "goal" else None
         elif starts_statement:
             hint = _COMMA_HINT
     return Problem("syntax", message, hint, found.start, found.end)
@@ -208,10 +218,14 @@ def _after_operand(
 
 def _inside(text: str, found: Token, before: Token, place: Place, shown: str) -> Problem:
     if place.open[-1].type == "_LSQB":
-        hint = "a time of day needs quotes" if found.type == "_COLON" else None
+        if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
+            message = f'expected "=" after "{_cut(before.value)}", {shown}'
+            return Problem("syntax", message, "an annotation is name=value", found.start, found.end)
+        hint = 'a date is quoted: "2025-01-01T00:00:00Z"' if found.type in ("_COLON", "MINUS") else None
         return Problem("syntax", f'expected "," or "]" after an annotation, {shown}', hint, found.start, found.end)
     if not place.called:
-        return Problem("syntax", f'expected ")", {shown}', None, found.start, found.end)
+        hint = "parentheses group values, not atoms" if found.type == "_COMMA" else None
+        return Problem("syntax", f'expected ")", {shown}', hint, found.start, found.end)
     hint = None
     if before.type == found.type == "IDENT":
         words = _cut(text[before.start : found.end])
@@ -235,7 +249,7 @@ def _at_start(found: Token, before: Token | None, place: Place, shown: str) -> P
         return Problem("empty-body", message, 'assert it as a fact: leave out ":-"', found.start, found.end)
     elif before.type == "MINUS" and found.type in ("VAR", "_LPAR", "IDENT"):
         hint = "to change the sign of a value, write 0 - value"
-    elif before.type == "_COMMA" and found.type in ("_END", "_RPAR"):
+    elif before.type == "_COMMA" and found.type in ("_END", "_RPAR") and found.end > found.start:
         hint = "remove the comma"
     elif place.open and found.type == "NOT":
         hint = 'to mean the word, quote it: "not"'
@@ -261,7 +275,10 @@ def _wanted(before: Token | None, place: Place) -> str:
 
 
 def _shown(text: str, token: Token | None) -> str:
-    return "the end of the text" if token is None else f'"{_cut(text[token.start : token.end])}"'
+    if token is None or token.start == token.end:
+        return "the end of the text"
+    shown = _cut(text[token.start : token.end])
+    return shown if token.type == "STRING" else f'"{shown}"'
 
 
 def _cut(text: str) -> str:

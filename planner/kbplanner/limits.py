@@ -16,6 +16,13 @@ MAX_DEPTH = 64
 """How deep brackets and operators of one expression may nest."""
 
 
+MAX_TOKENS = 50_000
+"""Most words and signs of one statement: well above what the other bounds let through."""
+
+MAX_NAME = 255
+"""Most characters of a rule's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds on what is read; every one is a setting of the server."""

@@ -222,10 +222,13 @@ class Lowering:
         return Comparison(operator.value, left, right)
 
     def _comparison_as_head(self, node: Node, where: str) -> None:
-        hint = 'to ask it, put "?-" before it'
-        if node.operators[0].value == "<=" or where == "head":
-            hint = 'write ":-" between the head and the body' if where == "fact" else "move it into the body"
-        self._at("comparison-as-head", "a comparison cannot be stated or concluded", hint, node.operators[0])
+        operator = node.operators[0]
+        if where == "fact" and operator.value == "<=" and node.args[0].kind == "call":
+            message, hint = 'expected ":-" after the head, found "<="', 'write ":-" between the head and the body'
+            self._at("wrong-arrow", message, hint, operator)
+            return
+        hint = "move it into the body" if where == "head" else 'to ask it, put "?-" before it'
+        self._at("comparison-as-head", "a comparison cannot be stated or concluded", hint, operator)
 
     def _string_test(self, node: Node, negated: bool) -> BodyItem:
         name = node.token.value

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from .diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from .expected import explain
-from .limits import MAX_DEPTH, RESERVED, Limits
+from .limits import MAX_DEPTH, MAX_TOKENS, RESERVED, Limits
 from .lowering import Lowering, variable_tokens
 from .scanner import NUMBER, WORD, Token, scan_statement
 from .statements import NO_ANNOTATIONS, FactStatement, GoalStatement, RuleStatement, Span, Statement
@@ -122,18 +122,19 @@ class Reader:
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
             self._complete(tokens)
-            at = _too_deep(tokens)
-            result = self._parse(tokens) if at is None else at
+            fit = _fitting(tokens)
+            result = self._parse(tokens[:fit])
             if isinstance(result, Clause):
                 statement = self._lower(result, tokens)
                 if statement is not None:
                     yield statement
                 return
             where = _Places(self, tokens)
-            if at is not None:
-                token = tokens[at]
+            if result == fit < len(tokens):
                 message = f"brackets nest at most {MAX_DEPTH} deep"
-                where.report([Problem("too-deep", message, None, token.start, token.end)])
+                if fit == MAX_TOKENS:
+                    message = f"a statement has at most {MAX_TOKENS} words and signs"
+                where.report([Problem("too-long", message, None, tokens[fit].start, tokens[fit].end)])
                 return
             line_start = where.line_start(tokens[result].start if result < len(tokens) else tokens[-1].start)
             problem = explain(self.text, tokens, result, line_start, where.column(tokens[0].start) - 1)
@@ -285,13 +286,14 @@ def _given(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
     errors.extend(reader.errors[: MAX_ERRORS - len(errors)])
 
 
-def _too_deep(tokens: list[Token]) -> int | None:
+def _fitting(tokens: list[Token]) -> int:
+    """Count the tokens up to the first that is too many or opens one bracket too many."""
     depth = 0
-    for at, token in enumerate(tokens):
+    for at, token in enumerate(tokens[:MAX_TOKENS]):
         if token.type == "_LPAR":
             depth += 1
             if depth > MAX_DEPTH:
                 return at
         elif token.type == "_RPAR":
             depth -= 1
-    return None
+    return min(len(tokens), MAX_TOKENS)

@@ -47,7 +47,7 @@ class FactStatement:
 
 @dataclass(frozen=True, slots=True)
 class RuleStatement:
-    """A rule, and where its variables and predicates stand.
+    """A rule, and where its variables and predicates stand; the head's predicate comes first.
 
     `text` is the statement as written, for messages about it.
     """

@@ -1,0 +1,344 @@
+"""Rules, atoms and goals as JSON values, to terms and back.
+
+JSON has strings only, so an argument that starts with `?` is a variable and every other one a constant,
+kept as it is. In comparisons and string tests, a text is an expression when it reads as one and has a
+variable in it (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`, `"2024-01-01"`).
+In a rule head a text such as `"count(?x)"` is an aggregate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import InvalidInput
+from .limits import DEFAULT_LIMITS, MAX_NAME, RESERVED, Limits, text_problem
+from .lowering import OPPOSITE
+from .parser import parse_expression
+from .printer import print_expression, print_term
+from .terms import (
+    AGGREGATES,
+    ANONYMOUS,
+    ARITHMETIC,
+    COMPARISONS,
+    STRING_TESTS,
+    Aggregate,
+    Apply,
+    Atom,
+    BodyItem,
+    Comparison,
+    Expr,
+    Goal,
+    HeadTerm,
+    Literal,
+    Rule,
+    Term,
+    Variable,
+    expression_variables,
+)
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
+_BUILTINS = frozenset((*COMPARISONS, *STRING_TESTS))
+
+
+# ---- from JSON ----
+
+
+def rule_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Rule:
+    """Read `{"head": atom, "body": [atom, ...], "name"?, "confidence"?, "scope"?}`.
+
+    `negated: true` (or `truthVal: false`, or `polarity: "negative"`) in the head concludes the explicit
+    negative. In the body, `negated` and `naf` mean `not`, and `polarity: "negative"` asks for the explicit
+    negative. Raises InvalidInput naming the field, such as `body[1].args[0]`.
+    """
+    fields = _object(obj, path)
+    head = _atom(_field(fields, "head", path), _under(path, "head"), limits, head=True)
+    values = _field(fields, "body", path)
+    at = _under(path, "body")
+    if not isinstance(values, list):
+        raise InvalidInput.at(at, "must be an array of atoms")
+    if not values:
+        raise InvalidInput.at(at, "must not be empty: assert the head as a fact instead")
+    if problem := limits.body_problem(len(values)):
+        raise InvalidInput.at(at, problem)
+    body = tuple(item_from_json(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+    name, scope = _text(fields, "name", path), _text(fields, "scope", path)
+    return Rule(head, body, name, _confidence(fields, path), scope)
+
+
+def atom_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Atom:
+    """Read a signed atom: a fact, a pattern or a rule head without aggregates.
+
+    It is negative if `negated` is true, `truthVal` is false or `polarity` is "negative". Raises InvalidInput.
+    """
+    return _atom(obj, path, limits, head=False)
+
+
+def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
+    """Read a body atom: a literal, or a comparison or string test where the predicate names one.
+
+    Raises InvalidInput.
+    """
+    fields = _object(obj, path)
+    predicate = _predicate(fields, path, limits)
+    negated = (
+        _flag(fields, "negated", path) or _flag(fields, "naf", path) or _flag(fields, "truthVal", path, True) is False
+    )
+    if predicate not in _BUILTINS:
+        if predicate in ARITHMETIC:
+            raise InvalidInput.at(_under(path, "predicate"), f'"{predicate}" is an operator, not a test')
+        args = args_from_json(_field(fields, "args", path), _under(path, "args"), limits)
+        return Literal(Atom(predicate, args, not _negative_polarity(fields, path)), negated)
+    if _negative_polarity(fields, path):
+        raise InvalidInput.at(_under(path, "polarity"), 'a comparison is not known to be false: use "negated"')
+    at = _under(path, "args")
+    values = _array(_field(fields, "args", path), at)
+    if len(values) != 2:
+        raise InvalidInput.at(at, f'"{predicate}" takes two arguments, found {len(values)}')
+    left, right = (_expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+    if predicate in OPPOSITE and negated:
+        return Comparison(OPPOSITE[predicate], left, right)
+    return Comparison(predicate, left, right, negated)
+
+
+def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
+    """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"` means `~`.
+
+    Raises InvalidInput.
+    """
+    item = item_from_json(obj, path, limits)
+    if not isinstance(item, Literal):
+        raise InvalidInput.at(_under(path, "predicate"), f'"{item.op}" is a builtin: there is nothing to ask')
+    return Goal(item)
+
+
+def args_from_json(values: Any, path: str = "args", limits: Limits = DEFAULT_LIMITS) -> tuple[Term, ...]:
+    """Read arguments: texts as they are, numbers and booleans as text, `?x` as variables.
+
+    Raises InvalidInput naming `args[i]` for anything else.
+    """
+    array = _array(values, path)
+    if problem := limits.args_problem(len(array)):
+        raise InvalidInput.at(path, problem)
+    return tuple(_term(value, f"{path}[{index}]", limits) for index, value in enumerate(array))
+
+
+def constant_from_json(value: Any, path: str) -> str:
+    """Give the text of a JSON scalar: `30` and `30.0` are "30", `1.5` is "1.5", `true` is "true".
+
+    Raises InvalidInput for null, objects, arrays, and numbers that are not finite.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return _digits(value, path)
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InvalidInput.at(path, "must be a finite number")
+        return _digits(int(value), path) if value.is_integer() and abs(value) < 1e16 else repr(value)
+    kind = "null" if value is None else "an object" if isinstance(value, Mapping) else "an array"
+    raise InvalidInput.at(path, f"must be a text, a number or a boolean, not {kind}")
+
+
+# ---- to JSON ----
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Give a rule as `rule_from_json` reads it. Its text form is exact for every rule; see `item_to_json`."""
+    result: dict[str, Any] = {"head": atom_to_json(rule.head), "body": [item_to_json(item) for item in rule.body]}
+    for key, value in (("name", rule.name), ("confidence", rule.confidence), ("scope", rule.scope)):
+        if value is not None:
+            result[key] = value
+    return result
+
+
+def atom_to_json(atom: Atom) -> dict[str, Any]:
+    """Give a signed atom as `atom_from_json` reads it: `negated` tells the sign."""
+    return {"predicate": atom.predicate, "args": [_arg_to_json(arg) for arg in atom.args], "negated": not atom.positive}
+
+
+def item_to_json(item: BodyItem) -> dict[str, Any]:
+    """Give a body item as `item_from_json` reads it.
+
+    What JSON cannot say comes back different: a constant that starts with `?`, an expression without
+    variables, in a comparison a constant that reads as an expression, in a head one that reads as an aggregate.
+    """
+    if isinstance(item, Comparison):
+        args = [_expression_to_json(item.left), _expression_to_json(item.right)]
+        return {"predicate": item.op, "args": args, "negated": item.negated}
+    result = {**atom_to_json(item.atom), "negated": item.negated}
+    if not item.atom.positive:
+        result["polarity"] = "negative"
+    return result
+
+
+# ---- pieces ----
+
+
+def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
+    fields = _object(obj, path)
+    predicate = _predicate(fields, path, limits)
+    if predicate in RESERVED:
+        message = f'"{predicate}" is a builtin and cannot be stated or concluded'
+        raise InvalidInput.at(_under(path, "predicate"), message)
+    at = _under(path, "args")
+    values = _field(fields, "args", path)
+    args: tuple[HeadTerm, ...]
+    if head:
+        array = _array(values, at)
+        if problem := limits.args_problem(len(array)):
+            raise InvalidInput.at(at, problem)
+        args = tuple(_head_term(value, f"{at}[{index}]", limits) for index, value in enumerate(array))
+    else:
+        args = args_from_json(values, at, limits)
+    negated = _flag(fields, "negated", path) or _flag(fields, "truthVal", path, True) is False
+    return Atom(predicate, args, not (negated or _negative_polarity(fields, path)))
+
+
+def _term(value: Any, path: str, limits: Limits) -> Term:
+    text = constant_from_json(value, path)
+    if problem := limits.constant_problem(text):
+        raise InvalidInput.at(path, problem)
+    if not text.startswith("?"):
+        return text
+    name = text[1:]
+    if name in ("", "_"):
+        return ANONYMOUS
+    if _NAME.fullmatch(name):
+        return Variable(name)
+    hint = "after the question mark: a letter A to Z or _, then letters, digits and _"
+    raise InvalidInput.at(path, f"{_brief(text)} is not a variable; {hint}")
+
+
+def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
+    """Read a head argument; the text of an aggregate, `count(?x)`, is one."""
+    if isinstance(value, str) and (found := _AGGREGATE.fullmatch(value)):
+        function, inside = found.groups()
+        if inside == "*":
+            if function != "count":
+                raise InvalidInput.at(path, f'"*" stands only in count(*), not in {function}(*)')
+            return Aggregate(function, None)
+        if inside == "?_":
+            raise InvalidInput.at(path, "an aggregate needs a named variable")
+        return Aggregate(function, Variable(inside[1:]))
+    term = _term(value, path, limits)
+    if term == ANONYMOUS:
+        raise InvalidInput.at(path, 'a rule head cannot say "any value"; name the variable and use it in the body')
+    return term
+
+
+def _expression(value: Any, path: str, limits: Limits) -> Expr:
+    text = constant_from_json(value, path)
+    if problem := limits.constant_problem(text):
+        raise InvalidInput.at(path, problem)
+    if "?" not in text:
+        return text
+    if text in ("?", "?_"):
+        raise InvalidInput.at(path, "an anonymous variable has no value to compare or compute with")
+    if text.startswith("?") and _NAME.fullmatch(text, 1):
+        return Variable(text[1:])
+    try:
+        expr = parse_expression(text, limits)
+    except InvalidInput as error:
+        if text.startswith("?"):
+            raise InvalidInput.at(
+                path, f"{_brief(text)} is neither a variable nor an expression: {error.message}"
+            ) from None
+        return text
+    if isinstance(expr, Apply) and any(True for _ in expression_variables(expr)):
+        return expr
+    return text
+
+
+def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
+    predicate = _field(fields, "predicate", path)
+    at = _under(path, "predicate")
+    if not isinstance(predicate, str):
+        raise InvalidInput.at(at, "must be a text")
+    if problem := limits.predicate_problem(predicate):
+        raise InvalidInput.at(at, problem)
+    return predicate
+
+
+def _negative_polarity(fields: Mapping[str, Any], path: str) -> bool:
+    polarity = fields.get("polarity")
+    if polarity in (None, "positive", "negative"):
+        return polarity == "negative"
+    raise InvalidInput.at(_under(path, "polarity"), 'must be "positive" or "negative"')
+
+
+def _flag(fields: Mapping[str, Any], key: str, path: str, default: bool = False) -> bool:
+    value = fields.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidInput.at(_under(path, key), "must be true or false")
+    return value
+
+
+def _confidence(fields: Mapping[str, Any], path: str) -> float | None:
+    value = fields.get("confidence")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidInput.at(_under(path, "confidence"), "must be a number from 0 to 1")
+    return float(value)
+
+
+def _text(fields: Mapping[str, Any], key: str, path: str) -> str | None:
+    value = fields.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise InvalidInput.at(_under(path, key), "must be a text that is not empty")
+    problem = text_problem(value) if len(value) <= MAX_NAME else f"must have at most {MAX_NAME} characters"
+    if problem:
+        raise InvalidInput.at(_under(path, key), problem)
+    return value
+
+
+def _digits(number: int, path: str) -> str:
+    # int to text takes quadratic time, and Python refuses it beyond a few thousand digits.
+    if number.bit_length() > 4096:
+        raise InvalidInput.at(path, "the number is too large; send it as a text")
+    return str(number)
+
+
+def _object(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput.at(path or "value", "must be an object")
+    return value
+
+
+def _array(value: Any, path: str) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidInput.at(path, "must be an array")
+    return value
+
+
+def _field(fields: Mapping[str, Any], key: str, path: str) -> Any:
+    if key not in fields:
+        raise InvalidInput.at(_under(path, key), "is required")
+    return fields[key]
+
+
+def _under(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _arg_to_json(arg: HeadTerm) -> str:
+    if isinstance(arg, Variable):
+        return "?" + arg.name
+    return arg if isinstance(arg, str) else print_term(arg)
+
+
+def _expression_to_json(expr: Expr) -> str:
+    return print_expression(expr) if isinstance(expr, Apply) else _arg_to_json(expr)
+
+
+def _brief(text: str) -> str:
+    return f'"{text if len(text) <= 40 else text[:39] + "…"}"'

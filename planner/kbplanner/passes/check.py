@@ -1,0 +1,206 @@
+"""Refuses what no evaluation could give a meaning: unsafe rules, reserved names, facts with variables.
+
+Safety is range restriction: every variable of the head, of a negated atom and of a comparison has to get
+its values from a positive body atom, or be computed by `=` from variables that do. The order of the body
+does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
+from ..errors import InvalidInput, UnsafeRule
+from ..limits import DEFAULT_LIMITS, RESERVED, Limits
+from ..statements import FactStatement, RuleStatement, Span, Statement
+from ..terms import STRING_TESTS, Aggregate, Atom, Comparison, Expr, Literal, Rule, Variable, expression_variables
+
+_UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
+
+
+def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Refuse an atom that cannot be a fact: InvalidInput names what is wrong."""
+    _check_name(atom, limits)
+    for at, arg in enumerate(atom.args):
+        if not isinstance(arg, str):
+            raise InvalidInput.at(f"args[{at}]", f"a fact has no variables, found {_shown(arg)}")
+        if problem := limits.constant_problem(arg):
+            raise InvalidInput.at(f"args[{at}]", problem)
+
+
+def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
+    """Refuse a rule that cannot be evaluated; give warnings about one that can but looks wrong.
+
+    Raises UnsafeRule for a variable without values, InvalidInput for everything else.
+    """
+    if not rule.body:
+        raise InvalidInput("a rule needs a body: assert the head as a fact instead")
+    if problem := limits.body_problem(len(rule.body)):
+        raise InvalidInput.at("body", problem)
+    if rule.confidence is not None and not 0.0 <= rule.confidence <= 1.0:
+        raise InvalidInput.at("confidence", "must be a number from 0 to 1")
+    _check_name(rule.head, limits)
+    for item in rule.body:
+        if isinstance(item, Literal):
+            _check_body_atom(item.atom, limits)
+    _check_safety(rule)
+    return _variable_lookalikes(rule)
+
+
+def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
+    """Check all facts and rules of a text; warnings carry their place.
+
+    Raises RuleSyntaxError with the errors of all statements, each at its line and column.
+    """
+    warnings: list[RuleWarning] = []
+    errors: list[Diagnostic] = []
+    for statement in statements:
+        try:
+            if isinstance(statement, RuleStatement):
+                for found in check_rule(statement.rule, limits):
+                    warnings.append(RuleWarning(found.code, found.message, found.hint, statement.span))
+            elif isinstance(statement, FactStatement):
+                check_fact(statement.atom, limits)
+        except UnsafeRule as error:
+            if isinstance(statement, RuleStatement):
+                errors.append(_placed(statement, statement.where(error.variable), "unsafe", error.message, error.hint))
+        except InvalidInput as error:
+            errors.append(_placed(statement, statement.span, "invalid", error.message, None))
+    if errors:
+        raise syntax_error(errors)
+    return warnings
+
+
+# ---- safety ----
+
+
+def bound_variables(rule: Rule) -> set[str]:
+    """Names of the variables that get values: from positive body atoms, and from `=` where that computes them."""
+    bound: set[str] = set()
+    waiting: list[tuple[str, frozenset[str]]] = []
+    for item in rule.body:
+        if isinstance(item, Literal):
+            if not item.negated:
+                bound.update(_names(item.variables()))
+        elif item.op == "=" and not item.negated:
+            for target, source in ((item.left, item.right), (item.right, item.left)):
+                if isinstance(target, Variable) and not target.anonymous:
+                    waiting.append((target.name, frozenset(_names(expression_variables(source)))))
+    # Each round binds a variable or ends the loop, so there are at most as many rounds as equations.
+    while True:
+        computed = {name for name, needed in waiting if name not in bound and needed <= bound}
+        if not computed:
+            return bound
+        bound |= computed
+
+
+def _check_safety(rule: Rule) -> None:
+    bound = bound_variables(rule)
+    hint = _lookalike_hint(rule)
+    for arg in rule.head.args:
+        variable = arg.variable if isinstance(arg, Aggregate) else arg
+        if not isinstance(variable, Variable):
+            continue
+        if variable.anonymous:
+            message = 'a rule head cannot say "any value": "_" stands in the head'
+            raise UnsafeRule(message, "_", "name the variable and use it in the body")
+        if variable.name not in bound:
+            message = f"the variable {variable} of the head gets its values nowhere"
+            raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
+    for item in rule.body:
+        if isinstance(item, Literal):
+            if item.negated:
+                _check_negated(item, bound, hint)
+        else:
+            _check_comparison(item, bound, hint)
+
+
+def _check_negated(item: Literal, bound: set[str], hint: str | None) -> None:
+    for name in _names(item.variables()):
+        if name not in bound:
+            message = f'the variable ?{name} occurs only under "not"'
+            raise UnsafeRule(message, "?" + name, hint or 'write _ for "any"')
+
+
+def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> None:
+    for variable in item.variables():
+        if variable.anonymous:
+            raise UnsafeRule('"_" has no value to compare or compute with', "_", "name the variable")
+        if variable.name not in bound:
+            what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
+            message = f"the variable {variable} {what} gets its values nowhere"
+            raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
+
+
+def _names(variables: Iterator[Variable]) -> Iterator[str]:
+    return (variable.name for variable in variables if not variable.anonymous)
+
+
+# ---- words that look like variables ----
+
+
+def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
+    """Warn about a rule without any variable that repeats an upper-case word: `p(X) :- q(X).`"""
+    head = [arg for arg in rule.head.args if isinstance(arg, str) and _UPPER_WORD.fullmatch(arg)]
+    body = set(_body_constants(rule))
+    if any(True for _ in rule.head.variables()) or any(True for item in rule.body for _ in item.variables()):
+        return []
+    return [
+        RuleWarning("looks-like-variable", f'"{word}" is a constant here', f"did you mean ?{word}?")
+        for word in dict.fromkeys(head)
+        if word in body
+    ]
+
+
+def _lookalike_hint(rule: Rule) -> str | None:
+    """For an unsafe rule: the upper-case words that may have been meant as variables."""
+    words = [arg for arg in rule.head.args if isinstance(arg, str)]
+    words += _body_constants(rule)
+    found = [word for word in dict.fromkeys(words) if _UPPER_WORD.fullmatch(word)]
+    if not found:
+        return None
+    return f'"{found[0]}" is a constant here: did you mean ?{found[0]}?'
+
+
+def _body_constants(rule: Rule) -> Iterator[str]:
+    for item in rule.body:
+        sides: tuple[object, ...] = item.atom.args if isinstance(item, Literal) else (item.left, item.right)
+        yield from (side for side in sides if isinstance(side, str))
+
+
+# ---- names and places ----
+
+
+def _check_name(atom: Atom, limits: Limits) -> None:
+    if atom.predicate in RESERVED:
+        message = f'"{atom.predicate}" is a builtin and cannot be stated or concluded'
+        raise InvalidInput.at("predicate", message)
+    problem = limits.predicate_problem(atom.predicate)
+    if problem:
+        raise InvalidInput.at("predicate", problem)
+    if problem := limits.args_problem(len(atom.args)):
+        raise InvalidInput.at("args", problem)
+
+
+def _check_body_atom(atom: Atom, limits: Limits) -> None:
+    if atom.predicate in RESERVED:
+        raise InvalidInput(f'"{atom.predicate}" is a builtin: no fact or rule can make it hold as an atom')
+    if problem := limits.predicate_problem(atom.predicate):
+        raise InvalidInput.at("predicate", problem)
+    if problem := limits.args_problem(len(atom.args)):
+        raise InvalidInput.at("args", problem)
+    if any(isinstance(arg, Aggregate) for arg in atom.args):
+        raise InvalidInput("an aggregate can only stand in a rule head")
+
+
+def _placed(statement: Statement, span: Span, code: str, message: str, hint: str | None) -> Diagnostic:
+    source, first = "", 1
+    if isinstance(statement, RuleStatement):
+        source = statement.text.split("\n")[span.line - statement.span.line].rstrip()
+        first = statement.span.column if span.line == statement.span.line else 1
+    return diagnostic(span, source, code, message, hint, first)
+
+
+def _shown(arg: Expr | Aggregate) -> str:
+    return f'"{arg}"' if isinstance(arg, Variable) else "an aggregate"

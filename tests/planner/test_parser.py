@@ -1,0 +1,341 @@
+"""Text to statements: the whole grammar, the fast way and the exact way, streams, spans."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbplanner import reader
+from kbplanner.errors import InvalidInput
+from kbplanner.limits import DEFAULT_LIMITS
+from kbplanner.parser import (
+    parse_atom,
+    parse_clause,
+    parse_expression,
+    parse_goal,
+    parse_program,
+    parse_rule,
+    parse_stream,
+)
+from kbplanner.printer import print_row
+from kbplanner.reader import Reader
+from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Span, Statement
+from kbplanner.terms import (
+    ANONYMOUS,
+    Aggregate,
+    Apply,
+    Atom,
+    Comparison,
+    Goal,
+    Literal,
+    Rule,
+    Variable,
+)
+
+X, Y, Z = Variable("x"), Variable("y"), Variable("z")
+
+FAMILY = """
+% family.kb
+parent(ann, bob).            parent(bob, "Zoë K.") [confidence=0.9, scope=draft].
+ancestor(?x, ?y) :- parent(?x, ?y).
+ancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z).
+@adult: adult(?x) :- age(?x, ?n), ?n >= 18, not ~adult(?x).
+~adult(?x) :- ward(?x).
+kids(?p, count(?c)) :- parent(?p, ?c).
+?- ancestor(ann, ?who).
+"""
+
+
+def facts(text: str) -> list[Atom]:
+    return [statement.atom for statement in parse_program(text) if isinstance(statement, FactStatement)]
+
+
+# ---- the grammar ----
+
+
+def test_a_whole_program() -> None:
+    statements = parse_program(FAMILY)
+    kinds = [type(statement).__name__[0] for statement in statements]
+    assert "".join(kinds) == "FFRRRRRG"
+    adult = statements[4]
+    assert isinstance(adult, RuleStatement)
+    assert adult.rule == Rule(
+        Atom("adult", (X,)),
+        (
+            Literal(Atom("age", (X, Variable("n")))),
+            Comparison(">=", Variable("n"), "18"),
+            Literal(Atom("adult", (X,), False), True),
+        ),
+        "adult",
+    )
+    assert isinstance(statements[5], RuleStatement)
+    assert statements[5].rule.head == Atom("adult", (X,), False)
+    assert isinstance(statements[6], RuleStatement)
+    assert statements[6].rule.head == Atom("kids", (Variable("p"), Aggregate("count", Variable("c"))))
+    assert isinstance(statements[7], GoalStatement)
+    assert statements[7].goal == Goal(Literal(Atom("ancestor", ("ann", Variable("who")))))
+
+
+@pytest.mark.parametrize(
+    ("text", "atom"),
+    [
+        ("p(a, b).", Atom("p", ("a", "b"))),
+        ("p.", Atom("p")),
+        ("p().", Atom("p")),
+        ("~p(a).", Atom("p", ("a",), False)),
+        ("not p(a).", Atom("p", ("a",), False)),
+        ("not(a).", Atom("a", (), False)),
+        ("'not'(a).", Atom("not", ("a",))),
+        ("notable(a).", Atom("notable", ("a",))),
+        ("'my pred'(a).", Atom("my pred", ("a",))),
+        ('"my pred".', Atom("my pred")),
+        ("p(30, 30.0, 007, -1.5, 1e5, 2.5E-3).", Atom("p", ("30", "30.0", "007", "-1.5", "1e5", "2.5E-3"))),
+        ("p(not, div, mod, count, sum).", Atom("p", ("not", "div", "mod", "count", "sum"))),
+        ("count(a). ", Atom("count", ("a",))),
+        ("p(a-b, a:b, x_1, größe, 日本).", Atom("p", ("a-b", "a:b", "x_1", "größe", "日本"))),
+        (r'p("a\n\t\r\\\"\' \u00e9\ud83d\ude00").', Atom("p", ("a\n\t\r\\\"' é😀",))),
+        ("""p('it\\'s', 'say "x"', "").""", Atom("p", ("it's", 'say "x"', ""))),
+        ('p("% # // /* .").', Atom("p", ("% # // /* .",))),
+        ("p(\n  a,\n  b\n)\n.", Atom("p", ("a", "b"))),
+        ("p(a, % one\n # two\n // three\n /* four. */ b).", Atom("p", ("a", "b"))),
+    ],
+)
+def test_facts(text: str, atom: Atom) -> None:
+    assert facts(text) == [atom]
+
+
+def test_annotations() -> None:
+    text = (
+        'p(a) [confidence=1, ttl=5000, scope="my scope", validFrom=1735689600000, validUntil="2026-01-01T00:00:00Z"].'
+    )
+    (statement,) = parse_program(text)
+    assert isinstance(statement, FactStatement)
+    assert statement.annotations == Annotations(1.0, 5000, "my scope", 1735689600000, "2026-01-01T00:00:00Z")
+    assert parse_rule("p :- q [confidence=0.5, scope=s]") == Rule(Atom("p"), (Literal(Atom("q")),), None, 0.5, "s")
+    assert parse_rule('@"rule 1": p :- q').name == "rule 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("not q(?x)", Literal(Atom("q", (X,)), True)),
+        ("not (q(?x))", Literal(Atom("q", (X,)), True)),
+        ("not(q(?x))", Literal(Atom("q", (X,)), True)),
+        ("not ~q(?x)", Literal(Atom("q", (X,), False), True)),
+        ("not/* c */q", Literal(Atom("q"), True)),
+        ("not", Literal(Atom("not"))),
+        ("q(_, ?_)", Literal(Atom("q", (ANONYMOUS, ANONYMOUS)))),
+        ("?x = a", Comparison("=", X, "a")),
+        ("?x!==?y", Comparison("!==", X, Y)),
+        ("?x<-5", Comparison("<", X, "-5")),
+        ("?z = ?x + ?y * 2", Comparison("=", Z, Apply("+", (X, Apply("*", (Y, "2")))))),
+        ("?z = (?x + ?y) * 2", Comparison("=", Z, Apply("*", (Apply("+", (X, Y)), "2")))),
+        ("?z = ?x - 1 - 2", Comparison("=", Z, Apply("-", (Apply("-", (X, "1")), "2")))),
+        ("?z = ?x-1", Comparison("=", Z, Apply("-", (X, "1")))),
+        ("?z = ?x div 2 mod 3", Comparison("=", Z, Apply("mod", (Apply("div", (X, "2")), "3")))),
+        ("?z = div div mod", Comparison("=", Z, Apply("div", ("div", "mod")))),
+        ("?z = min(?x, ?y)", Comparison("=", Z, Apply("min", (X, Y)))),
+        ('?z = concat(?x, " ", upper(?y))', Comparison("=", Z, Apply("concat", (X, " ", Apply("upper", (Y,)))))),
+        ("starts_with(lower(?x), a)", Comparison("starts_with", Apply("lower", (X,)), "a")),
+        ("not contains(?x, ?y)", Comparison("contains", X, Y, True)),
+        ("length(?x, 3)", Literal(Atom("length", (X, "3")))),
+        ("'count'(?x)", Literal(Atom("count", (X,)))),
+        ("count(?x, ?y)", Literal(Atom("count", (X, Y)))),
+    ],
+)
+def test_body_items(text: str, item: object) -> None:
+    assert parse_rule(f"p :- {text}.").body == (item,)
+
+
+def test_aggregates() -> None:
+    head = parse_rule("p(?x, count(*), count(?y), sum(?y), min(?y), max(?y), avg(?y)) :- q(?x, ?y).").head
+    assert head.args == (X, Aggregate("count", None), *(Aggregate(f, Y) for f in ("count", "sum", "min", "max", "avg")))
+
+
+def test_negative_heads() -> None:
+    assert parse_rule("~p(?x) :- q(?x).").head == parse_rule("not p(?x) :- q(?x).").head == Atom("p", (X,), False)
+
+
+def test_goals() -> None:
+    literal = Literal(Atom("p", (X,)))
+    for text in ("?- p(?x).", "?- p(?x)", "p(?x).", "p(?x)"):
+        assert parse_goal(text).goal == Goal(literal)
+    assert parse_goal("not p(a)").goal == Goal(Literal(Atom("p", ("a",)), True))
+    assert parse_goal("~p(a)").goal == Goal(Literal(Atom("p", ("a",), False)))
+    assert parse_goal("p(?x), ?x > 3").body == (literal, Comparison(">", X, "3"))
+    with pytest.raises(InvalidInput):
+        _ = parse_goal("p(?x), ?x > 3").goal
+    assert len(parse_program("p(a). ?- p(?x)")) == 2
+
+
+def test_atoms() -> None:
+    assert parse_atom("p(?x, _)") == Atom("p", (X, ANONYMOUS))
+    assert parse_atom("~p(a).") == parse_atom("not p(a)") == Atom("p", ("a",), False)
+
+
+def test_expressions() -> None:
+    assert parse_expression("?x + 1") == Apply("+", (X, "1"))
+    assert parse_expression("a") == "a"
+    for text in ("", "?x +", "p(a).", "?x < 3", "a b", "foo(?x)"):
+        with pytest.raises(InvalidInput):
+            parse_expression(text)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "% only", "/* only */", "# a\n// b\n", "\ufeff"])
+def test_texts_of_nothing(text: str) -> None:
+    assert parse_program(text) == []
+    with pytest.raises(InvalidInput, match="expected one rule, found 0"):
+        parse_rule(text)
+
+
+def test_several_where_one_is_wanted() -> None:
+    with pytest.raises(InvalidInput, match="expected one rule, found 2"):
+        parse_rule("p :- q. p :- r.")
+
+
+# ---- where things are ----
+
+
+def test_spans() -> None:
+    text = "p(a).  q(b).\n/* x\n y */ r(\n c).\nh(?x, ?y) :-\n  b(?x, _),\n  b(?y, _)."
+    spans = [statement.span for statement in parse_program(text)]
+    assert spans == [Span(1, 1, 1, 6), Span(1, 8, 1, 13), Span(3, 7, 4, 5), Span(5, 1, 7, 12)]
+    rule = parse_program(text)[-1]
+    assert isinstance(rule, RuleStatement)
+    assert rule.where("y") == rule.where("?y") == Span(5, 7, 5, 9)
+    assert rule.where("_") == rule.where("?") == Span(6, 9, 6, 10)
+    assert rule.where("other") == rule.span
+    assert [name for name, _, _ in rule.predicates] == ["h", "b", "b"]
+    assert rule.text == "h(?x, ?y) :-\n  b(?x, _),\n  b(?y, _)."
+
+
+# ---- the fast way and the exact way ----
+
+plain_words = st.sampled_from(["a", "not", "div", "count", "min", "contains", "a-b", "a:b", "é", "x1", "is", "and"])
+constants = st.one_of(
+    plain_words,
+    st.sampled_from(["30", "-5", "1.5", "1e5", "007"]),
+    st.sampled_from(['"a b"', "'it'", '""', '"a\\nb"', '"."', "'%'", '"a,b"', '"a)"', "?x", "_", "- 5", "12a", '"x']),
+)
+blanks = st.sampled_from(["", " ", "\n", "\t", " % c\n", "/* . */"])
+
+
+@st.composite
+def fact_texts(draw: st.DrawFn) -> str:
+    args = draw(st.lists(constants, max_size=4))
+    joined = "".join((f"{draw(blanks)},{draw(blanks)}" if at else "") + arg for at, arg in enumerate(args))
+    name = draw(plain_words | st.just("p"))
+    return f"{draw(blanks)}{name}({draw(blanks)}{joined}{draw(blanks)}){draw(blanks)}.{draw(blanks)}"
+
+
+class Exact(Reader):
+    """A reader without the fast way."""
+
+    def _plain_fact(self, start: int) -> FactStatement | None:
+        return None
+
+
+def outcome(kind: type[Reader], text: str) -> tuple[list[Statement], list[dict[str, object]]]:
+    made = kind(text, parse_clause, DEFAULT_LIMITS)
+    return list(made.statements()), [error.as_json() for error in made.errors]
+
+
+@given(st.lists(fact_texts(), min_size=1, max_size=4).map("".join))
+@settings(max_examples=400, deadline=None)
+def test_both_ways_agree(text: str) -> None:
+    assert outcome(Reader, text) == outcome(Exact, text)
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=3), st.booleans())
+def test_both_ways_agree_on_what_rows_print(args: list[str], negated: bool) -> None:
+    text = print_row("p", [arg.replace("\0", "") for arg in args], negated) + "."
+    assert outcome(Reader, text) == outcome(Exact, text)
+
+
+@given(st.text(alphabet="pq(),. \n\"'\\?x_-:~%/*[]=<1@é", max_size=40))
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(InvalidInput):
+        parse_program(text)
+
+
+# ---- streams ----
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
+def test_a_stream_gives_the_same_statements(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "WINDOW", 16)
+    text = FAMILY + "p(3.5). q(\"a. b\", 'c.').\n/* . */ r :- ?x = 3., s(1).".replace("3.,", "3.") + FAMILY * 3
+    assert list(parse_stream(pieces(text, size))) == parse_program(text)
+
+
+def place_and_code(error: dict[str, object]) -> str:
+    return f"{error['line']}:{error['column']} {error['code']}"
+
+
+@given(st.lists(fact_texts(), max_size=4).map("".join), st.integers(1, 9), st.integers(1, 40))
+@settings(max_examples=200, deadline=None)
+def test_wherever_a_stream_is_cut(text: str, size: int, window: int) -> None:
+    expected, errors = outcome(Reader, text)
+    before = reader.WINDOW
+    reader.WINDOW = window
+    given_: list[Statement] = []
+    told: list[dict[str, object]] = []
+    try:
+        given_.extend(parse_stream(pieces(text, size)))
+    except InvalidInput as error:
+        told = list((error.details or {})["errors"])
+    finally:
+        reader.WINDOW = before
+    assert sorted(map(place_and_code, told)) == sorted(map(place_and_code, errors))
+    if not errors:
+        assert given_ == expected
+
+
+def test_a_stream_is_read_as_it_comes() -> None:
+    drawn = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal drawn
+        while True:
+            drawn += 1
+            yield "p(a, b).\n" * 1000
+
+    stream = parse_stream(endless())
+    for _ in range(10_000):
+        next(stream)
+    assert drawn <= 20
+
+
+def test_a_long_file_and_a_long_line() -> None:
+    text = "".join(f'parent(n{at}, "node {at}", {at}).\n' for at in range(100_000))
+    for whole in (text, text.replace("\n", " ")):
+        statements = parse_program(whole)
+        assert len(statements) == 100_000
+        last = statements[-1]
+        assert isinstance(last, FactStatement)
+        assert last.atom == Atom("parent", ("n99999", "node 99999", "99999"))
+    assert last.span.line == 1
+
+
+def test_lark_is_loaded_with_the_first_text_that_needs_it() -> None:
+    code = """
+import sys
+from kbplanner import jsonform, parser
+from kbplanner.passes import check
+parser.parse_program("p(a). q(b).")
+assert "lark" not in sys.modules
+parser.parse_rule("p :- q.")
+assert "lark" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
