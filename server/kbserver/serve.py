@@ -67,6 +67,9 @@ class BodyInput(Input):  # type: ignore[misc]
         except OSError:
             self.broken = True
             raise
+        except ValueError as error:  # what pywsgi makes of a chunk without a size
+            self.broken = True
+            raise OSError("a chunk has no size") from error
 
     @property
     def abandoned(self) -> bool:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pytest
+from support.http import Client, Served, serve_in_memory
 
-if find_spec("kbplanner.jsonform") is None:  # the routes wait for it; what does not need them is tested all the same
-    collect_ignore_glob = [f"test_[{letter}]*.py" for letter in "cfhmors"]
-else:
-    from support.http import Client, Served, serve_in_memory
 
-    @pytest.fixture
-    def served() -> Iterator[Served]:
-        with serve_in_memory() as found:
-            yield found
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory() as found:
+        yield found
 
-    @pytest.fixture
-    def client(served: Served) -> Client:
-        return served.client
+
+@pytest.fixture
+def client(served: Served) -> Client:
+    return served.client

@@ -11,63 +11,12 @@ from typing import Any
 
 import gevent
 import pytest
-from gevent.event import Event
 from support.http import Served, serve_in_memory
+from support.sockets import Running
 
 from kbcore.config import Config
 from kbserver import serve
-from kbserver.serve import Handler, Server, announcement, listen
-
-
-class Running:
-    """A server with its own hub in a thread of its own."""
-
-    def __init__(self, application: Any) -> None:
-        self._application = application
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        assert self._ready.wait(10)
-
-    def _run(self) -> None:
-        self.server = Server(listen("127.0.0.1", 0), self._application)
-        self.server.start()
-        self.port: int = self.server.address[1]
-        self._stop = Event()
-        self._watcher = gevent.get_hub().loop.async_()
-        self._watcher.start(self._stop.set)
-        self._ready.set()
-        self._stop.wait()
-        self.server.drain(5)
-        self._watcher.close()
-        gevent.get_hub().destroy(destroy_loop=True)
-
-    def signal(self) -> None:
-        """Do what SIGTERM does."""
-        self._watcher.send()
-
-    def join(self) -> None:
-        self._thread.join(10)
-        assert not self._thread.is_alive()
-
-    def stop(self) -> None:
-        if self._thread.is_alive():
-            self.signal()
-        self.join()
-
-    def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-
-    def raw(self, data: bytes, *, half_close: bool = True) -> bytes:
-        """Send bytes and give everything that comes back."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as sock:
-            sock.sendall(data)
-            if half_close:
-                sock.shutdown(socket.SHUT_WR)
-            parts = []
-            while part := sock.recv(65_536):
-                parts.append(part)
-            return b"".join(parts)
+from kbserver.serve import Handler, announcement
 
 
 @pytest.fixture
@@ -181,6 +130,8 @@ START = b"POST /tell HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: appl
         (START + b"Content-Length: 99\r\n\r\n{}", 400, "VALIDATION_ERROR"),
         (START + b"Content-Length: 2000000\r\n\r\n{}", 413, "PAYLOAD_TOO_LARGE"),
         (START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (START + b"Transfer-Encoding: chunked\r\n\r\n;x=y\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
         (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx0\r\n\r\n", 400, "VALIDATION_ERROR"),
         (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", 400, "VALIDATION_ERROR"),
         (START + b"Transfer-Encoding: chunked\r\n\r\n" + b"186A0\r\n" + b"x" * 100_000 + b"\r\n", 400, "VALIDATION_ERROR"),

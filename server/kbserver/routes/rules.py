@@ -25,15 +25,16 @@ def assert_rule() -> Response:
     taught = load(lesson)
     knowledge = writer()
     lines: list[str] = []
-    warnings = dict.fromkeys(taught.warnings)
+    headers: dict[str, str] = {}
     if taught.rules:
         outcome = knowledge.assert_rules(taught.rules)
         lines.extend(f"Rule Asserted: {rule.text}" for rule in outcome.rules)
-        warnings.update(dict.fromkeys(outcome.warnings))
+        if outcome.warnings:
+            headers["X-Rule-Warnings"] = in_a_header(outcome.warnings)
     if taught.facts:
         knowledge.assert_facts(taught.facts)
         lines.extend(f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in taught.facts)
-    return text("\n".join(lines), {"X-Rule-Warnings": in_a_header(tuple(warnings))} if warnings else None)
+    return text("\n".join(lines), headers)
 
 
 @bp.get("/rules")

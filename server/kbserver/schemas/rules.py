@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbplanner.jsonform import rule_from_json, rule_to_json
-from kbplanner.passes.check import check_rule, check_statements
+from kbplanner.passes.check import check_statements
 
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import StoredRule
-from kbplanner.diagnostics import RuleWarning
 from kbplanner.parser import parse_program
 from kbplanner.statements import FactStatement, GoalStatement, RuleStatement
 from kbplanner.terms import Rule
@@ -27,11 +26,10 @@ _forget = Envelope("ForgetRule", {**_CONTENT, "id": text})
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Rules to assert, the facts that stood among them in a text, and what looks wrong about them."""
+    """Rules to assert, and the facts that stood among them in a text."""
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,7 @@ def lesson(data: dict[str, Any], *, strict: bool) -> Lesson:
     """Read the body of /assert/rule: head and body, or a text of statements."""
     found = _rule.load(data, strict)
     if "text" not in found:
-        rule = _rule_of(found)
-        return Lesson([rule], warnings=_spoken(check_rule(rule)))
+        return Lesson([_rule_of(found)])
     if "head" in found or "body" in found:
         raise InvalidInput.at("text", "is given beside head or body; a rule is either")
     return _lesson_of(found["text"], found.get("scope"))
@@ -82,16 +79,12 @@ def _lesson_of(source: str, scope: str | None) -> Lesson:
     for statement in statements:
         if isinstance(statement, GoalStatement):
             raise InvalidInput.at("text", f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it")
-    warnings = _spoken(check_statements(statements))
+    check_statements(statements)  # the core checks every rule; here the errors get their lines
     rules = [_scoped(statement.rule, scope) for statement in statements if isinstance(statement, RuleStatement)]
     facts = [_fact_of(statement, scope) for statement in statements if isinstance(statement, FactStatement)]
     if not rules and not facts:
         raise InvalidInput.at("text", "holds no rule")
-    return Lesson(rules, facts, warnings)
-
-
-def _spoken(warnings: Iterable[RuleWarning]) -> list[str]:
-    return [f"{warning.message}; {warning.hint}" if warning.hint else warning.message for warning in warnings]
+    return Lesson(rules, facts)
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:
