@@ -56,7 +56,7 @@ typedef struct kb_stats {
     uint64_t bytes;                   /* of the run's own relations */
     uint64_t rounds;
     uint32_t budget;                  /* kb_budget that was spent, if the last step answered KB_LIMIT */
-    uint32_t rule;                    /* rule id at work when the run last stopped */
+    uint32_t rule;                    /* rule id at work when the run last stopped; 0 after DONE */
 } kb_stats;
 
 const char *kb_status_text(int status);
