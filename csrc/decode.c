@@ -359,6 +359,7 @@ kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_
     reader.code = code;
     reader.words = words;
     reader.plan = plan;
+    plan->width = 1;                  /* a head without columns still has a place to be written to */
     if (words > MAX_WORDS)
         refuse(&reader, MAX_WORDS);
     else

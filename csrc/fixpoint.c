@@ -189,8 +189,7 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
         run->stats.budget = KB_BUDGET_BYTES;
         status = KB_LIMIT;
     }
-    if (run->rule < run->plan->rule_count)
-        run->stats.rule = run->plan->rules[run->rule].id;
+    run->stats.rule = run->in_round && run->rule < run->plan->rule_count ? run->plan->rules[run->rule].id : 0;
     run->status = status;
     if (status == KB_PAUSED)
         pin(run);

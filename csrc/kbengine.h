@@ -31,7 +31,7 @@ typedef enum kb_status {
     KB_LIMIT = -2,                    /* a budget of the run is spent; kb_run_stats says which */
     KB_MISUSE = -3,                   /* bad handle, arity or argument: a bug in the caller */
     KB_BADPLAN = -4,                  /* the verifier refused the bytecode */
-    KB_BUSY = -5,                     /* change of a relation that a paused run is reading */
+    KB_BUSY = -5,                     /* any change, inserts too, of a relation that a paused run reads */
     KB_CANCELLED = -6                 /* kb_run_cancel was called */
 } kb_status;
 
@@ -56,7 +56,7 @@ typedef struct kb_stats {
     uint64_t bytes;                   /* of the run's own relations */
     uint64_t rounds;
     uint32_t budget;                  /* kb_budget that was spent, if the last step answered KB_LIMIT */
-    uint32_t rule;                    /* rule id at work when the run last stopped */
+    uint32_t rule;                    /* rule id at work when the run last stopped; 0 after DONE */
 } kb_stats;
 
 const char *kb_status_text(int status);
@@ -91,7 +91,7 @@ kb_status kb_sort_rows(kb_engine *engine, kb_sym *rows, uint32_t arity, size_t c
 
 kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out);
 kb_status kb_relation_drop(kb_engine *engine, kb_rel rel);
-kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);   /* rows, hidden flags, attributes */
+kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);   /* rows with their ids, hidden flags, attributes */
 /* Adds rows that are not there yet, all or none; ids (may be NULL) gets the id of every row, new or old:
  * a row is new exactly when its id is at or past the row count before the call. */
 kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added);
@@ -101,7 +101,7 @@ kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, siz
 /* rows: next row id; live: rows there; visible: live and not hidden; epoch: bumped by delete, hide, unhide */
 kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t *live, uint64_t *visible, uint64_t *epoch);
 /* Rows that match `pattern` (0 = anything), in order of id from *cursor (start with 0) on. Fills up to `room`
- * rows and ids (either may be NULL) and moves the cursor; filled < room means there are no more. */
+ * rows and ids (either may be NULL) and moves the cursor; filled < room, which is at least 1, means there are no more. */
 kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
                    kb_sym *rows, uint32_t *ids, size_t room, size_t *filled);
 
@@ -132,13 +132,14 @@ void kb_plan_free(kb_plan *plan);
 kb_status kb_opcode(uint32_t number, const char **name, int32_t *operands);   /* KB_MISUSE past the last; -1: length varies */
 
 /* runs: `base` gives a relation for every BASE slot in slot order, `params` a symbol for every parameter.
- * The plan must outlive the run; base relations must not be dropped before it is closed. */
+ * The plan must outlive the last step of the run. A base relation that is dropped makes the run stale; the engine may
+ * be closed first: its memory goes with its last run. */
 kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
                       const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out);
 /* Adds demand: rows for the seed slot. Allowed at any time but between a PAUSED step and its next. */
 kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
-/* Works for about `fuel` steps: DONE, PAUSED, or an error after which the run can only be closed.
- * After DONE a further step continues from new seeds and new base rows. */
+/* Works for about `fuel` steps: DONE, PAUSED, STALE as kb_run_check says it, or an error after which the run can
+ * only be closed. After DONE a further step continues from new seeds and new base rows. */
 kb_status kb_run_step(kb_run *run, uint64_t fuel);
 /* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
 kb_status kb_run_check(const kb_run *run);

@@ -10,7 +10,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner import backend
@@ -114,12 +114,12 @@ class Engine:
             self.call(lib.kb_symbols_text, view + len(result), rest, buffer, size, ends, filled)
             stops = ffi.unpack(ends, filled[0]) if filled[0] else []
             encoded = ffi.buffer(buffer, stops[-1])[:] if stops else b""
-            starts = [0, *stops[:-1]]
+            spans = pairwise([0, *stops])
             if encoded.isascii():
                 whole = encoded.decode()
-                result.extend([whole[start:stop] for start, stop in zip(starts, stops, strict=True)])
+                result.extend([whole[start:stop] for start, stop in spans])
             else:
-                result.extend([encoded[start:stop].decode() for start, stop in zip(starts, stops, strict=True)])
+                result.extend([encoded[start:stop].decode() for start, stop in spans])
             size *= 4
         return result
 
@@ -174,7 +174,7 @@ class Engine:
         budget = limits or Limits()
         out = ffi.new("kb_run **")
         options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
-        bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", params)
+        bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
         self.call(lib.kb_run_open, plan.handle, bound, len(handles), given, len(params), options, out)
         return Run(self, plan, out[0], budget)
 

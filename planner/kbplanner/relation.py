@@ -75,7 +75,7 @@ class Relation:
         if len(pattern) != self._arity:
             raise EngineFault("engine: the pattern has another arity than the relation")
         rows, ids = array("I"), array("I")
-        wanted = ffi.new("kb_sym[]", pattern)
+        wanted = ffi.new("kb_sym[]", list(pattern))
         cursor, filled = ffi.new("uint64_t *"), ffi.new("size_t *")
         flags = lib.KB_MATCH_HIDDEN if hidden else 0
         size = 64

@@ -1,0 +1,1 @@
+"""Tests of the C engine, through its Python face and through cffi."""

@@ -1,0 +1,329 @@
+"""No memory: after each failed allocation the engine is as it was and works on; at the end every byte is back."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+
+import pytest
+from engine import assembler as asm
+
+from kbplanner._engine import ffi, lib
+from kbplanner.backend import Attribute, Limits, RunState
+from kbplanner.engine import Engine
+from kbplanner.errors import BudgetExceeded, EngineFault
+
+
+def flat(rows):
+    return array("I", [value for row in rows for value in row])
+
+
+class Scenario:
+    """Everything an engine does, call by call; each call can be tried again after it failed."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.names = [f"name number {i}" for i in range(90)] + [str(i) for i in range(90)]
+        self.edges = [(i + 1, (i * 7) % 60 + 1) for i in range(60)] + [(i % 9 + 1, i + 1) for i in range(100)]
+        self.result = {}
+
+    def steps(self):
+        yield from (self.intern, self.make, self.fill, self.look, self.mark, self.hide, self.copy, self.shrink)
+        yield from (self.start, self.seed, self.work, self.grow, self.work, self.sort, self.finish)
+
+    def intern(self):
+        self.symbols = self.engine.intern_many(self.names)
+        assert list(self.symbols) == list(range(1, 181))
+        assert self.engine.intern("one more") == 181
+
+    def make(self):
+        self.relation = self.engine.relation(2)
+
+    def fill(self):
+        self.relation.insert(flat(self.edges), len(self.edges))
+        self.relation.insert(flat([(180, i + 1) for i in range(30)]), 30)
+
+    def look(self):
+        self.result["look"] = [list(self.relation.match(p)[1]) for p in ([1, 0], [0, 9], [3, 8], [0, 0])]
+        self.relation.index([0, 1])
+
+    def mark(self):
+        self.relation.set_attribute(Attribute.TTL, array("I", [1, 5]), [10, 50])
+        self.relation.fill_attribute(Attribute.CONFIDENCE, 2, 7, 0.5)
+
+    def hide(self):
+        self.relation.hide(flat(self.edges[:3]), 3, True)
+        self.relation.delete(flat(self.edges[3:5]), 2)
+
+    def copy(self):
+        self.twin = self.relation.copy()
+        self.twin.insert(flat([(5, 170), (6, 171)]), 2)
+
+    def shrink(self):
+        self.relation.delete(flat(self.edges[5:140]), 135)
+        self.relation.insert(flat(self.edges[:100]), 100)
+
+    def start(self):
+        self.run = self.engine.open_run(self.engine.load(asm.reach()), [self.twin])
+        self.closing = self.engine.open_run(self.engine.load(asm.closure()), [self.twin])
+
+    def seed(self):
+        self.run.seed(array("I", [1, 7]), 2)
+
+    def work(self):
+        while self.run.step(50) == RunState.PAUSED:
+            pass
+        while self.closing.step(50) == RunState.PAUSED:
+            pass
+        self.result["reached"] = sorted(self.run.relation(2).match([0])[0])
+        self.result["closure"] = self.closing.relation(1).counts().rows
+
+    def grow(self):
+        self.twin.insert(flat([(9, 150), (150, 151), (151, 152)]), 3)
+
+    def sort(self):
+        self.result["sorted"] = self.engine.sort(flat(self.edges), 2)
+
+    def finish(self):
+        for run in (self.run, self.closing):
+            run.close()
+        self.relation.drop()
+        self.twin.drop()
+
+
+def outcome(engine):
+    scenario = Scenario(engine)
+    for step in scenario.steps():
+        step()
+    return scenario.result
+
+
+@pytest.fixture(scope="module")
+def expected():
+    engine = Engine()
+    result = outcome(engine)
+    engine.close()
+    return result
+
+
+def try_all(scenario):
+    """Run the scenario; a call that fails for lack of memory is tried again, a run that failed is started anew."""
+    failures = 0
+    for step in scenario.steps():
+        while True:
+            try:
+                step()
+                break
+            except BudgetExceeded as error:
+                if error.details["limit"] != "memoryBytes":
+                    raise
+                failures += 1
+                scenario.engine.fail_after(0)
+                if step == scenario.work:
+                    for run in (scenario.run, scenario.closing):
+                        run.close()
+                    scenario.start()
+                    scenario.seed()
+    return failures
+
+
+def test_each_allocation_fails_once(expected):
+    """The n-th allocation of the whole scenario fails, for every n there is."""
+    quiet = 0  # a failure may go unnoticed: a match that cannot have its index does without
+    n = 0
+    while quiet < 40:
+        n += 1
+        engine = Engine()
+        engine.fail_after(n)
+        scenario = Scenario(engine)
+        quiet = 0 if try_all(scenario) else quiet + 1
+        assert scenario.result == expected, n
+        engine.close()
+    assert n > 150
+
+
+def test_a_failed_call_changes_nothing():
+    """Every call that allocates, with each of its allocations failing, one after the other."""
+    engine = Engine()
+    relation = engine.relation(2)
+    engine.intern_many([f"s{i}" for i in range(2000)])
+    relation.insert(flat([(i, i + 1) for i in range(1, 60)]), 59)
+    relation.index([0])
+    relation.index([1])
+    relation.index([0, 1])
+    relation.set_attribute(Attribute.TTL, array("I", [3]), [4])
+    relation.hide(flat([(5, 6)]), 1, True)
+    growing = flat([(i % 50 + 1, i + 1) for i in range(900)] + [(1, 2)])
+    calls = [
+        lambda: relation.insert(growing, 901),
+        lambda: engine.intern_many([f"t{i}" for i in range(3000)]),
+        lambda: engine.intern("x" * 5000),
+        lambda: engine.sort(growing, 2),
+        lambda: relation.copy().drop(),
+        lambda: relation.index([0]),
+        lambda: engine.relation(3).drop(),
+    ]
+
+    def seen():
+        looks = [relation.match(pattern, hidden=True) for pattern in ([0, 0], [5, 0], [0, 9], [1, 2])]
+        return looks, relation.counts(), engine.symbols, relation.locate(growing, 901), engine.find("t2999")
+
+    for call in calls:
+        before = seen()
+        n = 1
+        while True:
+            engine.fail_after(n)
+            try:
+                call()
+                engine.fail_after(0)
+                break
+            except BudgetExceeded:
+                engine.fail_after(0)
+            assert seen() == before
+            n += 1
+        assert n > 1 or call is calls[5]
+    engine.close()
+
+
+def test_budgets_of_every_size(expected):
+    """Engines with ever more room: each either does all it was asked for or says that it has no room."""
+    done = 0
+    for room in range(1000, 100_000, 997):
+        engine = Engine(max_bytes=room)
+        try:
+            assert outcome(engine) == expected
+            done += 1
+        except BudgetExceeded as error:
+            if error.details != {"limit": "memoryBytes", "value": room, "rule": None}:
+                raise
+        assert engine.bytes <= room
+        engine.close()
+    assert done > 0
+
+
+def test_an_engine_without_room():
+    with pytest.raises(BudgetExceeded):
+        Engine(max_bytes=10)
+    with pytest.raises(BudgetExceeded):
+        Engine(fail_after=1)
+
+
+def test_bytes_return_to_where_they_were(expected):
+    engine = Engine()
+    scenario = Scenario(engine)
+    scenario.intern()
+    engine.relation(1).drop()
+    base = engine.bytes
+    for _ in range(3):
+        for step in list(scenario.steps())[1:]:
+            step()
+        assert engine.bytes == base
+    assert scenario.result == expected
+    engine.close()
+
+
+def test_a_closed_engine():
+    engine = Engine()
+    relation = engine.relation(1)
+    engine.close()
+    engine.close()
+    for call in (lambda: engine.intern("a"), relation.counts, lambda: engine.bytes, relation.drop):
+        with pytest.raises(EngineFault, match="closed"):
+            call()
+
+
+def test_runs_may_outlive_their_engine_and_plan():
+    engine = Engine()
+    plan = engine.load(asm.closure())
+    relation = engine.relation(2)
+    relation.insert(engine.intern_many(["a", "b"]), 1)
+    runs = [engine.open_run(plan, [relation]) for _ in range(3)]
+    plan.close()
+    with pytest.raises(EngineFault):
+        engine.open_run(plan, [relation])
+    assert runs[0].step(100) == RunState.DONE
+    assert runs[1].step(1) == RunState.PAUSED
+    engine.close()
+    for run in runs[:2]:
+        with pytest.raises(EngineFault):
+            run.step(1)
+        run.close()
+        run.close()
+    with pytest.raises(EngineFault):
+        runs[0].stats()
+    del runs[2]
+    gc.collect()
+
+
+def test_lost_handles_are_given_back():
+    engine = Engine()
+    relation = engine.relation(2)
+    relation.insert(engine.intern_many(["a", "b"]), 1)
+    plan = engine.load(asm.closure())
+    base = engine.bytes
+    for fuel in (0, 1, 100):
+        run = engine.open_run(plan, [relation], (), Limits())
+        if fuel:
+            run.step(fuel)
+        run.relation(1)
+        del run
+    relation.insert(engine.intern_many(["b", "c"]), 1)  # a lost run that was paused holds nothing
+    gc.collect()
+    engine.intern("a")
+    assert engine.bytes - base < 1200
+    lost = engine.open_run(plan, [relation])
+    derived = lost.relation(1)
+    del lost, plan
+    gc.collect()
+    assert derived.counts().rows == 0
+    del derived, relation, engine
+    gc.collect()
+
+
+def test_null_arguments_are_misuse():
+    """Through the compiled module itself: no call trusts a pointer."""
+    null = ffi.NULL
+    out, size = ffi.new("kb_sym *"), ffi.new("size_t *")
+    wide = ffi.new("uint64_t *")
+    assert lib.kb_abi() == lib.KB_ABI
+    assert lib.kb_engine_open(null, null) == lib.KB_MISUSE
+    opened = ffi.new("kb_engine **")
+    assert lib.kb_engine_open(null, opened) == lib.KB_OK
+    engine = opened[0]
+    rel = ffi.new("kb_rel *")
+    assert lib.kb_relation_new(engine, 1, rel) == lib.KB_OK
+    misuse = [
+        lib.kb_intern(null, b"a", 1, out), lib.kb_intern(engine, null, 1, out), lib.kb_intern(engine, b"a", 1, null),
+        lib.kb_intern_many(engine, b"ab", ffi.new("uint64_t[]", [2, 1]), 2, ffi.new("kb_sym[2]")),
+        lib.kb_find(null, b"a", 1, out), lib.kb_symbol(engine, 0, null, null),
+        lib.kb_symbols_text(engine, null, 1, null, 0, null, size),
+        lib.kb_symbol_number(engine, 1, null, null, null), lib.kb_sort_rows(null, null, 1, 1),
+        lib.kb_sort_rows(engine, null, 1, 1), lib.kb_relation_new(engine, 65, rel), lib.kb_relation_new(null, 1, rel),
+        lib.kb_relation_drop(engine, 0), lib.kb_relation_drop(engine, 99), lib.kb_relation_copy(engine, rel[0], null),
+        lib.kb_insert(engine, rel[0], null, 1, null, size), lib.kb_insert(engine, rel[0], out, 1, null, null),
+        lib.kb_delete(engine, rel[0], null, 1, size), lib.kb_hide(engine, rel[0], null, 1, 1, size),
+        lib.kb_locate(engine, rel[0], null, 1, null), lib.kb_count(engine, rel[0], null, null, null, null),
+        lib.kb_match(engine, rel[0], null, 0, wide, null, null, 1, size),
+        lib.kb_match(engine, rel[0], out, 0, wide, null, null, 0, size), lib.kb_index(engine, rel[0], 2),
+        lib.kb_distinct(engine, rel[0], 1, null), lib.kb_attribute_set(engine, rel[0], 8, null, null, 0),
+        lib.kb_attribute_get(engine, rel[0], 0, null, 1, null), lib.kb_attribute_fill(engine, rel[0], 0, 0, 1, 0),
+        lib.kb_plan_load(null, 0, null, null), lib.kb_opcode(0, null, null), lib.kb_opcode(99, null, null),
+        lib.kb_run_open(engine, null, null, 0, null, 0, null, null), lib.kb_run_seed(null, null, 0),
+        lib.kb_run_step(null, 1), lib.kb_run_check(null), lib.kb_run_relation(null, 0, null),
+        lib.kb_run_limits(null, null),
+    ]  # fmt: skip
+    assert set(misuse) == {lib.KB_MISUSE}
+    lib.kb_run_stats(null, null)
+    lib.kb_run_cancel(null)
+    lib.kb_run_close(null)
+    lib.kb_plan_free(null)
+    lib.kb_engine_fail_after(null, 1)
+    assert lib.kb_engine_bytes(null) == lib.kb_symbol_count(null) == 0
+    lib.kb_engine_close(engine)
+    lib.kb_engine_close(null)
+
+
+def test_every_status_has_a_text():
+    texts = [ffi.string(lib.kb_status_text(status)) for status in range(-6, 4)]
+    assert len(set(texts)) == 10
+    assert ffi.string(lib.kb_status_text(77)) == b"unknown status"

@@ -1,0 +1,235 @@
+"""Runs: when they are stale, what a pause holds still, budgets, cancelling, what is refused."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+
+import pytest
+
+from engine import assembler as asm
+from engine.assembler import (
+    BASE,
+    DELTA,
+    DERIVED,
+    FULL,
+    emit,
+    load,
+    scan,
+)
+from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
+from kbplanner.backend import Limits, RunState
+from kbplanner.engine import Engine
+from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
+
+
+def test_when_a_run_is_stale(engine, facts, rows):
+    edges, nodes = facts([("a", "b"), ("b", "c")]), facts([("a",)], 1)
+    compiled = engine.load(unreachable())
+
+    def done():
+        run = engine.open_run(compiled, [edges, nodes], [engine.find("a")])
+        finish(run)
+        assert run.check() == RunState.DONE
+        return run
+
+    run = done()
+    nodes.insert(rows([("b",)]), 1)  # read positively only
+    assert run.check() == RunState.READY
+    finish(run)
+    edges.insert(rows([("c", "d")]), 1)  # the closure under the negation grows from it
+    assert run.check() == RunState.STALE
+    assert run.step(1) == RunState.STALE
+    run = done()
+    nodes.hide(rows([("a",)]), 1, True)
+    assert run.check() == RunState.STALE
+    nodes.hide(rows([("a",)]), 1, False)
+    assert run.check() == RunState.STALE
+    run = done()
+    edges.delete(rows([("a", "b")]), 1)
+    assert run.check() == RunState.STALE
+    fresh = engine.open_run(compiled, [edges, nodes], [engine.find("a")])
+    edges.delete(rows([("b", "c")]), 1)  # nothing is read before the first step
+    assert fresh.check() == RunState.READY
+    assert finish(fresh) == RunState.DONE
+    nodes.drop()
+    assert fresh.check() == RunState.STALE
+    assert fresh.step(1) == RunState.STALE
+    fresh.close()
+
+
+def test_what_a_paused_run_reads_does_not_change(engine, facts, rows):
+    edges = facts(GRAPHS["cycle"])
+    run = engine.open_run(engine.load(asm.closure()), [edges])
+    assert run.step(2) == RunState.PAUSED
+    assert run.check() == RunState.READY
+    row = rows([("a", "b")])
+    for change in (
+        lambda: edges.insert(row, 1),
+        lambda: edges.delete(row, 1),
+        lambda: edges.hide(row, 1, True),
+        edges.drop,
+    ):
+        with pytest.raises(EngineFault, match="paused"):
+            change()
+    with pytest.raises(EngineFault):
+        run.seed(row, 1)
+    assert len(edges.match([0, engine.find("b")])[1]) == 1  # reading is free, also through a new index
+    edges.index([1])
+    finish(run, 1)
+    assert edges.delete(row, 1) == 1
+    paused = engine.open_run(engine.load(asm.closure()), [edges])
+    assert paused.step(1) == RunState.PAUSED
+    paused.close()
+    assert edges.insert(row, 1)[1] == 1
+
+
+def test_relations_of_a_run_can_only_be_read(engine, facts, rows, read):
+    run = engine.open_run(engine.load(asm.closure()), [facts(GRAPHS["cycle"])])
+    finish(run)
+    derived = run.relation(1)
+    row = rows([("a", "b")])
+    for change in (
+        lambda: derived.insert(row, 1),
+        lambda: derived.delete(row, 1),
+        lambda: derived.hide(row, 1, True),
+        lambda: derived.fill_attribute(0, 0, 1, 1),
+        derived.drop,
+    ):
+        with pytest.raises(EngineFault):
+            change()
+    with pytest.raises(EngineFault):
+        engine.open_run(engine.load(asm.closure()), [derived])
+    kept = derived.copy()
+    run.close()
+    with pytest.raises(EngineFault):
+        derived.counts()
+    assert read(kept) == closure_of(GRAPHS["cycle"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [(Limits(rows=5), "derivedRows"), (Limits(bytes=3000), "memoryBytes"), (Limits(steps=50), "steps")],
+)
+@pytest.mark.parametrize("fuel", [1, PLENTY])
+def test_budgets(engine, facts, limits, name, fuel):
+    base = [facts(GRAPHS["chain"])]
+    run = engine.open_run(engine.load(asm.closure()), base, limits=limits)
+    with pytest.raises(BudgetExceeded) as caught:
+        finish(run, fuel)
+    assert caught.value.details["limit"] == name
+    assert caught.value.details["value"] == limits.rows + limits.bytes + limits.steps
+    assert caught.value.details["rule"] in ("1", "2")
+    stats = run.stats()
+    assert stats.budget == name
+    if limits.rows:
+        assert stats.rows_made == 5
+    if limits.bytes:
+        assert stats.bytes <= 3000
+    with pytest.raises(BudgetExceeded):
+        run.step(1)
+    run.close()
+    base[0].delete(base[0].match([0, 0])[0], 1)
+
+
+def test_exact_budgets_are_enough(engine, facts):
+    base = [facts(GRAPHS["chain"])]
+    compiled = engine.load(asm.closure())
+    run = engine.open_run(compiled, base)
+    finish(run)
+    stats = run.stats()
+    run = engine.open_run(compiled, base, limits=Limits(stats.rows_made, 2 * stats.bytes, stats.steps))
+    assert finish(run) == RunState.DONE
+    assert run.stats() == stats
+
+
+def test_new_budgets_count_from_now(engine, facts, rows):
+    edges = facts([("a", "b"), ("b", "c")])
+    run = engine.open_run(engine.load(asm.reach()), [edges], limits=Limits(rows=3))
+    run.seed(rows([("a",)]), 1)
+    finish(run)
+    edges.insert(rows([("c", "d"), ("d", "e"), ("e", "f")]), 3)
+    run.limit(Limits(rows=3, steps=1000, bytes=10_000))
+    assert finish(run) == RunState.DONE
+    edges.insert(rows([("f", "g")]), 1)
+    with pytest.raises(BudgetExceeded):
+        finish(run)
+
+
+def test_cancel(engine, facts):
+    base = [facts(GRAPHS["cycle"])]
+    run = engine.open_run(engine.load(asm.closure()), base)
+    assert run.step(1) == RunState.PAUSED
+    run.cancel()
+    for _ in range(2):
+        with pytest.raises(Cancelled):
+            run.step(1)
+    with pytest.raises(Cancelled):
+        run.check()
+    base[0].insert(array("I", [1, 1]), 1)
+    run.close()
+    run.cancel()
+
+
+def test_cancel_from_another_thread(engine, facts):
+    """A product that would take hours stops soon after it is told to."""
+    base = [facts([(f"v{i}",) for i in range(3000)], 1)]
+    steps = [scan(0, FULL if i else DELTA, load(i)) for i in range(4)]
+    compiled = one_rule(engine, [(1, BASE), (0, DERIVED)], *steps, emit(1))
+    run = engine.open_run(compiled, base)
+    started = threading.Event()
+
+    def work():
+        started.set()
+        with pytest.raises(Cancelled):
+            run.step(PLENTY)
+        started.clear()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    started.wait()
+    run.cancel()
+    worker.join(30)
+    assert not started.is_set()
+
+
+def test_a_product_meets_its_budget_and_not_the_machine(engine, facts):
+    base = [facts([(f"v{i}",) for i in range(2000)], 1)]
+    compiled = one_rule(
+        engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(0)), scan(0, FULL, load(1)), emit(1, 0, 1)
+    )
+    run = engine.open_run(compiled, base, limits=Limits(bytes=1_000_000))
+    with pytest.raises(BudgetExceeded):
+        run.step(PLENTY)
+    assert run.stats().bytes <= 1_000_000
+
+
+def test_what_opening_and_seeding_refuse(engine, facts):
+    edges = facts([("a", "b")])
+    compiled = engine.load(asm.reach())
+    other = Engine()
+    for base, params in (
+        ([], []),
+        ([edges, edges], []),
+        ([facts([("a",)], 1)], []),
+        ([edges], [1]),
+        ([other.relation(2)], []),
+    ):
+        with pytest.raises(EngineFault):
+            engine.open_run(compiled, base, params)
+    other.close()
+    with_param = one_rule(engine, [(1, DERIVED)], emit(0, 0), params=1)
+    for symbol in (0, 99):
+        with pytest.raises(EngineFault):
+            engine.open_run(with_param, [], [symbol])
+    run = engine.open_run(compiled, [edges])
+    for bad in (array("I", [0]), array("I", [99])):
+        with pytest.raises(EngineFault):
+            run.seed(bad, 1)
+    with pytest.raises(EngineFault):
+        run.seed(array("I"), 1)
+    with pytest.raises(EngineFault):
+        run.relation(3)
+    without_seed = engine.open_run(engine.load(asm.closure()), [edges])
+    with pytest.raises(EngineFault):
+        without_seed.seed(array("I", [1, 1]), 1)

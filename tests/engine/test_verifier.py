@@ -1,0 +1,275 @@
+"""Bytecode: what is refused, at which word, and that nothing that passes can do harm."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from engine import assembler as asm
+from engine.assembler import (
+    BASE,
+    DELTA,
+    DERIVED,
+    FULL,
+    absent,
+    compare,
+    component,
+    emit,
+    key,
+    load,
+    member,
+    plan,
+    probe,
+    rule,
+    same,
+    scan,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbplanner.backend import Limits, RunState
+from kbplanner.engine import Engine, opcodes
+from kbplanner.errors import BudgetExceeded, EngineFault
+
+SLOTS = [(2, BASE), (1, DERIVED), (2, DERIVED), (0, DERIVED)]
+
+
+def refused_at(engine, words):
+    with pytest.raises(EngineFault) as caught:
+        engine.load(words)
+    return caught.value.details["word"]
+
+
+def one(*steps, slots=SLOTS, recursive=False, params=1, registers=6):
+    """A plan of one rule; its first step starts at word HEAD."""
+    return plan(slots, component(rule(1, *steps), recursive=recursive), answer=1, params=params, registers=registers)
+
+
+HEAD = 8 + 2 * len(SLOTS) + 3 + 3
+
+
+def test_the_table_of_opcodes():
+    table = opcodes()
+    assert list(table) == [
+        "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
+    ]  # fmt: skip
+    assert [number for number, _ in table.values()] == list(range(10))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1]
+
+
+def test_good_plans(engine):
+    engine.load(asm.closure())
+    engine.load(asm.reach())
+    engine.load(plan([(0, DERIVED)], answer=0, registers=0))
+    engine.load(plan([(64, DERIVED)], component(), answer=0))
+    engine.load(one(scan(0, DELTA, load(1), same(1)), compare("<=", 1, 0, negated=True), asm.copy(5, 1), emit(1, 5)))
+    engine.load(one(emit(3)))
+
+
+SCANNED = scan(0, DELTA, load(1), load(2))
+FAULTS = {
+    "parameter written": (one(scan(0, DELTA, load(0), 0), emit(3)), HEAD + 3),
+    "register out of range": (one(scan(0, DELTA, load(6), 0), emit(3)), HEAD + 3),
+    "register written twice": (one(scan(0, DELTA, load(1), load(1)), emit(3)), HEAD + 4),
+    "register written again later": (one(SCANNED, scan(0, FULL, load(2), 0), emit(3)), HEAD + 8),
+    "key read before it is written": (one(scan(0, DELTA, key(1), 0), emit(3)), HEAD + 3),
+    "key of this very step": (one(scan(0, DELTA, load(1), key(1)), emit(3)), HEAD + 4),
+    "same as nothing": (one(scan(0, DELTA, same(1), load(1)), emit(3)), HEAD + 3),
+    "same as another step": (one(SCANNED, scan(0, FULL, same(1), 0), emit(3)), HEAD + 8),
+    "same as a parameter": (one(scan(0, DELTA, same(0), 0), emit(3)), HEAD + 3),
+    "anything with an operand": (one(scan(0, DELTA, 1, 0), emit(3)), HEAD + 3),
+    "slot out of range": (one(scan(4, DELTA, 0, 0), emit(3)), HEAD + 1),
+    "view out of range": (one(scan(0, 3, 0, 0), emit(3)), HEAD + 2),
+    "probe without a key": (one(probe(0, DELTA, load(1), 0), emit(3)), HEAD + 3),
+    "member with a load": (one(member(0, DELTA, key(0), load(1)), emit(3)), HEAD + 4),
+    "absent with a load": (one(absent(0, key(0), load(1)), emit(3)), HEAD + 3),
+    "absent of what is never made": (one(absent(1, key(0)), emit(3)), HEAD + 1),
+    "compare with an unknown test": (one([asm.OP["COMPARE"], 16, 0, 0], emit(3)), HEAD + 1),
+    "compare of nothing": (one(compare("<", 0, 3), emit(3)), HEAD + 3),
+    "copy to a parameter": (one(asm.copy(0, 0), emit(3)), HEAD + 1),
+    "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
+    "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
+    "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
+    "an unknown opcode": (one([10], emit(3)), HEAD),
+    "a component inside a rule": (one([asm.OP["COMPONENT"], 0, 0], emit(3)), HEAD),
+    "reads what it emits": (one(scan(1, DELTA, load(1)), emit(1, 1)), HEAD + 1),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_inside_a_rule(engine, fault):
+    words, word = FAULTS[fault]
+    assert refused_at(engine, words) == word
+
+
+def changed(words, at, value):
+    copy = words[:]
+    copy[at] = value
+    return copy
+
+
+def test_faults_of_the_frame(engine):
+    good = asm.reach()
+    slots = 8 + 2 * 3
+    for at, value, word in [
+        (0, 0, 0),
+        (1, 2, 1),
+        (2, 0xFFFFFFFF, 2),
+        (2, 0x0FFFFFFF, 2),
+        (3, 9, 3),
+        (4, 0x10001, 4),
+        (5, 0xFFFFFFFF, 5),
+        (6, 3, 6),
+        (6, 0, 6),
+        (7, 3, 7),
+        (7, 0, 7),
+        (8, 65, 8),
+        (9, 2, 9),
+        (slots, 2, slots),
+        (slots + 1, 2, slots + 1),
+        (slots + 2, 4, len(good) - 1),
+        (slots + 2, 0xFFFFFFFF, slots + 2),
+        (slots + 5, 1, slots + 5),
+        (slots + 5, 0xFFFFFFFF, slots + 5),
+        (len(good) - 1, 1, len(good) - 1),
+    ]:
+        assert refused_at(engine, changed(good, at, value)) == word, (at, value)
+    for length in range(len(good)):
+        assert refused_at(engine, good[:length]) <= length
+    assert refused_at(engine, good + array("I", [0])) == len(good)
+
+
+def test_components_come_in_order(engine):
+    slots = [(1, BASE), (1, DERIVED), (1, DERIVED)]
+    first = rule(1, scan(0, DELTA, load(0)), emit(1, 0))
+    second = rule(2, scan(1, DELTA, load(0)), emit(2, 0))
+    negated = rule(2, scan(0, DELTA, load(0)), absent(1, key(0)), emit(2, 0))
+    engine.load(plan(slots, component(first), component(second), answer=2))
+    engine.load(plan(slots, component(first), component(negated), answer=2))
+    engine.load(plan(slots, component(first, second, recursive=True), answer=2))
+    for parts in (
+        [component(second), component(first)],
+        [component(negated), component(first)],
+        [component(first, second)],
+        [component(first, negated, recursive=True)],
+        [component(first), component(first)],
+    ):
+        refused_at(engine, plan(slots, *parts, answer=2))
+
+
+def try_to_run(engine, words):
+    """Load and, if that passes, run with little of everything; any outcome but a crash will do."""
+    try:
+        compiled = engine.load(words)
+    except EngineFault as fault:
+        return fault.details["word"] <= len(words)
+    base = []
+    for slot in range(words[2]):
+        arity, derived = words[8 + 2 * slot], words[9 + 2 * slot]
+        if not derived:
+            relation = engine.relation(arity)
+            flat = array("I", [1 + (row * 3 + column) % 5 for row in range(6) for column in range(arity)])
+            relation.insert(flat, 6 if arity else 1)
+            base.append(relation)
+    run = engine.open_run(compiled, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000))
+    try:
+        if words[6] != asm.NO_SLOT:
+            arity = words[8 + 2 * words[6]]
+            run.seed(array("I", [1 + i % 5 for i in range(2 * arity)]), 2)
+        for fuel in (1, 7, 1 << 30):
+            if run.step(fuel) == RunState.DONE:
+                break
+        for relation in base:
+            relation.insert(array("I", [3] * relation.arity), 1)
+        run.step(1 << 30)
+    except BudgetExceeded:
+        pass
+    except EngineFault as fault:
+        return "paused" in str(fault)
+    finally:
+        run.close()
+        for relation in base:
+            relation.drop()
+    return True
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    engine = Engine()
+    engine.intern_many(["1", "2", "x", "y", "z"])
+    yield engine
+    engine.close()
+
+
+GOOD = [
+    asm.closure(),
+    asm.reach(),
+    one(SCANNED, probe(0, FULL, key(2), load(3)), absent(0, key(3), 0), compare("<", 1, 3), emit(2, 1, 3)),
+    one(scan(0, DELTA, load(1), same(1)), member(0, FULL, key(1), key(0)), asm.copy(2, 1), emit(1, 2)),
+    plan(
+        SLOTS,
+        component(rule(1, SCANNED, emit(1, 1)), rule(2, SCANNED, emit(1, 2))),
+        component(rule(3, SCANNED, absent(1, key(1)), emit(2, 1, 2)), rule(4, absent(1, 0), emit(3))),
+        answer=2,
+    ),
+]
+WORDS = st.one_of(
+    st.integers(0, 12),
+    st.sampled_from(
+        [0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]
+    ),
+    st.integers(0, 0xFFFFFFFF),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(base=st.sampled_from(GOOD), edits=st.lists(st.tuples(st.integers(0, 200), WORDS), max_size=4), data=st.data())
+def test_changed_plans_do_no_harm(hostile, base, edits, data):
+    words = base[:]
+    for at, value in edits:
+        words[at % len(words)] = value
+    if data.draw(st.integers(0, 9)) == 0:
+        at = data.draw(st.integers(0, len(words)))
+        words = words[:at] + array("I", data.draw(st.lists(WORDS, max_size=3))) + words[at:]
+    assert try_to_run(hostile, words)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(WORDS, max_size=60))
+def test_random_words_do_no_harm(hostile, words):
+    assert try_to_run(hostile, array("I", [0x4B425031, 1, *words]))
+
+
+REGISTERS = st.integers(0, 5)
+
+
+@st.composite
+def steps(draw):
+    """A step that is well formed by itself, with registers and kinds at random."""
+    slot = draw(st.integers(0, 3))
+    arity = SLOTS[slot][0]
+    kinds = st.one_of(st.just(0), st.builds(load, REGISTERS), st.builds(key, REGISTERS), st.builds(same, REGISTERS))
+    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY"]))
+    if op == "COMPARE":
+        return [asm.OP[op], draw(st.integers(0, 15)), draw(REGISTERS), draw(REGISTERS)]
+    if op == "COPY":
+        return [asm.OP[op], draw(REGISTERS), draw(REGISTERS)]
+    view = [] if op == "ABSENT" else [draw(st.integers(0, 2))]
+    return [asm.OP[op], slot, *view, *(draw(kinds) for _ in range(arity))]
+
+
+@st.composite
+def heads(draw):
+    slot = draw(st.integers(1, 3))
+    return emit(slot, *(draw(REGISTERS) for _ in range(SLOTS[slot][0])))
+
+
+@settings(max_examples=600, deadline=None)
+@given(data=st.data(), recursive=st.booleans())
+def test_made_up_rules_do_no_harm(hostile, data, recursive):
+    rules = [
+        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads()))
+        for n in range(data.draw(st.integers(1, 3)))
+    ]
+    words = plan(SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6)
+    assert try_to_run(hostile, words)
