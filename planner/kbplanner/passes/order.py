@@ -83,6 +83,9 @@ def fan_out(atom: ClauseAtom, known: set[Variable], statistics: Statistics) -> f
     arity = len(atom.args)
     if len(columns) == arity:
         return 0.0
+    if atom.schema.role in (Role.DEMAND, Role.REACH):
+        # All demand comes from one goal: its rows often share a value, so that a look-up by part of them finds them all.
+        return float(DERIVED_ROWS)
     if atom.schema.role is Role.STORED:
         rows = max(statistics.rows(atom.schema), LEAST_ROWS)
         distinct = statistics.distinct(atom.schema, columns) if columns else 0
