@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from kbplanner.backend import Limits
-from kbplanner.passes.check import check_rule
-from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
@@ -22,6 +19,9 @@ from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.backend import Limits
+from kbplanner.passes.check import check_rule
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 if TYPE_CHECKING:
     from kbcore.runtime import Runtime
@@ -197,7 +197,12 @@ class KnowledgeBase:
             return [rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)]
 
     def bindings(
-        self, body: Sequence[BodyItem], variables: Sequence[Variable], *, scope: str | None = None, timeout_ms: int | None = None
+        self,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        *,
+        scope: str | None = None,
+        timeout_ms: int | None = None,
     ) -> list[tuple[str, ...]]:
         """The values of `variables` for which a body holds, in answer order."""
         budget = self._budget(timeout_ms)
@@ -264,7 +269,7 @@ class KnowledgeBase:
         while True:
             changes = self._resolve(facts, conflict)
             try:
-                return self._commit(changes, check=lambda: self._still(changes, facts, conflict))
+                return self._commit(changes, check=partial(self._still, changes, facts, conflict))
             except _Outdated:
                 continue
 

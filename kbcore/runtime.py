@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from kbplanner.backend import Engine
-from kbplanner.engine import Engine as CEngine
-from kbplanner.reference import ReferenceEngine
-
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config import Config
 from kbcore.durable.commit import Committer
@@ -25,6 +21,9 @@ from kbcore.reason.ask import Reasoner
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import Engine
+from kbplanner.engine import Engine as CEngine
+from kbplanner.reference import ReferenceEngine
 
 T = TypeVar("T")
 

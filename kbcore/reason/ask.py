@@ -7,12 +7,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import adornment_of, goal_pattern
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
-
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
@@ -20,6 +14,11 @@ from kbcore.reason.tables import GoalTables
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import NO_ROW
+from kbplanner.evaluate import adornment_of, goal_pattern
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
@@ -41,7 +40,12 @@ class Reasoner:
         return self._solve(partition, self._tenant.rules.visible(partition.name), atom, budget, as_of)
 
     def solve_body(
-        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable], budget: Budget, as_of: int | None = None
+        self,
+        partition: Partition,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        budget: Budget,
+        as_of: int | None = None,
     ) -> Answers:
         """The bindings of `variables` for which a whole body holds."""
         rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
@@ -53,7 +57,9 @@ class Reasoner:
                 self._bodies.popitem(last=False)
         return self._solve(partition, rules, rule.head, budget, as_of)
 
-    def rows(self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None) -> list[Row]:
+    def rows(
+        self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None
+    ) -> list[Row]:
         """The answers of a literal as rows for the outside, the first `limit` in answer order.
 
         A negated literal without variables has one row where it holds, with the basis in its metadata; one with

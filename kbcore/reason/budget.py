@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbplanner.backend import Limits, Run, RunState, Via
-
 from kbcore.clock import Clock
-from kbcore.errors import BudgetExceeded
+from kbcore.errors import BudgetExceeded, EngineFault
+from kbplanner.backend import Limits, Run, RunState, Via
 
 FIRST_FUEL = 100_000
 """Steps made in place: a few milliseconds. Most goals end here."""
@@ -34,13 +33,20 @@ class Budget:
         while state is not RunState.DONE:
             if self.clock.monotonic() >= self.deadline:
                 raise BudgetExceeded(
-                    f"the evaluation met its time limit of {self.timeout_ms} ms", "timeMs", self.timeout_ms, str(run.stats().rule)
+                    f"the evaluation met its time limit of {self.timeout_ms} ms",
+                    "timeMs",
+                    self.timeout_ms,
+                    str(run.stats().rule),
                 )
+            if state is RunState.STALE:
+                raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if an answer is too long to be given whole."""
         if count > self.max_answers:
             raise BudgetExceeded(
-                f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'", "answers", self.max_answers
+                f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'",
+                "answers",
+                self.max_answers,
             )

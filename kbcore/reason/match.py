@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kbplanner.evaluate import goal_pattern
-from kbplanner.terms import Term
-
 from kbcore.reason.moment import held
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
+from kbplanner.evaluate import goal_pattern
+from kbplanner.terms import Term
 
 
 def matching(

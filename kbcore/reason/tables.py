@@ -13,11 +13,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbplanner.backend import Engine, RunState
-from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
-
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget
+from kbplanner.backend import Engine, RunState
+from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
 Key = tuple[str | None, CompiledGoal]
 

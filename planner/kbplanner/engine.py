@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -259,12 +259,14 @@ class Run:
         `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
         BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
-        enter = lib.kb_run_step
+        enter: Callable[[Any, int], int] = lib.kb_run_step
         if via is not None:
+            away = via
 
-            def enter(handle: Any, amount: int) -> int:
-                return via(lambda: int(lib.kb_run_step(handle, amount)))
+            def enter_via(handle: Any, amount: int) -> int:
+                return away(lambda: int(lib.kb_run_step(handle, amount)))
 
+            enter = enter_via
         while True:
             status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE

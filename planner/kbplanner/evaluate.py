@@ -42,7 +42,9 @@ class PlanCache:
         self._engine = engine
         self._capacity = capacity
         self._mutex = threading.Lock()
-        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = OrderedDict()
+        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = (
+            OrderedDict()
+        )
 
     def get(
         self,
