@@ -120,7 +120,7 @@ def _grammar() -> Lark:
         def lex(self, *args: Any) -> Iterator[Any]:
             return iter(())
 
-    grammar = (files(__package__) / "grammar.lark").read_text(encoding="utf-8")
+    grammar = (files("kbplanner") / "grammar.lark").read_text(encoding="utf-8")
     return Lark(
         grammar, parser="lalr", lexer=Fed, start=["statement", "expression"], transformer=cast(Any, TreeMaker())
     )
