@@ -117,7 +117,7 @@ def _grammar() -> Lark:
         def __init__(self, lexer_conf: Any) -> None:
             pass
 
-        def lex(self, *args: Any) -> Iterator[Any]:
+        def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
             return iter(())
 
     grammar = (files("kbplanner") / "grammar.lark").read_text(encoding="utf-8")
