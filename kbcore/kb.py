@@ -164,7 +164,7 @@ class KnowledgeBase:
                     if limit is None:
                         budget.check_answers(len(ids))
                     left = None if limit is None else limit - len(found)
-                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left))
+                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
         return found
 
     def aggregate(
@@ -312,6 +312,6 @@ class KnowledgeBase:
         config, clock = self._runtime.config, self._runtime.clock
         allowed = min(timeout_ms or config.query_timeout_ms, config.query_timeout_ms)
         limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
-        return Budget(
-            limits, allowed, clock.monotonic() + allowed / 1000, config.query_max_answers, clock, self._runtime.offload
-        )
+        deadline = clock.monotonic() + allowed / 1000
+        runtime = self._runtime
+        return Budget(limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)

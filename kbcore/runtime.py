@@ -34,6 +34,10 @@ def _in_place(call: Callable[[], Any]) -> Any:
     return call()
 
 
+def _nobody_waits() -> None:
+    """Where there is only one thing going on, there is nobody to let through."""
+
+
 def open_runtime(
     config: Config,
     *,
@@ -86,7 +90,7 @@ class Runtime:
         self.clock = clock
         self.recovered = recovered
         self.offload = offload
-        self._pause = pause
+        self.pause = pause or _nobody_waits
         self._store = store
         self._catalog = catalog
         self._reasoners: WeakKeyDictionary[Tenant, Reasoner] = WeakKeyDictionary()
@@ -151,8 +155,7 @@ class Runtime:
             chunks = []
             for chunk in encode(captures):
                 chunks.append(chunk)
-                if self._pause is not None:
-                    self._pause()
+                self.pause()
             self.offload(lambda: self._store.save_snapshot(head, chunks))
             self.offload(lambda: self._store.drop_before(head))
             self._snapshot_at_bytes = self._committer.bytes

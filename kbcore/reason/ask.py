@@ -83,7 +83,11 @@ class Reasoner:
         if limit is not None and limit < count:
             rows, count = rows[: limit * arity], limit
         budget.check_answers(count)
-        return self._shown(partition, atom, rows, count, as_of)
+        shown: list[Row] = []
+        for part in budget.slices(count):
+            some = rows[part.start * arity : part.stop * arity]
+            shown.extend(self._shown(partition, atom, some, len(part), as_of))
+        return shown
 
     def _solve(self, partition: Partition, rules: RuleSet, atom: Atom, budget: Budget, as_of: int | None) -> Answers:
         tenant = self._tenant
@@ -94,7 +98,7 @@ class Reasoner:
             return array("I"), 0
         if schema not in rules.derived:
             for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
-                return tenant.engine.sort(rows, atom.arity), len(ids)
+                return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
         adornment = adornment_of(args)
         if as_of is not None:

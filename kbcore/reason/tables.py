@@ -60,7 +60,7 @@ class GoalTables:
         if run is None:
             run = GoalRun(self._engine, goal, bind, budget.limits)
         try:
-            found = run.ask(pattern, budget.drive)
+            found = run.ask(pattern, budget.drive, budget.via)
         except BaseException:
             run.close()
             raise
@@ -83,7 +83,7 @@ class GoalTables:
         """Answer a goal with a run that is not kept."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
         try:
-            return run.ask(pattern, budget.drive)
+            return run.ask(pattern, budget.drive, budget.via)
         finally:
             run.close()
 

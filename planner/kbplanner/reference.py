@@ -390,7 +390,7 @@ class ReferenceEngine:
         """The texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
 
-    def sort(self, rows: array[int], arity: int) -> array[int]:
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
         """The rows in answer order."""
         if arity == 0:
             return rows

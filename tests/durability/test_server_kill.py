@@ -58,7 +58,8 @@ def kill_rounds(folder, rounds, seed):
             enough = threading.Event()
             own: list[tuple[str, str]] = []
             threads = [
-                threading.Thread(target=load, args=(server, worker, round_number, own, sent, enough)) for worker in range(WORKERS)
+                threading.Thread(target=load, args=(server, worker, round_number, own, sent, enough))
+                for worker in range(WORKERS)
             ]
             for thread in threads:
                 thread.start()
