@@ -6,14 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbplanner.terms import Atom, Rule, Variable
-
     from kbcore.config import Config
     from kbcore.embed import AnswerSet, EmbeddedKB, LoadOutcome, open_kb
     from kbcore.errors import KBError
     from kbcore.plug.hookspecs import hookimpl
     from kbcore.runtime import Runtime, open_runtime
     from kbcore.state.facts import Fact
+    from kbplanner.terms import Atom, Rule, Variable
 
 __version__ = "0.1.0"
 

@@ -83,7 +83,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("MAX_BULK_FACTS", _integer(1, _BIG), 100_000, "most facts in one bulk assert"),
     Setting("MAX_JSON_DEPTH", _integer(1, 512), 64, "deepest nesting of a JSON body"),
     Setting("WRITE_QUEUE_RECORDS", _integer(1, _BIG), 10_000, "most writes waiting for the disk"),
-    Setting("WRITE_QUEUE_BYTES", _integer(1, _BIG), 8 << 20, "most bytes waiting for the disk, beside one write of any size"),
+    Setting(
+        "WRITE_QUEUE_BYTES", _integer(1, _BIG), 8 << 20, "most bytes waiting for the disk; one write may be larger"
+    ),
     Setting("SHUTDOWN_TIMEOUT_MS", _integer(1, 3_600_000), 10_000, "milliseconds to drain requests after SIGTERM"),
     Setting("ENGINE", _choice("c", "python"), "c", "inference engine; python is the slow reference, for debugging"),
     Setting("ENGINE_VERIFY", _boolean, False, "recompute every answer from scratch and compare"),

@@ -1,11 +1,11 @@
 """A knowledge base inside a Python program: no server, no event loop, the same `KnowledgeBase` underneath.
 
-    >>> import kbcore
-    >>> with kbcore.open_kb() as kb:
-    ...     kb.tell("parent", ["ann", "bob"])
-    ...     kb.teach("ancestor(?x, ?y) :- parent(?x, ?y).")
-    ...     list(kb.ask("ancestor(ann, ?who)"))
-    [('ann', 'bob')]
+>>> import kbcore
+>>> with kbcore.open_kb() as kb:
+...     kb.tell("parent", ["ann", "bob"])
+...     kb.teach("ancestor(?x, ?y) :- parent(?x, ?y).")
+...     list(kb.ask("ancestor(ann, ?who)"))
+[('ann', 'bob')]
 """
 
 from __future__ import annotations
@@ -17,12 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kbplanner.jsonform import args_from_json, goal_from_json
-from kbplanner.parser import parse_goal, parse_program
-from kbplanner.passes.check import check_fact, check_statements
-from kbplanner.statements import GoalStatement, RuleStatement
-from kbplanner.terms import ANONYMOUS, Atom, Literal, Term, Variable
-
 from kbcore.config import Config
 from kbcore.errors import InvalidInput
 from kbcore.instants import instant
@@ -31,6 +25,11 @@ from kbcore.loading import Batch, read_file, read_statements
 from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
+from kbplanner.jsonform import args_from_json, goal_from_json
+from kbplanner.parser import parse_goal, parse_program
+from kbplanner.passes.check import check_fact, check_statements
+from kbplanner.statements import GoalStatement, RuleStatement
+from kbplanner.terms import ANONYMOUS, Atom, Literal, Term, Variable
 
 Arg = str | int | float | bool
 

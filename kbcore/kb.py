@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from kbplanner.backend import Limits
-from kbplanner.passes.check import check_rule
-from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
@@ -22,6 +19,9 @@ from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.backend import Limits
+from kbplanner.passes.check import check_rule
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 if TYPE_CHECKING:
     from kbcore.runtime import Runtime
@@ -164,7 +164,7 @@ class KnowledgeBase:
                     if limit is None:
                         budget.check_answers(len(ids))
                     left = None if limit is None else limit - len(found)
-                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left))
+                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
         return found
 
     def aggregate(
@@ -197,7 +197,12 @@ class KnowledgeBase:
             return [rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)]
 
     def bindings(
-        self, body: Sequence[BodyItem], variables: Sequence[Variable], *, scope: str | None = None, timeout_ms: int | None = None
+        self,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        *,
+        scope: str | None = None,
+        timeout_ms: int | None = None,
     ) -> list[tuple[str, ...]]:
         """The values of `variables` for which a body holds, in answer order."""
         budget = self._budget(timeout_ms)
@@ -264,7 +269,7 @@ class KnowledgeBase:
         while True:
             changes = self._resolve(facts, conflict)
             try:
-                return self._commit(changes, check=lambda: self._still(changes, facts, conflict))
+                return self._commit(changes, check=partial(self._still, changes, facts, conflict))
             except _Outdated:
                 continue
 
@@ -307,6 +312,6 @@ class KnowledgeBase:
         config, clock = self._runtime.config, self._runtime.clock
         allowed = min(timeout_ms or config.query_timeout_ms, config.query_timeout_ms)
         limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
-        return Budget(
-            limits, allowed, clock.monotonic() + allowed / 1000, config.query_max_answers, clock, self._runtime.offload
-        )
+        deadline = clock.monotonic() + allowed / 1000
+        runtime = self._runtime
+        return Budget(limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)

@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import orjson
+
+from kbcore.errors import InvalidInput
+from kbcore.instants import instant
+from kbcore.state.facts import Fact
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.jsonform import atom_from_json, rule_from_json
 from kbplanner.limits import DEFAULT_LIMITS, text_problem
@@ -23,10 +27,6 @@ from kbplanner.parser import parse_stream
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Statement
 from kbplanner.terms import Atom, Rule
-
-from kbcore.errors import InvalidInput
-from kbcore.instants import instant
-from kbcore.state.facts import Fact
 
 BATCH = 5000
 """Facts of one batch: one log record each."""

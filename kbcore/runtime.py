@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from kbplanner.backend import Engine
-from kbplanner.engine import Engine as CEngine
-from kbplanner.reference import ReferenceEngine
-
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config import Config
 from kbcore.durable.commit import Committer
@@ -25,6 +21,9 @@ from kbcore.reason.ask import Reasoner
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import Engine
+from kbplanner.engine import Engine as CEngine
+from kbplanner.reference import ReferenceEngine
 
 T = TypeVar("T")
 
@@ -33,6 +32,10 @@ _log = logging.getLogger("kbcore.runtime")
 
 def _in_place(call: Callable[[], Any]) -> Any:
     return call()
+
+
+def _nobody_waits() -> None:
+    """Where there is only one thing going on, there is nobody to let through."""
 
 
 def open_runtime(
@@ -87,7 +90,7 @@ class Runtime:
         self.clock = clock
         self.recovered = recovered
         self.offload = offload
-        self._pause = pause
+        self.pause = pause or _nobody_waits
         self._store = store
         self._catalog = catalog
         self._reasoners: WeakKeyDictionary[Tenant, Reasoner] = WeakKeyDictionary()
@@ -152,8 +155,7 @@ class Runtime:
             chunks = []
             for chunk in encode(captures):
                 chunks.append(chunk)
-                if self._pause is not None:
-                    self._pause()
+                self.pause()
             self.offload(lambda: self._store.save_snapshot(head, chunks))
             self.offload(lambda: self._store.drop_before(head))
             self._snapshot_at_bytes = self._committer.bytes

@@ -180,7 +180,7 @@ class Committer:
                 self.records += len(records)
                 self.batches += 1
                 self.bytes += sum(len(payload) for _, _, payload in records)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, every writer of the batch must hear of it
             self._refuse(written, error)
             return
         for pending in written:
@@ -240,7 +240,7 @@ def _application(pending: _Pending, tenant: Tenant) -> Callable[[], None]:
             if tenant.failed is not None:
                 raise tenant.failed
             pending.delta = apply(tenant, pending.changes.changes, pending.at)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
             tenant.failed = tenant.failed or EngineFault(f"a durable change could not be applied: {error}")
             pending.error = tenant.failed

@@ -9,9 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from kbplanner.parser import parse_rule
-from kbplanner.printer import print_rule
-from kbplanner.terms import Rule, Variable
 
 from kbcore.errors import LogCorrupted
 from kbcore.state.changes import (
@@ -24,6 +21,9 @@ from kbcore.state.changes import (
     RetractRule,
 )
 from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.printer import print_rule
+from kbplanner.terms import Rule, Variable
 
 CHANGES = 1
 """Record type of a change set."""

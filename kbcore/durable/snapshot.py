@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from kbplanner.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
-from kbplanner.schema import RelationSchema
 
 from kbcore.durable.records import decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
 from kbcore.state.partition import RowKey, StoredRelation
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
+from kbplanner.schema import RelationSchema
 
 CHUNK_ROWS = 5000
 
@@ -108,7 +108,7 @@ def _facts(engine: Engine, relation: _Relation, start: int, end: int) -> bytes:
         if not usual:
             chunk[attribute.name] = values
     if relation.metadata or relation.limited:
-        keys = [tuple(rows[i : i + arity]) for i in range(0, len(rows), arity)] if arity else [()]
+        keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(end - start)]
         chunk["metadata"] = {str(i): relation.metadata[key] for i, key in enumerate(keys) if key in relation.metadata}
         chunk["limited"] = [i for i, key in enumerate(keys) if key in relation.limited]
     return orjson.dumps(chunk)

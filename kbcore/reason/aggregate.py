@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kbplanner.numbers import Number, number
-from kbplanner.terms import ANONYMOUS, Term
-
 from kbcore.errors import InvalidInput
 from kbcore.reason.match import matching
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
+from kbplanner.numbers import Number, number
+from kbplanner.terms import ANONYMOUS, Term
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 

@@ -7,12 +7,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import adornment_of, goal_pattern
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
-
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
@@ -20,6 +14,11 @@ from kbcore.reason.tables import GoalTables
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import NO_ROW
+from kbplanner.evaluate import adornment_of, goal_pattern
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
@@ -41,7 +40,12 @@ class Reasoner:
         return self._solve(partition, self._tenant.rules.visible(partition.name), atom, budget, as_of)
 
     def solve_body(
-        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable], budget: Budget, as_of: int | None = None
+        self,
+        partition: Partition,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        budget: Budget,
+        as_of: int | None = None,
     ) -> Answers:
         """The bindings of `variables` for which a whole body holds."""
         rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
@@ -53,7 +57,9 @@ class Reasoner:
                 self._bodies.popitem(last=False)
         return self._solve(partition, rules, rule.head, budget, as_of)
 
-    def rows(self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None) -> list[Row]:
+    def rows(
+        self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None
+    ) -> list[Row]:
         """The answers of a literal as rows for the outside, the first `limit` in answer order.
 
         A negated literal without variables has one row where it holds, with the basis in its metadata; one with
@@ -77,7 +83,11 @@ class Reasoner:
         if limit is not None and limit < count:
             rows, count = rows[: limit * arity], limit
         budget.check_answers(count)
-        return self._shown(partition, atom, rows, count, as_of)
+        shown: list[Row] = []
+        for part in budget.slices(count):
+            some = rows[part.start * arity : part.stop * arity]
+            shown.extend(self._shown(partition, atom, some, len(part), as_of))
+        return shown
 
     def _solve(self, partition: Partition, rules: RuleSet, atom: Atom, budget: Budget, as_of: int | None) -> Answers:
         tenant = self._tenant
@@ -88,7 +98,7 @@ class Reasoner:
             return array("I"), 0
         if schema not in rules.derived:
             for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
-                return tenant.engine.sort(rows, atom.arity), len(ids)
+                return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
         adornment = adornment_of(args)
         if as_of is not None:

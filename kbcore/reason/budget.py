@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kbplanner.backend import Limits, Run, RunState, Via
-
 from kbcore.clock import Clock
-from kbcore.errors import BudgetExceeded
+from kbcore.errors import BudgetExceeded, EngineFault
+from kbplanner.backend import Limits, Run, RunState, Via
 
 FIRST_FUEL = 100_000
 """Steps made in place: a few milliseconds. Most goals end here."""
 
 SLICE_FUEL = 1_000_000
 """Steps of every later slice, made where they hold up nobody; the deadline is looked at between slices."""
+
+
+SLICE_ROWS = 500
+"""Answers turned into Python objects between two pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,14 @@ class Budget:
     max_answers: int
     clock: Clock
     via: Via | None = None
+    pause: Callable[[], None] | None = None
+
+    def slices(self, count: int) -> Iterator[range]:
+        """Places 0 .. count-1 in slices of about a millisecond of Python each; others have their turn in between."""
+        for start in range(0, count, SLICE_ROWS):
+            if start and self.pause is not None:
+                self.pause()
+            yield range(start, min(start + SLICE_ROWS, count))
 
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""
@@ -34,13 +46,20 @@ class Budget:
         while state is not RunState.DONE:
             if self.clock.monotonic() >= self.deadline:
                 raise BudgetExceeded(
-                    f"the evaluation met its time limit of {self.timeout_ms} ms", "timeMs", self.timeout_ms, str(run.stats().rule)
+                    f"the evaluation met its time limit of {self.timeout_ms} ms",
+                    "timeMs",
+                    self.timeout_ms,
+                    str(run.stats().rule),
                 )
+            if state is RunState.STALE:
+                raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if an answer is too long to be given whole."""
         if count > self.max_answers:
             raise BudgetExceeded(
-                f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'", "answers", self.max_answers
+                f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'",
+                "answers",
+                self.max_answers,
             )

@@ -15,6 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from kbcore.errors import BudgetExceeded
+from kbcore.reason.ask import derived_row
+from kbcore.reason.budget import Budget
+from kbcore.state.changes import Removed
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition
+from kbcore.state.tenant import Tenant
 from kbplanner.backend import Limits, Relation
 from kbplanner.build import build
 from kbplanner.bytecode import encode
@@ -24,14 +31,6 @@ from kbplanner.program import Clause, ClauseAtom, ClauseItem
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import ANONYMOUS, Atom, Term, Variable
-
-from kbcore.errors import BudgetExceeded
-from kbcore.reason.ask import derived_row
-from kbcore.reason.budget import Budget
-from kbcore.state.changes import Removed
-from kbcore.state.facts import Row
-from kbcore.state.partition import Partition
-from kbcore.state.tenant import Tenant
 
 MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
@@ -100,7 +99,9 @@ def _settle(
             if schema.role is Role.DERIVED and schema.predicate.startswith(_AFFECTED):
                 rows, ids = run.run.relation(slot).match([0] * schema.arity)
                 original = RelationSchema(schema.predicate[len(_AFFECTED) :], schema.arity, schema.positive)
-                gone = _without(rows, original.arity, {key for one in group if one.schema == original for key in one.keys})
+                gone = _without(
+                    rows, len(ids), original.arity, {key for one in group if one.schema == original for key in one.keys}
+                )
                 _fell(tenant, partition, rules, original, gone, within, found)
     finally:
         run.close()
@@ -178,8 +179,8 @@ def _seed_relations(tenant: Tenant, group: Sequence[Removed]) -> dict[RelationSc
     return seeds
 
 
-def _without(rows: array[int], arity: int, keys: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    whole = [tuple(rows[i : i + arity]) for i in range(0, len(rows), arity)] if arity else []
+def _without(rows: array[int], count: int, arity: int, keys: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    whole = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(count))
     return [row for row in whole if row not in keys]
 
 

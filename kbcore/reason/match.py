@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kbplanner.evaluate import goal_pattern
-from kbplanner.terms import Term
-
+from kbcore.reason.budget import Budget
 from kbcore.reason.moment import held
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
+from kbplanner.evaluate import goal_pattern
+from kbplanner.terms import Term
 
 
 def matching(
@@ -29,10 +29,16 @@ def matching(
         yield stored, rows, ids
 
 
-def sorted_rows(tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, limit: int | None) -> list[Row]:
+def sorted_rows(
+    tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, limit: int | None, budget: Budget
+) -> list[Row]:
     """The first `limit` rows of a stored relation in answer order, as they are shown."""
     arity = stored.schema.arity
-    ordered = tenant.engine.sort(rows, arity)
+    ordered = tenant.engine.sort(rows, arity, budget.via)
     if limit is not None and limit < count:
         ordered, count = ordered[: limit * arity], limit
-    return stored.rows(tenant.engine, ordered, stored.relation.locate(ordered, count))
+    found: list[Row] = []
+    for part in budget.slices(count):
+        some = ordered[part.start * arity : part.stop * arity]
+        found.extend(stored.rows(tenant.engine, some, stored.relation.locate(some, len(part))))
+    return found

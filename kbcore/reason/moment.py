@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from array import array
 
+from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.backend import Relation
 from kbplanner.schema import RelationSchema
-
-from kbcore.state.partition import Partition, StoredRelation
 
 
 class Moment:

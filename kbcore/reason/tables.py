@@ -13,11 +13,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbplanner.backend import Engine, RunState
-from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
-
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget
+from kbplanner.backend import Engine, RunState
+from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
 Key = tuple[str | None, CompiledGoal]
 
@@ -61,7 +60,7 @@ class GoalTables:
         if run is None:
             run = GoalRun(self._engine, goal, bind, budget.limits)
         try:
-            found = run.ask(pattern, budget.drive)
+            found = run.ask(pattern, budget.drive, budget.via)
         except BaseException:
             run.close()
             raise
@@ -84,7 +83,7 @@ class GoalTables:
         """Answer a goal with a run that is not kept."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
         try:
-            return run.ask(pattern, budget.drive)
+            return run.ask(pattern, budget.drive, budget.via)
         finally:
             run.close()
 

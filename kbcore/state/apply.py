@@ -5,10 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from kbplanner.backend import FOREVER, Attribute
-from kbplanner.evaluate import goal_pattern
-from kbplanner.schema import RelationSchema
-
 from kbcore.state.changes import (
     AssertFacts,
     AssertRules,
@@ -23,6 +19,9 @@ from kbcore.state.facts import Fact
 from kbcore.state.partition import StoredRelation, located
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import FOREVER, Attribute
+from kbplanner.evaluate import goal_pattern
+from kbplanner.schema import RelationSchema
 
 UNKNOWN = float("nan")
 
@@ -60,7 +59,9 @@ def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) 
         _insert(tenant, stored, symbols, group, at, delta)
 
 
-def _insert(tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta) -> None:
+def _insert(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
+) -> None:
     relation = stored.relation
     before = relation.counts().rows
     ids, added = relation.insert(symbols, len(facts))

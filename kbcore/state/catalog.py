@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-from kbplanner.backend import Engine
-
 from kbcore.errors import UnknownDatabase
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import Engine
 
 DEFAULT = "default"
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Rule, Variable
-
 from kbcore.state.facts import Fact, Row
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredRule
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Rule, Variable
 
 
 @dataclass(frozen=True, slots=True)

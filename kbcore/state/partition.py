@@ -6,10 +6,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kbcore.state.facts import Row
 from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
 from kbplanner.schema import RelationSchema
-
-from kbcore.state.facts import Row
 
 RowKey = tuple[int, ...]
 """The symbols of a row: it stays the same when row ids do not."""
@@ -51,7 +50,9 @@ class StoredRelation:
                     "args": texts[i * arity : (i + 1) * arity],
                     "negated": not self.schema.positive,
                     "scope": self.scope,
-                    "metadata": dict(self.metadata.get(tuple(rows[i * arity : (i + 1) * arity]), {})) if self.metadata else {},
+                    "metadata": dict(self.metadata.get(tuple(rows[i * arity : (i + 1) * arity]), {}))
+                    if self.metadata
+                    else {},
                     "createdAt": created[i],
                     "validFrom": starts[i] or created[i],
                     "validUntil": None if until == FOREVER else until,

@@ -6,11 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from kbcore.errors import AlreadyExists
 from kbplanner.printer import print_rule
 from kbplanner.rules import RuleSet
 from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Expr, HeadTerm, Literal, Rule, Variable
-
-from kbcore.errors import AlreadyExists
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,15 @@ class RuleBook:
         return found
 
     def check(self, added: Sequence[StoredRule]) -> None:
-        """Raise if rules cannot be taken: another rule has the id, or with them some partition's rules cannot be evaluated."""
+        """Raise if rules cannot be taken: an id belongs to another rule, or a partition could not be evaluated any more."""
         merged = dict(self._rules)
         for stored in added:
             key = (stored.scope, stored.id)
             known = merged.get(key)
             if known is not None and _digest(known.rule) != _digest(stored.rule):
                 raise AlreadyExists(
-                    f"rule id '{stored.id}' belongs to another rule; retract that one first", {"id": stored.id, "text": known.text}
+                    f"rule id '{stored.id}' belongs to another rule; retract that one first",
+                    {"id": stored.id, "text": known.text},
                 )
             merged.setdefault(key, stored)
         scopes = {scope for scope, _ in merged}

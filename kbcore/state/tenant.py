@@ -9,14 +9,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kbplanner.backend import FOREVER, NO_ROW, Engine
-from kbplanner.evaluate import PlanCache
-from kbplanner.schema import RelationSchema
-
 from kbcore.errors import KBError
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import Partition, RowKey, StoredRelation
 from kbcore.state.rulebook import RuleBook
+from kbplanner.backend import FOREVER, NO_ROW, Engine
+from kbplanner.evaluate import PlanCache
+from kbplanner.schema import RelationSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

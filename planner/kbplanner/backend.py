@@ -184,8 +184,11 @@ class Engine(Protocol):
     def texts(self, symbols: array[int]) -> list[str]:
         """The texts of many symbols."""
 
-    def sort(self, rows: array[int], arity: int) -> array[int]:
-        """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+        """The rows in answer order: numbers before text, numbers by value then text, text by code point.
+
+        `via`, if given, makes the call for a long list of rows.
+        """
 
     def relation(self, arity: int) -> Relation:
         """A new empty relation."""

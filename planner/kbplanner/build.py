@@ -88,8 +88,7 @@ class _Builder:
         plans = []
         for place, driver in enumerate(reads):
             views = {
-                id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL
-                for i, atom in enumerate(reads)
+                id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL for i, atom in enumerate(reads)
             }
             plans.append(self._join_plan(clause, order_items(clause.body, (), statistics, first=driver), views))
         return plans

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -23,6 +23,9 @@ __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 
 SLICE = 100_000
 """Steps of fuel for which a run stays inside the engine before it lets others in."""
+
+LONG_SORT = 20_000
+"""Rows whose sorting takes some milliseconds."""
 
 _BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
 _PLAN_HEAD = 8
@@ -137,12 +140,15 @@ class Engine:
         with self._lock:
             return int(lib.kb_symbol_count(self._enter()))
 
-    def sort(self, rows: array[int], arity: int) -> array[int]:
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
         """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
         result = rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
-        self.call(lib.kb_sort_rows, view, arity, count)
+        if via is None or count < LONG_SORT:
+            self.call(lib.kb_sort_rows, view, arity, count)
+        else:
+            self.call(lambda handle: via(lambda: int(lib.kb_sort_rows(handle, view, arity, count))))
         return result
 
     def relation(self, arity: int) -> Relation:
@@ -259,12 +265,14 @@ class Run:
         `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
         BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
-        enter = lib.kb_run_step
+        enter: Callable[[Any, int], int] = lib.kb_run_step
         if via is not None:
+            away = via
 
-            def enter(handle: Any, amount: int) -> int:
-                return via(lambda: int(lib.kb_run_step(handle, amount)))
+            def enter_via(handle: Any, amount: int) -> int:
+                return away(lambda: int(lib.kb_run_step(handle, amount)))
 
+            enter = enter_via
         while True:
             status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE

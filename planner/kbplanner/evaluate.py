@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbplanner.backend import SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState
+from kbplanner.backend import SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.passes import rewrite
@@ -42,7 +42,9 @@ class PlanCache:
         self._engine = engine
         self._capacity = capacity
         self._mutex = threading.Lock()
-        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = OrderedDict()
+        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = (
+            OrderedDict()
+        )
 
     def get(
         self,
@@ -97,8 +99,8 @@ class GoalRun:
         self.goal = goal
         self.run = engine.open_run(goal.compiled, [bind(schema) for schema in goal.plan.base], goal.params, limits)
 
-    def ask(self, pattern: Sequence[int], drive: Drive) -> tuple[array[int], int]:
-        """The answers, as whole rows in answer order, and how many there are.
+    def ask(self, pattern: Sequence[int], drive: Drive, via: Via | None = None) -> tuple[array[int], int]:
+        """The answers, as whole rows in answer order, and how many there are; `via` makes long calls into the engine.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
         argument j. Every argument the plan's adornment calls bound must be a symbol.
@@ -117,7 +119,7 @@ class GoalRun:
         rows, ids = self.run.relation(plan.answer).match(wanted)
         if plan.one_seed:
             rows = _widen(rows, len(ids), pattern, columns)
-        return self._engine.sort(rows, len(pattern)), len(ids)
+        return self._engine.sort(rows, len(pattern), via), len(ids)
 
     def close(self) -> None:
         """Give the run back."""

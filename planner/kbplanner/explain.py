@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
-from kbplanner.terms import COMPARISONS
+from kbplanner.printer import print_item, print_term
+from kbplanner.program import Clause, ClauseItem, Program
+from kbplanner.terms import COMPARISONS, Comparison
 
 
 def explain(plan: Plan, rule_texts: Sequence[str] = ()) -> str:
     """The plan, stratum by stratum; `rule_texts[i]` is the text of rule i+1."""
     return "\n".join(_lines(plan, rule_texts))
+
+
+def show(program: Program) -> str:
+    """A program between passes, one clause a line, in its order."""
+    return "\n".join(_clause(clause) for clause in program.clauses)
+
+
+def _clause(clause: Clause) -> str:
+    body = ", ".join(_item(item) for item in clause.body)
+    return f"{_item(clause.head)} :- {body}." + (f"  % rule {clause.rule}" if clause.rule else "")
+
+
+def _item(item: ClauseItem) -> str:
+    if isinstance(item, Comparison):
+        return print_item(item)
+    args = ", ".join(print_term(arg) for arg in item.args)
+    return f"{'absent ' if item.absent else ''}{item.schema}({args})"
 
 
 def _lines(plan: Plan, rule_texts: Sequence[str]) -> Iterator[str]:

@@ -117,10 +117,10 @@ def _grammar() -> Lark:
         def __init__(self, lexer_conf: Any) -> None:
             pass
 
-        def lex(self, *args: Any) -> Iterator[Any]:
+        def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
             return iter(())
 
-    grammar = (files(__package__) / "grammar.lark").read_text(encoding="utf-8")
+    grammar = (files("kbplanner") / "grammar.lark").read_text(encoding="utf-8")
     return Lark(
         grammar, parser="lalr", lexer=Fed, start=["statement", "expression"], transformer=cast(Any, TreeMaker())
     )

@@ -190,7 +190,12 @@ class ReferenceRun:
     """One evaluation."""
 
     def __init__(
-        self, engine: ReferenceEngine, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
+        self,
+        engine: ReferenceEngine,
+        plan: ReferencePlan,
+        base: Sequence[ReferenceRelation],
+        params: Sequence[int],
+        limits: Limits,
     ) -> None:
         given = iter(base)
         self._engine = engine
@@ -280,7 +285,9 @@ class ReferenceRun:
                 if not component.recursive:
                     break
 
-    def _round(self, component: _Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool) -> Iterator[None]:
+    def _round(
+        self, component: _Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
+    ) -> Iterator[None]:
         bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
         for rule in component.rules:
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in _READS]
@@ -383,7 +390,7 @@ class ReferenceEngine:
         """The texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
 
-    def sort(self, rows: array[int], arity: int) -> array[int]:
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
         """The rows in answer order."""
         if arity == 0:
             return rows
@@ -425,7 +432,12 @@ def _decode(words: array[int]) -> ReferencePlan:
         raise EngineFault("not bytecode of this version")
     shapes = words[8 : 8 + 2 * slots]
     plan = ReferencePlan(
-        list(shapes[::2]), [bool(kind) for kind in shapes[1::2]], params, registers, None if seed == NO_SLOT else seed, answer
+        list(shapes[::2]),
+        [bool(kind) for kind in shapes[1::2]],
+        params,
+        registers,
+        None if seed == NO_SLOT else seed,
+        answer,
     )
     at = 8 + 2 * slots
     for _ in range(parts):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support import naive, programs
+from support.runtimes import runtime
+
 from kbcore.state.facts import Fact
 from kbplanner.parser import parse_rule
 from kbplanner.terms import Atom
-from support import naive, programs
-from support.runtimes import runtime
 
 
 def conclusions(model, facts):

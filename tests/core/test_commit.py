@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from kbcore.clock import LoggedClock, ManualClock
 from kbcore.durable.commit import Committer
 from kbcore.durable.records import decode_changes
@@ -65,7 +66,7 @@ def run_all(calls):
     def run(place, call):
         try:
             results[place] = call()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the test looks at it
             results[place] = error
 
     threads = [threading.Thread(target=run, args=pair) for pair in enumerate(calls)]
@@ -153,7 +154,13 @@ def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
     log, told = Log(), []
     catalog = Catalog(Engine)
     writes = Committer(
-        log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), max_records=9, max_bytes=999, on_failure=told.append
+        log,
+        catalog,
+        LoggedClock(ManualClock()),
+        offload=lambda call: call(),
+        max_records=9,
+        max_bytes=999,
+        on_failure=told.append,
     )
     log.error = StorageFailed("fdatasync: EIO")
     with pytest.raises(StorageFailed):

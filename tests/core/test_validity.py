@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.runtimes import runtime
+
 from kbcore.clock import ManualClock
 from kbcore.state.facts import Fact
 from kbplanner.parser import parse_rule
 from kbplanner.terms import ANONYMOUS, Atom, Literal, Variable
-from support.runtimes import runtime
 
 T0 = 1_700_000_000_000
 

@@ -6,8 +6,8 @@ import gc
 from array import array
 
 import pytest
-from engine import assembler as asm
 
+from engine import assembler as asm
 from kbplanner._engine import ffi, lib
 from kbplanner.backend import Attribute, Limits, RunState
 from kbplanner.engine import Engine

@@ -5,6 +5,9 @@ from __future__ import annotations
 from array import array
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from engine import assembler as asm
 from engine.assembler import (
     BASE,
@@ -24,9 +27,6 @@ from engine.assembler import (
     same,
     scan,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from kbplanner.backend import Limits, RunState
 from kbplanner.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support import naive, programs
+
 from kbplanner.engine import Engine
 from kbplanner.errors import UnstratifiedNegation
 from kbplanner.reference import ReferenceEngine
 from kbplanner.rules import RuleSet
-from support import naive, programs
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
@@ -38,7 +39,9 @@ def test_goals_have_the_answers_of_the_model(name, rules, facts, goals):
         assert world.ask(goal) == naive.answers(model, goal)
 
 
-steps = st.lists(st.tuples(st.sampled_from(["tell", "tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14)
+steps = st.lists(
+    st.tuples(st.sampled_from(["tell", "tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14
+)
 
 
 @pytest.mark.parametrize("name", ENGINES)

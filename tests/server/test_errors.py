@@ -26,7 +26,7 @@ def _all(kind: type[KBError]) -> Iterator[type[KBError]]:
 
 @pytest.mark.parametrize("kind", sorted(set(_all(KBError)), key=lambda kind: kind.__name__))
 def test_every_error_has_a_status(kind: type[KBError]) -> None:
-    assert kind.__module__.startswith(("kbcore", "kbplanner", "kbserver"))
+    assert kind.__module__.startswith(("kbcore", "kbplanner", "kbplugins", "kbserver"))
     assert kind.code in STATUS
     assert kbcore.errors
     assert kbplanner.errors

@@ -5,21 +5,18 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from support.faulty_files import Crash, FaultyFiles
-
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import SnapshotFailed, StorageFailed, StorageFull
 from kbplugins.storage_wal import WalStore
+from support.faulty_files import Crash, FaultyFiles
 
 CONFIG = replace(Config(), storage_dir="/data", min_free_mb=0)
 SEGMENT = 1500
 
 
 def open_wal(files, **changes):
-    return WalStore(
-        replace(CONFIG, **changes), fs=files, clock=ManualClock(), random_bytes=bytes, segment_bytes=SEGMENT
-    )
+    return WalStore(replace(CONFIG, **changes), fs=files, clock=ManualClock(), random_bytes=bytes, segment_bytes=SEGMENT)
 
 
 def snapshot_of(seq):

@@ -27,7 +27,7 @@ def model(rules: Iterable[Rule], facts: Iterable[Atom]) -> Model:
     levels = _levels(rules)
     for level in sorted(set(levels.values())):
         own = [rule for rule in rules if levels[key(rule.head)] == level]
-        while any([_fire(rule, found) for rule in own]):
+        while sum(_fire(rule, found) for rule in own):
             pass
     return found
 

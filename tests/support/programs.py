@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable
 
 from hypothesis import strategies as st
+
 from kbplanner.backend import Engine, Limits, Relation, Run, RunState
 from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
 from kbplanner.rules import RuleSet

@@ -98,7 +98,16 @@ def run(scratch: Path, folder: Path) -> int:
             back.setdefault(row[2], set()).add(row[1])
     print(f"{len(packages)} packages, {sum(map(len, edges.values()))} dependencies, {len(rows)} facts")
 
-    command = [sys.executable, "-m", "kbserver.cli", "load", "--storage-dir", str(folder), str(table), str(HERE / "rules.kb")]
+    command = [
+        sys.executable,
+        "-m",
+        "kbserver.cli",
+        "load",
+        "--storage-dir",
+        str(folder),
+        str(table),
+        str(HERE / "rules.kb"),
+    ]
     subprocess.run(command, check=True)
 
     def without(x: str) -> set[str]:

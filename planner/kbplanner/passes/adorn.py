@@ -1,7 +1,8 @@
 """Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
-earlier item of the body binds it. One relation asked in a more general and a more special way is asked in the general way
+earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument has one value
+only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. One relation asked in a more general and a more special way is asked in the general way
 only: its answers contain the special ones.
 """
 
@@ -51,12 +52,13 @@ def _spread(
         schema, marks = todo.pop(0)
         for clause in heads[schema]:
             head = replace(clause.head, schema=schema.adorned(marks))
-            known = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
+            given = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
+            known = set(given)
             body: list[ClauseItem] = []
             for item in order_items(clause.body, known, statistics):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
-                        wanted = "".join("b" if isinstance(a, str) or a in known else "f" for a in item.args)
+                        wanted = _wanted(item, given, known, heads[item.schema])
                         wanted = _canonical(item.schema, wanted, general)
                         if wanted not in asked.setdefault(item.schema, []):
                             asked[item.schema].append(wanted)
@@ -70,6 +72,30 @@ def _spread(
                     body.append(item)
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
+
+
+def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clauses: list[Clause]) -> str:
+    marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
+    many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in given]
+    if 0 < len(many) < marks.count("b") and _handed_through(item.schema, clauses, many):
+        for place in many:
+            marks[place] = "f"
+    return "".join(marks)
+
+
+def _handed_through(schema: RelationSchema, clauses: list[Clause], places: list[int]) -> bool:
+    """Whether the relation is recursive and each recursive call has the head's own variables in these places."""
+    calls = [
+        (clause.head, item)
+        for clause in clauses
+        for item in clause.body
+        if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
+    ]
+    return bool(calls) and all(
+        isinstance(head.args[place], Variable) and call.args[place] == head.args[place]
+        for head, call in calls
+        for place in places
+    )
 
 
 def _canonical(schema: RelationSchema, adornment: str, general: dict[RelationSchema, list[str]]) -> str:

@@ -111,9 +111,7 @@ def _numbered(arity: int) -> tuple[Term, ...]:
     return tuple(Variable(f"a{i}") for i in range(arity))
 
 
-def _name_values(
-    body: Iterable[Literal | Comparison], head: ClauseAtom
-) -> tuple[list[Literal | Comparison], ClauseAtom]:
+def _name_values(body: Iterable[Literal | Comparison], head: ClauseAtom) -> tuple[list[Literal | Comparison], ClauseAtom]:
     """Substitute away each `?x = value` whose variable no positive atom binds; then `?x` is just a name for it."""
     items = list(dict.fromkeys(body))
     bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}

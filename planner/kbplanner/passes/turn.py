@@ -7,8 +7,8 @@ way. Here only the reachable bindings are kept, and answers are taken from the b
     demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
 
 For the goal itself, which has one seed, that is all. Where other clauses ask, each reached binding carries the seed
-it came from; with no free argument that would only multiply bindings, so such relations stay as they are. Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules"
-(1989).
+it came from; with no free argument that would only multiply bindings, so such relations stay as they are. Naughton,
+Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules" (1989).
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ def turn(program: Program) -> Program:
     alone = {next(iter(part.relations)) for part in components(program.clauses) if len(part.relations) == 1}
     answered = program
     for schema, own in heads.items():
-        if schema not in alone or schema.bare in program.full or not _turnable(schema, own):
-            clauses.extend(own)
-        elif schema != program.goal and "f" not in schema.adornment:
+        if (
+            schema not in alone
+            or schema.bare in program.full
+            or not _turnable(schema, own)
+            or (schema != program.goal and "f" not in schema.adornment)
+        ):
             clauses.extend(own)
         elif schema == program.goal:
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
@@ -97,8 +100,7 @@ def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
         if call is None:
             carried = iter(seeds)
             args = tuple(
-                next(carried) if mark == "b" else arg
-                for arg, mark in zip(clause.head.args, schema.adornment, strict=True)
+                next(carried) if mark == "b" else arg for arg, mark in zip(clause.head.args, schema.adornment, strict=True)
             )
             head = ClauseAtom(schema, args)
         else:

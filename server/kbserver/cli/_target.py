@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 import click
 import httpx
-from kbplanner.jsonform import atom_to_json
-from kbplanner.parser import parse_goal
-from kbplanner.printer import print_row, print_rule
-from kbplanner.terms import Literal, Rule
 
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError
 from kbcore.state.facts import Fact
+from kbplanner.jsonform import atom_to_json
+from kbplanner.parser import parse_goal
+from kbplanner.printer import print_row, print_rule
+from kbplanner.terms import Literal, Rule
 
 TIMEOUT = 120.0
 """Seconds a request may take: a large batch on a slow disk."""
@@ -114,17 +114,17 @@ class Folder:
 
 
 def target_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where a command works; the command gets a `target`, and mistakes become one clear line."""
+    """Add the options that say where a command works; it gets a `target`, and mistakes become one clear line."""
 
-    @click.option("--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server")
+    @click.option(
+        "--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server"
+    )
     @click.option("--storage-dir", metavar="FOLDER", help="work on this folder instead; no server may have it open")
     @click.option("--database", default="default", show_default=True, help="database on the server")
     @click.option("--tenant", default="default", show_default=True, help="tenant")
     @click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
     @functools.wraps(function)
-    def command(
-        url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None, **rest: Any
-    ) -> None:
+    def command(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None, **rest: Any) -> None:
         try:
             target: Target
             if storage_dir is None:

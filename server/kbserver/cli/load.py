@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from kbplanner.printer import print_item
 
 from kbcore.errors import KBError
 from kbcore.loading import FORMATS, Batch, read_text
+from kbplanner.printer import print_item
 from kbserver.cli._target import Failed, Target, target_options
 
 
@@ -65,7 +65,9 @@ def _batches(path: Path, scope: str | None, predicate: str | None, quiet: bool) 
     size = path.stat().st_size
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         batches = read_text(text, path.suffix, scope=scope, predicate=predicate)
-        with click.progressbar(length=size, label=path.name, file=sys.stderr, hidden=quiet or not sys.stderr.isatty()) as bar:
+        with click.progressbar(
+            length=size, label=path.name, file=sys.stderr, hidden=quiet or not sys.stderr.isatty()
+        ) as bar:
             done = 0
             for batch in batches:
                 yield batch

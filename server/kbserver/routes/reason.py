@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from kbserver.answers import as_json
+from kbserver.answers import as_json, rows_as_json
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
 from kbserver.schemas.reason import aggregation, pattern, question
@@ -26,7 +26,7 @@ def infer() -> Response:
         as_of=asked.as_of,
         timeout_ms=asked.timeout_ms,
     )
-    return as_json(rows)
+    return rows_as_json(rows, runtime().pause)
 
 
 @bp.post("/query")
@@ -41,7 +41,9 @@ def query() -> Response:
         limit=asked.limit,
         as_of=asked.as_of,
     )
-    return as_json([{**row, "truthVal": not row["negated"]} for row in rows])
+    for row in rows:
+        row["truthVal"] = not row["negated"]
+    return rows_as_json(rows, runtime().pause)
 
 
 @bp.post("/aggregate")

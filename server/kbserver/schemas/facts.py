@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flask import current_app
-from kbplanner.jsonform import atom_from_json
 
 from kbcore.errors import InvalidInput, TooLarge
 from kbcore.state.facts import Fact
+from kbplanner.jsonform import atom_from_json
 from kbplanner.terms import Term, Variable
 from kbserver.request_context import runtime
 from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards, within

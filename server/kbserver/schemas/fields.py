@@ -6,26 +6,17 @@ marshmallow fields wrap these, and bulk bodies call them directly.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import orjson
 from marshmallow import ValidationError, fields
 
+from kbcore.instants import LAST_INSTANT, instant
 from kbserver.request_context import NAME_RULE, is_name
 
 MAX_METADATA_BYTES = 32 * 1024
 EVERY_SCOPE = "*"
-
-_LAST_MOMENT = 8_640_000_000_000_000
-"""The last millisecond, before and after 1970, that dates of the web can name."""
-
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|([+-])(\d\d):?(\d\d)?)?", re.ASCII
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 Reader = Callable[[Any], Any]
 
@@ -79,14 +70,14 @@ def fraction(value: Any) -> float:
     return float(value)
 
 
-def whole(low: int, high: int = _LAST_MOMENT) -> Reader:
+def whole(low: int, high: int = LAST_INSTANT) -> Reader:
     """Make a reader of integers from `low` to `high`; `3.0` is one too."""
 
     def read(value: Any) -> int:
         if type(value) is float and value.is_integer():
             value = int(value)
         if type(value) is not int or not low <= value <= high:
-            bounds = f"of at least {low}" if high == _LAST_MOMENT else f"from {low} to {high}"
+            bounds = f"of at least {low}" if high == LAST_INSTANT else f"from {low} to {high}"
             raise ValueError(f"must be a whole number {bounds}")
         return value
 
@@ -97,27 +88,8 @@ milliseconds = whole(1)
 """Read a positive number of milliseconds."""
 
 
-def moment(value: Any) -> int:
-    """Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
-    if type(value) is float and value.is_integer():
-        value = int(value)
-    if type(value) is int and -_LAST_MOMENT <= value <= _LAST_MOMENT:
-        return value
-    match = _ISO.fullmatch(value) if type(value) is str else None
-    if match is None:
-        raise ValueError("must be epoch milliseconds or an ISO 8601 time such as 2026-01-31T12:00:00Z")
-    year, month, day, hour, minute, second, part, offset, sign, hours, minutes = match.groups()
-    if offset is None:
-        raise ValueError("needs an offset from UTC, such as Z or +02:00")
-    try:
-        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=timezone.utc)
-    except ValueError as error:
-        raise ValueError(f"is not a time: {error}") from error
-    away = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    if away >= timedelta(hours=24) or int(minutes or 0) > 59:
-        raise ValueError("has an offset from UTC of a day or more")
-    since = local - _EPOCH - (-away if sign == "-" else away)
-    return since // timedelta(milliseconds=1) + int((part or "0").ljust(3, "0")[:3])
+moment = instant
+"""Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
 
 
 def metadata(value: Any) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kbplanner.jsonform import atom_from_json, goal_from_json
-
 from kbcore.errors import InvalidInput
+from kbplanner.jsonform import atom_from_json, goal_from_json
 from kbplanner.terms import Atom, Literal, Term
 from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
 from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, scope_to_read, text, whole

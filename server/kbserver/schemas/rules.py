@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kbplanner.jsonform import rule_from_json, rule_to_json
-from kbplanner.passes.check import check_statements
-
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import StoredRule
+from kbplanner.jsonform import rule_from_json, rule_to_json
 from kbplanner.parser import parse_program
+from kbplanner.passes.check import check_statements
 from kbplanner.statements import FactStatement, GoalStatement, RuleStatement
 from kbplanner.terms import Rule
 from kbserver.schemas.base import Envelope

@@ -1,0 +1,144 @@
+"""Write the reference pages that follow from the code; `--check` only says which are out of date.
+
+    python docs/generate.py [--check]
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import kbcore
+from kbcore.config import SETTINGS
+from kbcore.plug import hookspecs
+from kbplanner.errors import KBError
+from kbserver.errors import STATUS
+
+ROOT = Path(__file__).resolve().parent
+PAGES = ROOT / "reference"
+NOTE = "<!-- Written by docs/generate.py from the code; change it there. -->"
+
+
+def configuration() -> str:
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for setting in SETTINGS:
+        default = ",".join(setting.default) if isinstance(setting.default, tuple) else setting.default
+        shown = "none" if default in ("", None) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        rows.append(f"| `{setting.name}` | {shown} | {setting.help} |")
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Read once from the environment. Flags of `kbcore serve` win over them. A value that cannot be used ends the",
+            "start with one line that names the setting (exit status 78).",
+            "",
+            *rows,
+        ]
+    )
+
+
+def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
+    """KBError and everything below it that belongs to us, in order of name."""
+    found = {kind}
+    todo = [kind]
+    while todo:
+        for below in todo.pop().__subclasses__():
+            if below not in found and not below.__name__.startswith("_"):
+                found.add(below)
+                todo.append(below)
+    return iter(sorted(found, key=lambda error: (STATUS[error.code], error.code, error.__name__)))
+
+
+def errors() -> str:
+    rows = ["| status | code | raised as | meaning |", "|---|---|---|---|"]
+    for error in error_classes():
+        meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        rows.append(f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | {meaning} |")
+    return "\n".join(
+        [
+            "# Errors",
+            "",
+            "Every error is `{code, message, details}` as JSON, with `X-Request-ID`. `details` is an object or null. A wrong",
+            "method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
+            "",
+            *rows,
+        ]
+    )
+
+
+def hooks() -> str:
+    parts = [
+        "# Hooks",
+        "",
+        "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry point in group `kbcore`. Built-ins",
+        "enter by the same door.",
+    ]
+    for name, function in inspect.getmembers(hookspecs, inspect.isfunction):
+        if name.startswith("kb_"):
+            signature = str(inspect.signature(function)).replace("'", "")
+            parts += ["", f"## {name}", "", f"    {name}{signature}", "", inspect.cleandoc(function.__doc__ or "")]
+    return "\n".join(parts)
+
+
+def bytecode() -> str:
+    rows = ["| instruction | effect |", "|---|---|"]
+    for path in sorted((ROOT.parent / "csrc").glob("*.c")):
+        for head, effect in re.findall(r"/\* Opcode: ([^\n]*?)\s*\n(.*?)\*/", path.read_text(encoding="utf-8"), re.S):
+            words = " ".join(line.strip(" *") for line in effect.splitlines()).strip()
+            rows.append(f"| `{head.strip()}` | {words} |")
+    return "\n".join(
+        ["# Bytecode", "", "What a plan becomes. The layout of the words and the rules of a run: `csrc/README.md`.", "", *rows]
+    )
+
+
+def python_api() -> str:
+    parts = ["# Python", "", "What `import kbcore` offers."]
+    for name in sorted(kbcore.__all__):
+        thing = getattr(kbcore, name)
+        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+            continue
+        parts += ["", f"## {name}", "", inspect.cleandoc(thing.__doc__ or "")]
+        if inspect.isfunction(thing):
+            parts += ["", f"    {name}{_signature(thing)}"]
+        elif name in ("EmbeddedKB", "AnswerSet", "Runtime"):
+            for method, function in inspect.getmembers(thing, inspect.isfunction):
+                if not method.startswith("_"):
+                    parts += ["", f"### {name}.{method}", "", f"    {method}{_signature(function)}"]
+                    parts += ["", inspect.cleandoc(function.__doc__ or "")]
+    return "\n".join(parts)
+
+
+def _signature(function: object) -> str:
+    return str(inspect.signature(function)).replace("'", "")  # type: ignore[arg-type]
+
+
+GENERATED = {
+    "configuration.md": configuration,
+    "errors.md": errors,
+    "hooks.md": hooks,
+    "bytecode.md": bytecode,
+    "python-api.md": python_api,
+}
+
+
+def main() -> int:
+    stale = []
+    for name, make in GENERATED.items():
+        path = PAGES / name
+        text = f"{NOTE}\n\n{make()}\n"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        print(f"out of date: {', '.join(stale)}; run python docs/generate.py")
+        return 1
+    print(f"{len(GENERATED)} pages, {len(stale)} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

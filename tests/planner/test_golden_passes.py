@@ -1,0 +1,63 @@
+"""Golden files of the passes: what each one makes of a program. `KB_GOLDEN=write` writes them anew, to be read.
+
+A file has cases: a line `# name`, rules, a goal, `---`, and the program after the pass named by the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kbplanner.build import build
+from kbplanner.evaluate import adornment_of
+from kbplanner.explain import explain, show
+from kbplanner.parser import parse_program
+from kbplanner.passes import PASSES, PassContext
+from kbplanner.passes.order import NoStatistics
+from kbplanner.program import Program
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.statements import GoalStatement, RuleStatement
+
+FOLDER = Path(__file__).parent / "golden" / "passes"
+STAGES = ["lower", *(name for name, _ in PASSES), "plan"]
+
+
+def cases():
+    for path in sorted(FOLDER.glob("*.kb")):
+        for part in re.split(r"^(?=# )", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+            yield pytest.param(path, part, id=f"{path.stem}: {part.splitlines()[0][2:]}")
+
+
+def after(stage: str, text: str) -> str:
+    statements = parse_program(text)
+    rules = RuleSet([s.rule for s in statements if isinstance(s, RuleStatement)])
+    goal = next(s for s in statements if isinstance(s, GoalStatement)).goal.literal.atom
+    clauses = rules.clauses(frozenset())
+    context = PassContext(adornment_of(goal.args), NoStatistics())
+    program = Program(clauses, RelationSchema(goal.predicate, goal.arity, goal.positive).derived)
+    for name, run in PASSES:
+        if stage == "lower":
+            break
+        program = run(program, context)
+        if name == stage:
+            break
+    return explain(build(program, NoStatistics())) if stage == "plan" else show(program)
+
+
+def test_every_pass_has_a_golden_file():
+    assert sorted(path.stem for path in FOLDER.glob("*.kb")) == sorted(STAGES)
+
+
+@pytest.mark.parametrize(("path", "part"), list(cases()))
+def test_golden(path, part):
+    source, _, expected = part.partition("---\n")
+    found = after(path.stem, source)
+    if os.environ.get("KB_GOLDEN") == "write":
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(part, f"{source}---\n{found}\n\n"), encoding="utf-8")
+    else:
+        assert found == expected.strip()

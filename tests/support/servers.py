@@ -1,0 +1,66 @@
+"""A real server in a process of its own: started on a free port, asked over HTTP, killed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Server:
+    """`kbcore serve` on a folder; `with` kills it without mercy if it still runs."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-dir", str(folder), *flags]
+        settings = {**os.environ, "MIN_FREE_MB": "0", "LOG_LEVEL": "ERROR"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings)
+        assert self.process.stdout is not None
+        found = None
+        while found is None:
+            line = self.process.stdout.readline()
+            assert line, f"the server ended with {self.process.wait()}"
+            found = re.search(r"http://([\d.]+):(\d+)", line)
+        self.address = found[1], int(found[2])
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """A keep-alive connection."""
+        return http.client.HTTPConnection(*self.address, timeout=60)
+
+    def post(self, path: str, body: Any, connection: http.client.HTTPConnection | None = None) -> tuple[int, bytes]:
+        """Status and body of an answer."""
+        http_ = connection or self.connect()
+        headers = {"Content-Type": "application/json", "X-Tenant-ID": "t"}
+        http_.request("POST", path, json.dumps(body), headers)
+        answer = http_.getresponse()
+        found = answer.status, answer.read()
+        if connection is None:
+            http_.close()
+        return found
+
+    def kill(self) -> None:
+        """End it as a power switch would, as far as a process can tell."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def stop(self) -> int:
+        """Ask it to stop; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(60)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return status
