@@ -69,7 +69,7 @@ def script_for(base: graphs.Access, count: int, checks: bool, share: float) -> l
     return with_writes(base, asked, share, random.Random(7)) if share else asked
 
 
-def ours(base: graphs.Access, script: list[Step]) -> tuple[list[float], list[int], dict[str, list[float]]]:
+def ours(base: graphs.Access, script: list[Step], seconds: float) -> tuple[list[float], list[int], dict[str, list[float]]]:
     """CPU seconds and answers of each goal through `kb.ask`; the seconds of writes and of the first goals after them."""
     times: list[float] = []
     counts: list[int] = []
@@ -82,8 +82,11 @@ def ours(base: graphs.Access, script: list[Step]) -> tuple[list[float], list[int
         for step in [s for s in script if not s.write][:20]:
             kb.ask("may", [step.args[0], "read", step.thing or "?x"])
         written = False
+        started = time.monotonic()
         with collector_off():
             for step in script:
+                if time.monotonic() - started > seconds:
+                    break
                 if step.write:
                     relation, args = step.relation, list(step.args)
                     if relation == "allowed":
@@ -110,21 +113,24 @@ def access(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
     for kind, count in (("list", effort.pick(3000, 120)), ("check", effort.pick(20_000, 200))):
         for share, label in ((0.0, "no writes"), (0.01, "1 % writes")):
             script = script_for(base, count, kind == "check", share)
-            times, counts, other = ours(base, script)
+            times, counts, other = ours(base, script, effort.seconds)
             made = []
             for mark in (50, 99):
                 sample = Sample(percentile(times, mark / 100))
                 made.append(Row(f"access {kind}, {label}, p{mark}", size, sum(counts), sample))
-            for what, seconds in other.items():
-                if seconds:
-                    made.append(Row(f"access {kind}, {what}, p50", size, None, Sample(percentile(seconds, 0.5))))
+            for what, found in other.items():
+                if found:
+                    made.append(Row(f"access {kind}, {what}, p50", size, None, Sample(percentile(found, 0.5))))
+            if len(counts) < count:
+                made[0].ratio = f"only {len(counts):,} of {count:,} goals in {effort.seconds:g} s"
             for name, run in peers.items():
                 try:
                     peer_times, peer_counts = run(base, RULES, script, effort)
                 except Skipped as why:
                     made[0].peers[name] = made[1].peers[name] = Sample(None, None, str(why))
                     continue
-                if peer_counts != counts[: len(peer_counts)] or not peer_counts:
+                both = min(len(counts), len(peer_counts))
+                if peer_counts[:both] != counts[:both] or not both:
                     place = next((i for i, pair in enumerate(zip(counts, peer_counts)) if pair[0] != pair[1]), 0)  # noqa: B905
                     made[0].wrong = f"{made[0].workload}: {name} differs at goal {place} ({len(peer_counts)} goals)"
                 for row, mark in zip(made[:2], (0.5, 0.99), strict=True):
