@@ -1,0 +1,171 @@
+"""Transitive closure and same generation, free and bound, in right-, left- and non-linear form; and work in proportion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import graphs
+from measure import Effort, Row, Sample, Skipped, median_of
+from prepared import Prepared
+
+import kbcore
+from kbcore.config import Config
+from kbcore.embed import EmbeddedKB
+
+LINEAR = {
+    "right": "{p}(?x, ?y) :- edge(?x, ?y). {p}(?x, ?y) :- edge(?x, ?z), {p}(?z, ?y).",
+    "left": "{p}(?x, ?y) :- edge(?x, ?y). {p}(?x, ?y) :- {p}(?x, ?z), edge(?z, ?y).",
+    "both": "{p}(?x, ?y) :- edge(?x, ?y). {p}(?x, ?y) :- {p}(?x, ?z), {p}(?z, ?y).",
+}
+CLOSURE_RULES = "\n".join(text.format(p=name) for name, text in LINEAR.items())
+SAME_RULES = """
+same(?x, ?y) :- edge(?x, ?p), edge(?y, ?p).
+same(?x, ?y) :- edge(?x, ?u), same(?u, ?v), edge(?y, ?v).
+"""
+
+CLOSURE_SQL = {
+    "ff": "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM edge UNION SELECT r.x, e.y FROM r JOIN edge e ON e.x = r.y)"
+    " SELECT count(*) FROM r",
+    "bf": "WITH RECURSIVE r(y) AS (SELECT y FROM edge WHERE x = ? UNION SELECT e.y FROM r JOIN edge e ON e.x = r.y)"
+    " SELECT count(*) FROM r",
+    "fb": "WITH RECURSIVE r(x) AS (SELECT x FROM edge WHERE y = ? UNION SELECT e.x FROM r JOIN edge e ON e.y = r.x)"
+    " SELECT count(*) FROM r",
+}
+SAME_SQL = {
+    "ff": "WITH RECURSIVE r(x, y) AS (SELECT a.x, b.x FROM edge a JOIN edge b ON a.y = b.y"
+    " UNION SELECT a.x, b.x FROM r JOIN edge a ON a.y = r.x JOIN edge b ON b.y = r.y) SELECT count(*) FROM r",
+    "bf": "WITH RECURSIVE up(n, d) AS (SELECT ?, 0 UNION SELECT e.y, up.d + 1 FROM up JOIN edge e ON e.x = up.n),"
+    " down(n, d) AS (SELECT n, d FROM up WHERE d > 0 UNION SELECT e.x, down.d - 1 FROM down JOIN edge e ON e.y = down.n"
+    " WHERE down.d > 0) SELECT count(*) FROM down WHERE d = 0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A goal in the rule language, with the query a peer without rules is given, and the constant in it."""
+
+    label: str
+    text: str
+    sql: str
+    constant: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Edges, rules over them, goals."""
+
+    name: str
+    size: str
+    edges: list[graphs.Pair]
+    rules: str
+    goals: list[Goal]
+
+
+def closure_graph(name: str, size: str, edges: list[graphs.Pair], wanted: Iterable[str]) -> Graph:
+    """Goals like `right bf`: the form of the recursion and the binding pattern, from and to the ends of some edge."""
+    source, target = int(edges[0][0][1:]), int(edges[-1][1][1:])
+    made = []
+    for label in wanted:
+        form, pattern = label.split()
+        x = graphs.node(source) if pattern[0] == "b" else "?x"
+        y = graphs.node(target) if pattern[1] == "b" else "?y"
+        constant = {"ff": None, "bf": source, "fb": target}[pattern]
+        made.append(Goal(label, f"{form}({x}, {y})", CLOSURE_SQL[pattern], constant))
+    return Graph(name, size, edges, CLOSURE_RULES, made)
+
+
+def closure_graphs(effort: Effort) -> Iterator[Graph]:
+    """Each when it is its turn, so that one is in memory at a time."""
+    every = [f"{form} {pattern}" for pattern in ("ff", "bf", "fb") for form in LINEAR]
+    bound = [f"{form} {pattern}" for pattern in ("bf", "fb") for form in ("right", "left")]
+    n = effort.pick(1000, 60)
+    yield closure_graph("chain", f"{n:,}", graphs.chain(n), every)
+    n = effort.pick(10_000, 200)
+    yield closure_graph("long chain", f"{n:,}", graphs.chain(n), bound)
+    n, m = effort.pick(2000, 40), effort.pick(3000, 60)
+    yield closure_graph("sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 1), every)
+    n, m = effort.pick(500, 20), effort.pick(20_000, 100)
+    yield closure_graph("dense cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 2), every)
+    n, m = effort.pick(100_000, 100), effort.pick(300_000, 300)
+    yield closure_graph("large", f"{n:,}/{m:,}", graphs.scattered(n, m, 3), bound)
+
+
+def same_generation_graphs(effort: Effort) -> Iterator[Graph]:
+    """Everybody has two parents."""
+    layers, width = effort.pick(10, 4), effort.pick(150, 8)
+    last = layers * width - 1
+    goals = [
+        Goal("ff", "same(?x, ?y)", SAME_SQL["ff"]),
+        Goal("bf", f"same({graphs.node(last)}, ?y)", SAME_SQL["bf"], last),
+        Goal("fb", f"same(?x, {graphs.node(last)})", SAME_SQL["bf"], last),
+    ]
+    edges = graphs.generations(layers, width, 4)
+    yield Graph("same generation", f"{layers}x{width}", edges, SAME_RULES, goals)
+
+
+def open_without_tables(edges: list[graphs.Pair], rules: str) -> EmbeddedKB:
+    """A knowledge base in which every goal is evaluated anew."""
+    config = Config(goal_table_mb=0, query_timeout_ms=60_000, query_max_rows=1 << 30, query_max_steps=1 << 40)
+    kb = kbcore.open_kb(config=config)
+    for start in range(0, len(edges), 5000):
+        kb.tell_many("edge", edges[start : start + 5000])
+    kb.teach(rules)
+    return kb
+
+
+def measured(graph: Graph, effort: Effort, peers: dict[str, Callable]) -> list[Row]:
+    """A row for each goal of a graph."""
+    rows = []
+    kb = open_without_tables(graph.edges, graph.rules)
+    with kb:
+        for goal in graph.goals:
+            prepared = Prepared(kb, goal.text)
+            prepared.count()  # the first run makes the indexes its plan asks for; a peer has its own from the load
+            ours = median_of(prepared.count, effort)
+            named = median_of(lambda text=goal.text: len(kb.ask(text)), effort)
+            rows.append(Row(f"{graph.name}, {goal.label}", graph.size, ours.answers, ours, named=named))
+    for name, closures in peers.items():
+        try:
+            samples = closures(graph.edges, graph.rules, graph.goals, effort)
+        except Skipped as why:
+            samples = [Sample(None, None, str(why))] * len(rows)
+        for row, sample in zip(rows, samples, strict=True):
+            row.peers[name] = sample
+    return rows
+
+
+def closure(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+    """Transitive closures."""
+    for graph in closure_graphs(effort):
+        yield from measured(graph, effort, peers)
+
+
+def same_generation(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+    """Same generation."""
+    for graph in same_generation_graphs(effort):
+        yield from measured(graph, effort, peers)
+
+
+def proportion(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+    """Engine steps of goals that reach the same 100 nodes in ever larger graphs: they must stay the same."""
+    core = effort.pick(100, 20)
+    sizes = [effort.pick(10_000, 100), effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)]
+    x = graphs.node(1)
+    patterns = {"bf": f"({x}, ?y)", "fb": f"(?x, {x})", "bb": f"({x}, {graphs.node(core - 1)})"}
+    goals = {f"{form} {pattern}": form + args for form in LINEAR for pattern, args in patterns.items()}
+    steps: dict[str, list[int]] = {label: [] for label in goals}
+    answers: dict[str, int] = {}
+    for size in sizes:
+        with open_without_tables(graphs.with_surroundings(core, size, 5), CLOSURE_RULES) as kb:
+            for label, text in goals.items():
+                prepared = Prepared(kb, text)
+                prepared.count()
+                answers[label] = prepared.count()
+                steps[label].append(prepared.stats.steps)
+    for label, found in steps.items():
+        row = Row(f"steps, {label}", " ".join(f"{size:,}" for size in sizes), answers[label], " ".join(map(str, found)))
+        row.ratio = f"{max(found) / max(min(found), 1):.3g} (most/least)"
+        if max(found) > 1.5 * min(found):
+            row.wrong = f"steps of {label} grow with the graph: {found}"
+        yield row

@@ -1,0 +1,155 @@
+"""Bulk load of two-place facts: time, memory, restart. Each measurement in a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from measure import Effort, Row, Sample, Skipped
+
+BATCH = 5000
+SECONDS = 600
+
+
+def pairs(count: int) -> list[tuple[str, str]]:
+    """Distinct pairs over a fifth as many names, in random order."""
+    rng = random.Random(9)
+    names = max(count // 5, 10)
+    found: dict[tuple[str, str], None] = {}
+    while len(found) < count:
+        found[f"n{rng.randrange(names)}", f"n{rng.randrange(names)}"] = None
+    return list(found)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def megabytes(size: int) -> str:
+    """Bytes for people."""
+    return f"{size / 1e6:.3g} MB"
+
+
+def loading(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+    """In process, from a file into a folder, and started again."""
+    count = effort.pick(1_000_000, 10_000)
+    size = f"{count:,}"
+    memory = child("memory", count)
+    row = Row("load, in process", size, memory["facts"], Sample(memory["seconds"], memory["facts"]))
+    rows = pairs(count)
+    for name, load in peers.items():
+        try:
+            row.peers[name] = load(rows)
+        except Skipped as why:
+            row.peers[name] = Sample(None, None, str(why))
+    yield row
+    yield Row("load, in process, rate", size, None, f"{count / memory['seconds'] / 1e3:,.0f} k/s")
+    grown, engine = memory["after"] - memory["before"], memory["engine"]
+    yield Row("load, resident memory grown", size, None, megabytes(grown), ratio=f"{grown / count:.0f} B a fact")
+    yield Row("load, whole process", size, None, megabytes(memory["after"]), ratio="goal: under 300 MB")
+    yield Row("load, engine memory", size, None, megabytes(engine), ratio=f"{engine / count:.0f} B a fact")
+    with tempfile.TemporaryDirectory(prefix="kbcore-bench-") as folder:
+        source = Path(folder, "edges.csv")
+        with source.open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+        del rows
+        command = [sys.executable, "-m", "kbserver.cli", "load", str(source), "--predicate", "edge", "--quiet"]
+        start = time.monotonic()
+        done = subprocess.run(
+            [*command, "--storage-dir", f"{folder}/cli"], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        seconds = time.monotonic() - start
+        wrong = "" if f"{count} facts" in done.stdout else f"kbcore load: {done.stdout} {done.stderr}"
+        rate = f"{count / seconds / 1e3:,.0f} k/s"
+        yield Row("kbcore load of a CSV file, synced, wall", size, None, Sample(seconds), ratio=rate, wrong=wrong)
+        child("crash", count, f"{folder}/log")
+        for label in ("log", "snapshot"):
+            found = child("restart", count, f"{folder}/log")
+            row = Row(f"restart from the {label}", size, found["facts"], Sample(found["seconds"], found["facts"]))
+            row.ratio = f"{count / found['seconds'] / 1e3:,.0f} k/s"
+            if found["facts"] != count or (found["records"] > 0) != (label == "log"):
+                row.wrong = f"restart from the {label}: {found}"
+            yield row
+
+
+def child(task: str, count: int, folder: str = "") -> dict[str, Any]:
+    """Run a task of this file in a new process."""
+    command = [sys.executable, __file__, task, str(count), folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{task}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def in_child(task: str, count: int, folder: str) -> dict[str, Any]:
+    """What a new process does."""
+    import gc
+
+    import kbcore
+    from kbcore.config import Config
+    from kbcore.state.facts import Fact
+
+    if task == "restart":
+        gc.disable()
+        start = time.process_time_ns()
+        kb = kbcore.open_kb(path=folder)
+        seconds = (time.process_time_ns() - start) / 1e9
+        facts = kb.count("edge")
+        records = kb._runtime.recovered.records
+        if records:
+            kb._runtime.snapshot()
+        kb.close()
+        return {"seconds": seconds, "facts": facts, "records": records}
+    config = Config(snapshot_log_mb=1 << 20)
+    kb = kbcore.open_kb(path=folder, config=config) if folder else kbcore.open_kb(config=config)
+    before = resident()
+    seconds = 0.0
+    rows = pairs_in_batches(count)
+    gc.collect()
+    for batch in rows:
+        facts = [Fact("edge", pair) for pair in batch]
+        gc.disable()
+        start = time.process_time_ns()
+        kb.kb.assert_facts(facts)
+        seconds += (time.process_time_ns() - start) / 1e9
+        gc.enable()
+    del facts, batch
+    gc.collect()
+    stored = kb.count("edge")
+    engine = kb.kb._read_tenant().engine.bytes
+    if folder:
+        print(json.dumps({}), flush=True)
+        os._exit(0)  # no snapshot: the next start has the log only
+    return {"seconds": seconds, "facts": stored, "before": before, "after": resident(), "engine": engine}
+
+
+def pairs_in_batches(count: int) -> Iterator[list[tuple[str, str]]]:
+    """`count` distinct pairs without keeping them: what remains in memory afterwards is the knowledge base."""
+    names = max(count // 5, 10)
+    rng = random.Random(10)
+    order = list(range(names))
+    rng.shuffle(order)
+    batch = []
+    for i in range(count):
+        x = i % names
+        batch.append((f"n{order[x]}", f"n{order[(x * 7 + (i // names) * 31 + 1) % names]}"))
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+if __name__ == "__main__":
+    print(json.dumps(in_child(sys.argv[1], int(sys.argv[2]), sys.argv[3])))

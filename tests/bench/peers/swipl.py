@@ -1,0 +1,124 @@
+"""SWI-Prolog with tabling, in a process of its own that times itself. It is given our rules in Prolog's spelling."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure import Effort, Sample, Skipped
+
+PROGRAM = shutil.which("swipl")
+VERSION = (
+    subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout.split(" for")[0]
+    if PROGRAM
+    else ""
+)
+
+CLOSURE_MAIN = """
+timed(_, 0, _, [], _) :- !.
+timed(_, _, Left, [], Seen) :- Seen == seen, Left =< 0, !.
+timed(Goal, Repeats, Left, [Time|Times], _) :-
+    abolish_all_tables, garbage_collect,
+    statistics(cputime, Start),
+    aggregate_all(count, Goal, Count),
+    statistics(cputime, End),
+    Time is End - Start, nb_setval(count, Count),
+    Fewer is Repeats - 1, Rest is Left - Time,
+    timed(Goal, Fewer, Rest, Times, seen).
+bench(Goal, Repeats, Seconds, Limit) :-
+    (   catch(call_with_time_limit(Limit, timed(Goal, Repeats, Seconds, Times, new)), Error, true),
+        (   var(Error)
+        ->  msort(Times, Sorted), length(Sorted, N), Middle is N // 2, nth0(Middle, Sorted, Median),
+            nb_getval(count, Count), format("ok ~w ~w~n", [Count, Median])
+        ;   Error == time_limit_exceeded -> format("late~n", [])
+        ;   Error = error(Kind, _), format("error ~q~n", [Kind])
+        )
+    ->  true
+    ;   format("error failed~n", [])
+    ),
+    abolish_all_tables, flush_output.
+"""
+
+ACCESS_MAIN = """
+goal(list(User), Count) :- findall(Thing, may(User, read, Thing), Things), sort(Things, Sorted), length(Sorted, Count).
+goal(check(User, Thing), Count) :- ( may(User, read, Thing) -> Count = 1 ; Count = 0 ).
+steps(Left) :- step(_, Step), work(Step), statistics(cputime, Now), Now > Left, !.
+steps(_).
+work(tell(Fact)) :- !, assertz(Fact).
+work(retract(Fact)) :- !, retract(Fact), !.
+work(Goal) :- statistics(cputime, Start), goal(Goal, Count), statistics(cputime, End), Time is End - Start,
+    format("~w ~w~n", [Count, Time]).
+"""
+
+
+def prolog(rules: str) -> str:
+    """Our rules in Prolog's spelling."""
+    return re.sub(r"\?(\w+)", r"V_\1", rules).replace("not ", "\\+ ")
+
+
+def heads(rules: str) -> Iterable[str]:
+    """name/arity of what the rules define."""
+    return dict.fromkeys(f"{name}/{args.count(',') + 1}" for name, args in re.findall(r"(\w+)\(([^)]*)\) :-", rules))
+
+
+def run(lines: Iterable[str], seconds: float) -> list[str]:
+    """Run a program and return what it printed."""
+    if PROGRAM is None:
+        raise Skipped("not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bench.pl")
+        path.write_text("\n".join(lines) + "\n")
+        command = [PROGRAM, "-q", "--stack-limit=2g", "--table-space=2g", "-g", "main", "-t", "halt", str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            output = done.stdout
+        except subprocess.TimeoutExpired as late:
+            output = (late.stdout or b"").decode()
+    return output.splitlines()
+
+
+def closures(edges: Sequence[tuple[str, str]], rules: str, goals: Sequence[Any], effort: Effort) -> list[Sample]:
+    """Each goal with empty tables, counted."""
+    program = [":- use_module(library(time)).", *(f":- table {head}." for head in heads(rules)), prolog(rules)]
+    program += [f"edge({x}, {y})." for x, y in edges]
+    program.append(CLOSURE_MAIN)
+    calls = [f"bench({prolog(goal.text)}, {effort.repeats}, {effort.seconds}, {effort.limit})" for goal in goals]
+    program.append(f"main :- {', '.join(calls)}.")
+    samples = []
+    for line in run(program, 30 + len(goals) * (effort.limit + 2)):
+        word, *rest = line.split(maxsplit=2)
+        if word == "ok":
+            samples.append(Sample(float(rest[1]), int(rest[0])))
+        else:
+            samples.append(Sample(None, None, f"> {effort.limit:g} s" if word == "late" else " ".join(rest)[:40]))
+    return samples + [Sample(None, None, "stopped")] * (len(goals) - len(samples))
+
+
+def access(base: Any, rules: str, script: Sequence[Any], effort: Effort) -> Any:
+    """Lists and checks over incremental tables, as many as there is time for."""
+    names = {"member": base.member, "inside": base.inside, "allowed": base.grants, "banned": base.banned}
+    facts = "grant/3, member/2, inside/2, banned/2"
+    program = [f":- dynamic(([{facts}]), [incremental(true)])."]
+    program += [f":- table {head} as incremental." for head in heads(rules)]
+    program.append(prolog(rules))
+    for relation, rows in names.items():
+        program += [f"{fact_text(relation, row)}." for row in rows]
+    for number, step in enumerate(script):
+        if step.write:
+            shown = f"{step.write}({fact_text(step.relation, step.args)})"
+        else:
+            shown = f"list({step.args[0]})" if step.thing is None else f"check({', '.join(step.args)})"
+        program.append(f"step({number}, {shown}).")
+    program += [ACCESS_MAIN, f"main :- statistics(cputime, Now), Until is Now + {effort.seconds}, steps(Until)."]
+    found = [line.split() for line in run(program, effort.seconds * 2 + 60)]
+    return [float(time) for _, time in found], [int(count) for count, _ in found]
+
+
+def fact_text(relation: str, args: Sequence[str]) -> str:
+    """A fact in Prolog; grants are for reading."""
+    return f"grant({args[0]}, read, {args[1]})" if relation == "allowed" else f"{relation}({', '.join(args)})"

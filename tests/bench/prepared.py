@@ -1,0 +1,55 @@
+"""A goal below the Python API: its plan made once, run for each binding, answers counted but not named.
+
+This is what a peer's `SELECT count(*)` does, so closures are compared at this level.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from kbcore.embed import EmbeddedKB
+from kbplanner.backend import RunStats
+from kbplanner.evaluate import GoalRun, adornment_of, goal_pattern
+from kbplanner.parser import parse_goal
+from kbplanner.schema import RelationSchema
+
+
+class Prepared:
+    """One goal of an open knowledge base, evaluated from nothing at every call: no goal table is kept."""
+
+    def __init__(self, kb: EmbeddedKB, goal: str) -> None:
+        inner = kb.kb
+        tenant = inner._read_tenant()
+        atom = parse_goal(goal).goal.literal.atom
+        partition = inner._partitions(tenant, None)[0]
+        rules = tenant.rules.visible(partition.name)
+        schema = RelationSchema(atom.predicate, atom.arity)
+        pattern = goal_pattern(atom.args, tenant.engine.intern)
+        assert pattern is not None
+        self._pattern = pattern
+        self._inner = inner
+        self._engine = tenant.engine
+        self._bind = lambda wanted: partition.need(wanted).relation
+        self._goal = tenant.plans.get(rules, schema, adornment_of(atom.args), partition.denied(rules.deniable), partition)
+        self.stats = RunStats()
+
+    def count(self) -> int:
+        """Evaluate and count; leaves what the run did in `stats`."""
+        budget = self._inner._budget(None)
+        plan = self._goal.plan
+        made = GoalRun(self._engine, self._goal, self._bind, budget.limits)
+        run = made.run
+        try:
+            bound = [value for value, mark in zip(self._pattern, plan.adornment, strict=True) if mark == "b"]
+            if plan.seed is not None:
+                run.seed(array("I", bound), 1)
+            budget.drive(run)
+            self.stats = run.stats()
+            answer = run.relation(plan.answer)
+            wanted = [0] * answer.arity
+            for value, column in zip(self._pattern, plan.answer_columns, strict=True):
+                if column is not None:
+                    wanted[column] = value
+            return len(answer.match(wanted)[1]) if any(wanted) else answer.counts().live
+        finally:
+            made.close()
