@@ -60,7 +60,7 @@ class Effort:
 
     small: bool = False
     repeats: int = 5
-    seconds: float = 20.0
+    seconds: float = 10.0
     limit: float = 30.0
 
     def pick(self, full: int, small: int) -> int:
