@@ -57,7 +57,7 @@ class SlowServer(Server):
     """A server on a slow disk."""
 
     def __init__(self, folder: str, ms: float) -> None:
-        self._log = Path(f"{folder}.log").open("w")
+        self._log = Path(f"{folder}.log").open("w")  # noqa: SIM115 - closed with the server
         command = [sys.executable, __file__, "--serve", folder, str(ms)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ})
         assert self._process.stdout is not None
