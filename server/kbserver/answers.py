@@ -27,15 +27,20 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
 
 
 def rows_as_json(rows: list[dict[str, Any]], pause: Callable[[], None]) -> Response:
-    """Answer with rows, which are used up: written and let go in slices with a pause between, they hold up nobody."""
+    """Answer with rows, which are used up."""
+    return Response(rows_written(rows, pause), content_type=JSON)
+
+
+def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
+    """Write rows, which are used up: written and let go in slices with a pause between, they hold up nobody."""
     if len(rows) <= SLICE_ROWS:
-        return as_json(rows)
+        return _written(rows)
     parts = []
     for start in range(0, len(rows), SLICE_ROWS):
         parts.append(_written(rows[start : start + SLICE_ROWS])[1:-1])
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
         pause()
-    return Response(b"[" + b",".join(parts) + b"]", content_type=JSON)
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _written(value: Any) -> bytes:

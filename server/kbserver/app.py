@@ -12,7 +12,8 @@ from flask.sessions import SessionInterface
 
 from kbcore.errors import StorageFailed
 from kbserver.answers import JSON
-from kbserver.errors import answer_of
+from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.lean import Lean
 from kbserver.logs import access, log_request
 from kbserver.request_id import request_id
 from kbserver.routes import BLUEPRINTS
@@ -49,11 +50,13 @@ def create_app(
     *,
     on_storage_failed: Callable[[StorageFailed], None] | None = None,
     pause: Callable[[], None] | None = None,
+    lean: bool = True,
 ) -> Flask:
     """Make a WSGI application that serves `runtime`; whoever opened the runtime closes it.
 
     `pause` lets other requests have their turn while a long body is read. `on_storage_failed` is called when a sync of the
     disk failed and the state of the log is unknown: nothing may be acknowledged afterwards, so a server stops its process.
+    `lean` serves the usual requests of the hot routes without Flask.
     """
     app = Application("kbserver", static_folder=None, template_folder=None)
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
@@ -71,11 +74,14 @@ def create_app(
         g.started = runtime.clock.monotonic()
         g.request_id = request_id(request.environ.get("HTTP_X_REQUEST_ID"))
 
-    @app.errorhandler(Exception)
-    def fail(error: Exception) -> Response:
+    def failed(error: Exception, number: str) -> ErrorAnswer:
         if isinstance(error, StorageFailed) and on_storage_failed is not None:
             on_storage_failed(error)
-        answer = answer_of(error, _number())
+        return answer_of(error, number)
+
+    @app.errorhandler(Exception)
+    def fail(error: Exception) -> Response:
+        answer = failed(error, _number())
         return Response(answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers))
 
     @app.after_request
@@ -95,6 +101,8 @@ def create_app(
             )
         return response
 
+    if lean:
+        app.wsgi_app = Lean(app.wsgi_app, runtime, failed)  # type: ignore[method-assign]
     return app
 
 

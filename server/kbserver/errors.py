@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from marshmallow import ValidationError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.http import HTTP_STATUS_CODES
 
 from kbcore.errors import InvalidInput, KBError, RateLimited
 
@@ -56,6 +57,10 @@ class ErrorAnswer:
     message: str
     details: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Write the status line, as Flask does."""
+        return f"{self.status} {HTTP_STATUS_CODES[self.status].upper()}"
 
     def body(self) -> bytes:
         """Write the JSON of it."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from flask import Blueprint, Response
 
 from kbserver.answers import as_json, text
 from kbserver.request_context import current, writer
 from kbserver.schemas.base import load
-from kbserver.schemas.facts import fact_to_retract, many_facts, one_fact, pattern_to_retract
+from kbserver.schemas.facts import fact_to_retract, many_facts, one_fact, pattern_to_retract, spoken
 
 bp = Blueprint("facts", __name__)
 
@@ -60,8 +58,3 @@ def retract_pattern() -> Response:
     wanted = load(pattern_to_retract)
     outcome = writer().retract_pattern(wanted.predicate, wanted.args, positive=wanted.positive, scope=wanted.scope)
     return as_json({"retracted": outcome.retracted, "atoms": outcome.atoms, "cascaded": outcome.cascaded})
-
-
-def spoken(predicate: str, args: Sequence[str]) -> str:
-    """Write an atom as acknowledgements do: raw arguments, joined by comma and space."""
-    return f"{predicate}({', '.join(args)})"

@@ -8,8 +8,8 @@ from flask import Blueprint, Response, request
 
 from kbserver.answers import as_json, text
 from kbserver.request_context import reader, writer
-from kbserver.routes.facts import spoken
 from kbserver.schemas.base import load, scope_asked
+from kbserver.schemas.facts import spoken
 from kbserver.schemas.fields import EVERY_SCOPE
 from kbserver.schemas.rules import lesson, rule_shape, rule_to_forget
 

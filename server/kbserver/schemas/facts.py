@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,11 @@ def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     found = _retract.load(data, strict)
     atom = atom_from_json({"predicate": found.get("predicate"), "args": wildcards(found.get("args"))})
     return Retraction(atom.predicate, atom_terms(atom), sign(found), found.get("scope"))
+
+
+def spoken(predicate: str, args: Sequence[str]) -> str:
+    """Write an atom as acknowledgements do: raw arguments, joined by comma and space."""
+    return f"{predicate}({', '.join(args)})"
 
 
 def _element(element: Any, strict: bool) -> Fact:
