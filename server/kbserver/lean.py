@@ -49,9 +49,9 @@ class Lean:
         self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any], bytes], str]] = {
             "/tell": (one_fact, _tell, TEXT),
             "/assert/fact": (one_fact, _tell, TEXT),
-            "/query": (pattern, self._query, JSON),
-            "/ask": (question, self._infer, JSON),
-            "/infer": (question, self._infer, JSON),
+            "/query": (pattern, self._rows, JSON),
+            "/ask": (question, self._rows, JSON),
+            "/infer": (question, self._rows, JSON),
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -107,30 +107,8 @@ class Lean:
             and 0 < int(length) <= self._max_bytes
         )
 
-    def _query(self, kb: KnowledgeBase, asked: Pattern) -> bytes:
-        rows = kb.query_rows(
-            asked.atom.predicate,
-            asked.args,
-            positive=asked.positive,
-            scope=asked.scope,
-            limit=asked.limit,
-            as_of=asked.as_of,
-        )
-        for row in rows:
-            row["truthVal"] = not row["negated"]
-        return rows_written(rows, self._runtime.pause)
-
-    def _infer(self, kb: KnowledgeBase, asked: Question) -> bytes:
-        rows = kb.infer(
-            asked.literal,
-            scope=asked.scope,
-            limit=asked.limit,
-            offset=asked.offset,
-            min_confidence=asked.min_confidence,
-            as_of=asked.as_of,
-            timeout_ms=asked.timeout_ms,
-        )
-        return rows_written(rows, self._runtime.pause)
+    def _rows(self, kb: KnowledgeBase, asked: Question | Pattern) -> bytes:
+        return rows_written(asked.rows(kb), self._runtime.pause)
 
 
 def _tell(kb: KnowledgeBase, told: Told) -> bytes:

@@ -17,33 +17,14 @@ bp = Blueprint("reason", __name__)
 def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
-    rows = reader().infer(
-        asked.literal,
-        scope=asked.scope,
-        limit=asked.limit,
-        offset=asked.offset,
-        min_confidence=asked.min_confidence,
-        as_of=asked.as_of,
-        timeout_ms=asked.timeout_ms,
-    )
-    return rows_as_json(rows, runtime().pause)
+    return rows_as_json(asked.rows(reader()), runtime().pause)
 
 
 @bp.post("/query")
 def query() -> Response:
     """Match a pattern with the stored facts; no rules are applied."""
     asked = load(pattern)
-    rows = reader().query_rows(
-        asked.atom.predicate,
-        asked.args,
-        positive=asked.positive,
-        scope=asked.scope,
-        limit=asked.limit,
-        as_of=asked.as_of,
-    )
-    for row in rows:
-        row["truthVal"] = not row["negated"]
-    return rows_as_json(rows, runtime().pause)
+    return rows_as_json(asked.rows(reader()), runtime().pause)
 
 
 @bp.post("/aggregate")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
+from kbcore.kb import KnowledgeBase
+from kbcore.state.facts import Row
 from kbplanner.jsonform import atom_from_json, goal_from_json
 from kbplanner.terms import Atom, Literal, Term
 from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
@@ -60,6 +62,19 @@ class Question:
     timeout_ms: int | None
 
 
+    def rows(self, kb: KnowledgeBase) -> list[Row]:
+        """Its answers."""
+        return kb.infer(
+            self.literal,
+            scope=self.scope,
+            limit=self.limit,
+            offset=self.offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            timeout_ms=self.timeout_ms,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A pattern for the stored facts; `positive` is None for both signs."""
@@ -74,6 +89,21 @@ class Pattern:
     def args(self) -> tuple[Term, ...]:
         """The arguments to match."""
         return atom_terms(self.atom)
+
+
+    def rows(self, kb: KnowledgeBase) -> list[Row]:
+        """The facts that match, each with its truth value."""
+        found = kb.query_rows(
+            self.atom.predicate,
+            self.args,
+            positive=self.positive,
+            scope=self.scope,
+            limit=self.limit,
+            as_of=self.as_of,
+        )
+        for row in found:
+            row["truthVal"] = not row["negated"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
