@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import kbcore
+import kbplanner
+import kbserver
 from kbcore.config import SETTINGS
 from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
@@ -26,7 +30,8 @@ def configuration() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in SETTINGS:
         default = ",".join(setting.default) if isinstance(setting.default, tuple) else setting.default
-        shown = "none" if default in ("", None) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+        text = str(default).lower() if isinstance(default, bool) else default
+        shown = "none" if default in ("", None) else f"`{text}`"
         rows.append(f"| `{setting.name}` | {shown} | {setting.help} |")
     return "\n".join(
         [
@@ -41,12 +46,17 @@ def configuration() -> str:
 
 
 def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
-    """KBError and everything below it that belongs to us, in order of name."""
+    """KBError and everything below it in our packages, in order of status, code and name."""
+    for package in (kbplanner, kbcore, kbserver):
+        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if not module.name.endswith(("__main__", "conformance")):
+                importlib.import_module(module.name)
     found = {kind}
     todo = [kind]
     while todo:
         for below in todo.pop().__subclasses__():
-            if below not in found and not below.__name__.startswith("_"):
+            ours = below.__module__.startswith(("kbplanner", "kbcore", "kbserver"))
+            if ours and below not in found and not below.__name__.startswith("_"):
                 found.add(below)
                 todo.append(below)
     return iter(sorted(found, key=lambda error: (STATUS[error.code], error.code, error.__name__)))
@@ -61,8 +71,8 @@ def errors() -> str:
         [
             "# Errors",
             "",
-            "Every error is `{code, message, details}` as JSON, with `X-Request-ID`. `details` is an object or null. A wrong",
-            "method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
+            "Every error is `{code, message, details}` as JSON, with `X-Request-ID`. `details` is an object or null.",
+            "A wrong method is 405 and a wrong media type 415, both with code `VALIDATION_ERROR`.",
             "",
             *rows,
         ]
@@ -90,7 +100,13 @@ def bytecode() -> str:
             words = " ".join(line.strip(" *") for line in effect.splitlines()).strip()
             rows.append(f"| `{head.strip()}` | {words} |")
     return "\n".join(
-        ["# Bytecode", "", "What a plan becomes. The layout of the words and the rules of a run: `csrc/README.md`.", "", *rows]
+        [
+            "# Bytecode",
+            "",
+            "What a plan becomes. The layout of the words and the rules of a run: `csrc/README.md`.",
+            "",
+            *rows,
+        ]
     )
 
 

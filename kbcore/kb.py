@@ -74,17 +74,23 @@ class KnowledgeBase:
             delta = self._commit_resolved(facts, conflict)
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
-    def assert_rules(self, rules: Sequence[Rule]) -> RulesOutcome:
-        """Teach rules, all or none; raises InvalidInput (with the variable or the cycle) where one cannot be taken."""
+    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
+        """Teach rules, and store facts with them, all or none.
+
+        Raises InvalidInput (with the variable or the cycle) where a rule cannot be taken.
+        """
         warnings = [warning for rule in rules for warning in check_rule(rule)]
         stored = tuple(stored_rule(rule) for rule in rules)
-        for rule in rules:
-            self._writable(rule.scope)
+        for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
+            self._writable(scope)
+        changes: tuple[Change, ...] = (AssertRules(tuple(rules)),)
+        if facts:
+            changes = (*changes, AssertFacts(tuple(facts)))
 
         def check() -> None:
             self._read_tenant().rules.check(stored)
 
-        self._commit((AssertRules(tuple(rules)),), check=check)
+        self._commit(changes, check=check)
         return RulesOutcome(stored, tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings))
 
     def retract_fact(

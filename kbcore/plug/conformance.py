@@ -13,6 +13,7 @@ This is the one module of the core that imports pytest; nothing of the core impo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,15 +28,15 @@ from kbcore.plug.ports import LogStore
 SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255, 255, b"\0\xff three"))
 
 
-class LogStoreConformance:
+class LogStoreConformance(ABC):
     """What every `LogStore` does. Subclass it, name it `Test...`, and implement `open_store`."""
 
     forgets: ClassVar[str] = ""
     """Why records are not kept, for a store that is meant to forget; its tests of keeping are skipped."""
 
+    @abstractmethod
     def open_store(self, config: Config) -> LogStore:
         """Open the store under test; `config.storage_dir` is a folder of the test's own."""
-        raise NotImplementedError
 
     @pytest.fixture
     def config(self, tmp_path: Path) -> Config:

@@ -95,9 +95,10 @@ def _settle(
     within = Budget(limits, budget.timeout_ms, budget.deadline, budget.max_answers, budget.clock, budget.via)
     try:
         run.ask([], within.drive)
-        for slot, schema in enumerate(plan.slots):
+        for slot, schema in sorted(enumerate(plan.slots), key=lambda pair: str(pair[1])):
             if schema.role is Role.DERIVED and schema.predicate.startswith(_AFFECTED):
                 rows, ids = run.run.relation(slot).match([0] * schema.arity)
+                rows = engine.sort(rows, schema.arity)
                 original = RelationSchema(schema.predicate[len(_AFFECTED) :], schema.arity, schema.positive)
                 gone = _without(
                     rows, len(ids), original.arity, {key for one in group if one.schema == original for key in one.keys}

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import gevent
@@ -267,7 +268,11 @@ def listen(host: str, port: int) -> socket.socket:
     return sock  # type: ignore[no-any-return]
 
 
-def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = print) -> int:
+announce = partial(print, flush=True)
+"""Print at once, also into a pipe: somebody may be waiting for the address."""
+
+
+def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already."""
     logs.configure(config.log_level, config.log_format)
     offload = Offload()

@@ -19,6 +19,7 @@ class Server:
     def __init__(self, folder: Path, *flags: str) -> None:
         command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-dir", str(folder), *flags]
         settings = {**os.environ, "MIN_FREE_MB": "0", "LOG_LEVEL": "ERROR"}
+        settings.pop("PYTHONUNBUFFERED", None)  # what is announced must not wait in a buffer
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings)
         assert self.process.stdout is not None
         found = None

@@ -2,8 +2,8 @@
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
 earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument has one value
-only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. One relation asked in a more general and a more special way is asked in the general way
-only: its answers contain the special ones.
+only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. One relation asked
+in a more general and a more special way is asked in the general way only: its answers contain the special ones.
 """
 
 from __future__ import annotations

@@ -23,17 +23,10 @@ _MAX_WARNINGS = 4000
 def assert_rule() -> Response:
     """Teach rules; facts in the same text are told."""
     taught = load(lesson)
-    knowledge = writer()
-    lines: list[str] = []
-    headers: dict[str, str] = {}
-    if taught.rules:
-        outcome = knowledge.assert_rules(taught.rules)
-        lines.extend(f"Rule Asserted: {rule.text}" for rule in outcome.rules)
-        if outcome.warnings:
-            headers["X-Rule-Warnings"] = in_a_header(outcome.warnings)
-    if taught.facts:
-        knowledge.assert_facts(taught.facts)
-        lines.extend(f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in taught.facts)
+    outcome = writer().assert_rules(taught.rules, taught.facts)
+    lines = [f"Rule Asserted: {rule.text}" for rule in outcome.rules]
+    lines.extend(f"Fact Asserted: {spoken(fact.predicate, fact.args)}" for fact in taught.facts)
+    headers = {"X-Rule-Warnings": in_a_header(outcome.warnings)} if outcome.warnings else {}
     return text("\n".join(lines), headers)
 
 

@@ -1,0 +1,143 @@
+"""The laws of the tree (CONTRIBUTING.md), each with a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("kbcore", "planner/kbplanner", "plugins/kbplugins", "server/kbserver")
+PYTHON = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+C = sorted((ROOT / "csrc").glob("*.[ch]"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def code(path: Path) -> str:
+    """A C file without its comments."""
+    return re.sub(r"/\*.*?\*/", "", source(path), flags=re.S)
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(source(path))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def importers(library: str) -> set[str]:
+    return {name(p) for p in PYTHON if any(i == library or i.startswith(library + ".") for i in imports(p))}
+
+
+def test_no_file_is_longer_than_400_lines():
+    long = {name(path): len(source(path).splitlines()) for path in [*PYTHON, *C] if len(source(path).splitlines()) > 400}
+    assert long == {}
+
+
+def test_every_module_says_what_it_is_for():
+    silent = [name(path) for path in PYTHON if not ast.get_docstring(ast.parse(source(path)))]
+    assert silent == []
+
+
+def test_one_library_one_room():
+    assert importers("kbplanner._engine") == {"planner/kbplanner/binding.py"}
+    assert importers("lark") == {"planner/kbplanner/parser.py"}
+    assert {path.split("/")[0] for path in importers("pluggy")} == {"kbcore"}
+    for library in ("flask", "marshmallow", "gevent", "click", "werkzeug"):
+        assert {path.split("/")[0] for path in importers(library)} <= {"server"}, library
+    assert importers("httpx") == {"server/kbserver/cli/_target.py"}
+
+
+def test_one_reader_of_the_environment():
+    readers = [name(path) for path in PYTHON if re.search(r"os\.environ|getenv", source(path))]
+    assert readers == ["kbcore/config.py"]
+
+
+def test_one_allocator():
+    calls = {name(path) for path in C if re.search(r"\b(malloc|calloc|realloc|free)\s*\(", code(path))}
+    assert calls == {"csrc/memory.c"}
+
+
+def test_the_engine_keeps_to_itself():
+    for path in C:
+        assert not re.search(r"#include\s*<(stdio|time|pthread|Python)\.?h?>?", code(path)), name(path)
+
+
+def test_nothing_is_unpickled_or_evaluated():
+    for path in PYTHON:
+        assert "pickle" not in imports(path), name(path)
+        for node in ast.walk(ast.parse(source(path))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec"), name(path)
+
+
+def test_no_test_sleeps():
+    sleepers = [name(path) for path in TESTS if re.search(r"\btime\.sleep\(|\bgevent\.sleep\((?!0\))", source(path))]
+    assert [path for path in sleepers if not path.startswith("tests/meta")] == []
+
+
+def test_nothing_is_left_undone():
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    assert [name(path) for path in [*PYTHON, *C] if marks.search(source(path))] == []
+
+
+def test_no_path_of_a_machine_is_written_down():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    words = re.compile(r"/(?:root|work|home/\w+)/|pypi\.org|npmjs|deb\.debian")
+    found = []
+    for line in listed.stdout.splitlines():
+        path = ROOT / line
+        text = path.suffix in (".py", ".md", ".toml", ".ini", ".c", ".h", ".kb", ".txt", "") and path.is_file()
+        if text and line != "LICENSE" and not line.startswith("tests/meta/") and words.search(source(path)):
+            found.append(line)
+    assert found == []
+
+
+def test_modules_import_alone_with_warnings_as_errors():
+    modules = []
+    for path in PYTHON:
+        room = next(room for room in ROOMS if name(path).startswith(room))
+        top = room.split("/")[-1]
+        parts = path.relative_to(ROOT / room).with_suffix("").parts
+        modules.append(".".join([top, *parts]).removesuffix(".__init__"))
+    skipped = ("__main__", "kbcore.plug.conformance", "kbserver.serve", "kbserver.wsgi")
+    modules = [module for module in modules if not module.endswith(skipped)]
+    script = (
+        "import importlib, sys\n"
+        "ours = ('kbcore', 'kbplanner', 'kbplugins', 'kbserver')\n"
+        "for module in sys.argv[1:]:\n"
+        "    for loaded in [m for m in sys.modules if m.split('.')[0] in ours and m != 'kbplanner._engine']:\n"
+        "        del sys.modules[loaded]\n"
+        "    importlib.import_module(module)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *modules], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_import_rule():
+    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
+    if command is None:
+        pytest.skip("import-linter is not installed here; the imports environment runs it")
+    done = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
