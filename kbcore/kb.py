@@ -11,7 +11,6 @@ from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.ask import Answers, Reasoner
 from kbcore.reason.budget import Budget
-from kbcore.reason.cascade import fallen
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
 from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
@@ -249,7 +248,7 @@ class KnowledgeBase:
         budget = self._budget(None)
         tenant = self._read_tenant()
         with tenant.lock.read():
-            fell = fallen(tenant, delta.removed, budget)
+            fell = self._runtime.cascades(tenant).fallen(delta.removed, budget)
             still = self._still_derivable(tenant, change, predicate, args, budget)
         return RetractOutcome(len(rows), rows, fell.count, fell.rows, 0, still, fell.truncated)
 

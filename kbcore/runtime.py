@@ -18,6 +18,7 @@ from kbcore.kb import KnowledgeBase
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogStore
 from kbcore.reason.ask import Reasoner
+from kbcore.reason.cascade import Cascades
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
@@ -94,6 +95,7 @@ class Runtime:
         self._store = store
         self._catalog = catalog
         self._reasoners: WeakKeyDictionary[Tenant, Reasoner] = WeakKeyDictionary()
+        self._cascades: WeakKeyDictionary[Tenant, Cascades] = WeakKeyDictionary()
         self._snapshot_at_bytes = 0
         self._snapshot_at = clock.monotonic()
         self._snapshotting = threading.Lock()
@@ -147,6 +149,11 @@ class Runtime:
             made = Reasoner(tenant, self.config.goal_table_mb << 20, self.config.engine_verify)
             found = self._reasoners.setdefault(tenant, made)
         return found
+
+    def cascades(self, tenant: Tenant) -> Cascades:
+        """What finds the conclusions that fall with a tenant's retractions."""
+        found = self._cascades.get(tenant)
+        return self._cascades.setdefault(tenant, Cascades(tenant)) if found is None else found
 
     def snapshot(self) -> int:
         """Take a snapshot and drop the log it makes unnecessary; returns its sequence number."""

@@ -8,10 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbplanner.backend import SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
+from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
 from kbplanner.build import build
 from kbplanner.bytecode import encode
-from kbplanner.passes import rewrite
+from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
 from kbplanner.rules import RuleSet
@@ -20,6 +20,9 @@ from kbplanner.terms import Term, Variable
 
 Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
+
+PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], bool]
+"""Rules, goal, adornment, which relations of explicit negatives have rows, and whether for many bindings."""
 
 Drive = Callable[[Run], None]
 """Step a run until it is done; raises BudgetExceeded where it may not go on."""
@@ -42,9 +45,7 @@ class PlanCache:
         self._engine = engine
         self._capacity = capacity
         self._mutex = threading.Lock()
-        self._plans: OrderedDict[tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema]], CompiledGoal] = (
-            OrderedDict()
-        )
+        self._plans: OrderedDict[PlanKey, CompiledGoal] = OrderedDict()
 
     def get(
         self,
@@ -53,15 +54,21 @@ class PlanCache:
         adornment: str,
         denied: frozenset[RelationSchema],
         statistics: Statistics,
+        *,
+        many: bool = False,
     ) -> CompiledGoal:
-        """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold."""
-        key = (rules, goal, adornment, denied)
+        """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold.
+
+        With `many` the plan answers many bindings in one run, even where one at a time has a better plan.
+        """
+        key = (rules, goal, adornment, denied, many)
         with self._mutex:
             found = self._plans.get(key)
             if found is not None and not _moved(found.sizes, statistics):
                 self._plans.move_to_end(key)
                 return found
-        program = rewrite(rules.clauses(denied), goal.derived, adornment, statistics)
+        skip = OPTIONAL if many else ()
+        program = rewrite(rules.clauses(denied), goal.derived, adornment, statistics, skip=skip)
         plan = build(program, statistics)
         made = CompiledGoal(
             plan,
@@ -120,6 +127,19 @@ class GoalRun:
         if plan.one_seed:
             rows = _widen(rows, len(ids), pattern, columns)
         return self._engine.sort(rows, len(pattern), via), len(ids)
+
+    def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
+        """Which of `count` ground rows are answers; the plan must be one for many bindings."""
+        plan = self._plan
+        arity = len(plan.adornment)
+        if plan.seed is not None:
+            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            seeds = array("I", bytes(4 * count * len(bound)))
+            for column, place in enumerate(bound):
+                seeds[column :: len(bound)] = rows[place::arity]
+            self.run.seed(seeds, count)
+        drive(self.run)
+        return [place != NO_ROW for place in self.run.relation(plan.answer).locate(rows, count)]
 
     def close(self) -> None:
         """Give the run back."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbplanner.schema import RelationSchema, Role
+from kbplanner.schema import RelationSchema
 from kbplanner.terms import Comparison, Term, Variable
 
 
@@ -160,13 +160,3 @@ def negative_cycle(clauses: Sequence[Clause], parts: Iterable[Component] | None 
                 if isinstance(item, ClauseAtom) and item.absent and item.schema in part.relations:
                     return [item.schema, *sorted(part.relations - {item.schema}, key=str)]
     return None
-
-
-def reads_stored(clauses: Iterable[Clause]) -> dict[RelationSchema, bool]:
-    """Stored relations the clauses read, and whether any of them is read under absence."""
-    found: dict[RelationSchema, bool] = {}
-    for clause in clauses:
-        for item in clause.body:
-            if isinstance(item, ClauseAtom) and item.schema.role is Role.STORED:
-                found[item.schema] = found.get(item.schema, False) or item.absent
-    return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified
-from kbplanner.program import Clause, ClauseAtom, reads_stored
+from kbplanner.program import Clause, ClauseAtom
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Rule
 
@@ -25,6 +25,14 @@ class RuleSet:
         check_stratified(clauses)
         self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
         """Stored schemas of the predicates that have rules."""
+        self.reads = frozenset(
+            item.schema.stored
+            for clause in clauses
+            if clause.rule
+            for item in clause.body
+            if isinstance(item, ClauseAtom)
+        )
+        """Stored schemas of the predicates that bodies mention."""
         self.deniable = frozenset(
             item.schema.stored.opposite
             for clause in clauses
@@ -38,7 +46,3 @@ class RuleSet:
         if denied not in self._lowered:
             self._lowered[denied] = lower(self.rules, denied)
         return self._lowered[denied]
-
-    def stored(self) -> Sequence[RelationSchema]:
-        """Stored relations that any rule reads."""
-        return tuple(reads_stored(self.clauses(frozenset())))

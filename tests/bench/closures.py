@@ -85,7 +85,9 @@ def closure_graphs(effort: Effort) -> Iterator[Graph]:
     n = effort.pick(10_000, 200)
     yield closure_graph("long chain", f"{n:,}", graphs.chain(n), bound)
     n, m = effort.pick(500, 30), effort.pick(750, 45)  # the non-linear form is cubic: not on the larger ones
-    yield closure_graph("small sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 0), [*linear, "both ff", "both bf"])
+    yield closure_graph(
+        "small sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 0), [*linear, "both ff", "both bf", "both fb"]
+    )
     n, m = effort.pick(2000, 40), effort.pick(3000, 60)
     yield closure_graph("sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 1), linear)
     n, m = effort.pick(500, 20), effort.pick(20_000, 100)
