@@ -202,7 +202,7 @@ def in_turn(messages: list[bytes]) -> Iterator[bytes]:
 
 def over_http(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
     """Each route over 1 and 32 connections, beside the disk's rate of single syncs."""
-    seconds = 0.3 if effort.small else 5.0
+    seconds = 0.1 if effort.small else 5.0
     with tempfile.TemporaryDirectory(prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")) as folder:
         server = Server(f"{folder}/data")
         try:
