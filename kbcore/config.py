@@ -66,7 +66,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("STORAGE_BACKEND", str, "wal", "storage plugin: wal (durable log), memory (nothing is kept), or a guest's"),
     Setting("FSYNC_POLICY", _choice("always", "interval", "never"), "always", "when a write is synced to the disk"),
     Setting("FSYNC_INTERVAL_MS", _integer(1, 3_600_000), 1000, "milliseconds between syncs under FSYNC_POLICY=interval"),
-    Setting("WAL_BATCH_WAIT_MS", _integer(0, 1000), 0, "milliseconds a batch waits for more writers, for slow disks"),
     Setting("WAL_SEGMENT_MB", _integer(1, 1024), 16, "size of a log segment in MiB"),
     Setting("SNAPSHOT_LOG_MB", _integer(1, 1 << 20), 64, "a snapshot is taken after this much log, in MiB"),
     Setting("SNAPSHOT_MINUTES", _integer(1, 1 << 20), 15, "a snapshot is taken after this many minutes with changes"),
@@ -104,7 +103,6 @@ class Config:
     storage_backend: str = "wal"
     fsync_policy: str = "always"
     fsync_interval_ms: int = 1000
-    wal_batch_wait_ms: int = 0
     wal_segment_mb: int = 16
     snapshot_log_mb: int = 64
     snapshot_minutes: int = 15

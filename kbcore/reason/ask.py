@@ -33,6 +33,7 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self._tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
     def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
@@ -109,8 +110,19 @@ class Reasoner:
                 return self.tables.once(goal, pattern, moment.bind, budget)
             finally:
                 moment.close()
-        goal = tenant.plans.get(rules, schema, adornment, partition.denied(rules.deniable), partition)
+        denied = self._denied(partition, rules)
+        goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.version)
         return self.tables.ask(partition.name, goal, pattern, lambda s: partition.need(s).relation, budget)
+
+    def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
+        """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
+        key, version = (partition.name, rules), self._tenant.version
+        known = self._negatives.get(key)
+        if known is None or known[0] != version:
+            if len(self._negatives) > 256:
+                self._negatives.clear()
+            known = self._negatives[key] = (version, partition.denied(rules.deniable))
+        return known[1]
 
     def _shown(self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None) -> list[Row]:
         """Rows that are asserted are shown as stored, the others as derived."""

@@ -45,6 +45,7 @@ def apply(tenant: Tenant, changes: Iterable[Change], at: int) -> Delta:
         else:
             _retract_rule(tenant, change, delta)
     tenant.generation += 1
+    tenant.version += 1
     delta.generation = tenant.generation
     return delta
 

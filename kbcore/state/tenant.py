@@ -27,7 +27,8 @@ class Tenant:
     """The state of one tenant of one database.
 
     `lock` guards everything here; `backlog` holds durable changes not applied yet, in log order. `generation` counts
-    applied change sets. `failed` is set when a durable change could not be applied: then nothing here may be trusted.
+    applied change sets; `version` rises with them and with every fact that begins or ceases to hold. `failed` is set when a
+    durable change could not be applied: then nothing here may be trusted.
     """
 
     def __init__(self, database: str, name: str, engine: Engine, created_at: int) -> None:
@@ -38,6 +39,7 @@ class Tenant:
         self.lock = ReadWriteLock()
         self.backlog: deque[Callable[[], None]] = deque()
         self.generation = 0
+        self.version = 0
         self.failed: KBError | None = None
         self.rules = RuleBook()
         self.plans = PlanCache(engine)
@@ -80,6 +82,7 @@ class Tenant:
         while self._moments and self._moments[0][0] <= self._now:
             _, _, relation, row = heapq.heappop(self._moments)
             self.limit(relation, row)
+            self.version += 1
 
     def limit(self, relation: StoredRelation, row: RowKey) -> None:
         """Show or hide a fact with a validity window as the time says, and note when that changes next."""

@@ -24,6 +24,9 @@ __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 SLICE = 100_000
 """Steps of fuel for which a run stays inside the engine before it lets others in."""
 
+MAX_NAMES = 1 << 16
+"""Texts kept as Python strings beside the engine's own: some megabytes."""
+
 LONG_SORT = 20_000
 """Rows whose sorting takes some milliseconds."""
 
@@ -39,6 +42,7 @@ class Engine:
         self._handle: Any = None
         self._lock = threading.Lock()
         self._lost: deque[Any] = deque()
+        self._names: dict[int, str] = {}
         self.max_bytes = max_bytes
         out = ffi.new("kb_engine **")
         options = ffi.new("kb_options *", {"max_bytes": max_bytes, "fail_after": fail_after})
@@ -105,7 +109,21 @@ class Engine:
             return bytes(ffi.buffer(out[0], length[0])).decode()
 
     def texts(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols."""
+        """The texts of many symbols; those asked for lately are kept as Python strings."""
+        names = self._names
+        try:
+            return [names[symbol] for symbol in symbols]
+        except KeyError:
+            new = array("I", set(symbols).difference(names))
+        if len(names) + len(new) > MAX_NAMES:
+            names = {}  # a new dict: another thread may be reading the old one
+            new = array("I", set(symbols))
+            if len(new) <= MAX_NAMES:
+                self._names = names
+        names.update(zip(new, self._decoded(new), strict=True))
+        return [names[symbol] for symbol in symbols]
+
+    def _decoded(self, symbols: array[int]) -> list[str]:
         result: list[str] = []
         view = ffi.from_buffer("kb_sym[]", symbols)
         ends = ffi.new("uint64_t[]", max(len(view), 1))

@@ -46,6 +46,7 @@ class PlanCache:
         self._capacity = capacity
         self._mutex = threading.Lock()
         self._plans: OrderedDict[PlanKey, CompiledGoal] = OrderedDict()
+        self._seen: dict[PlanKey, int] = {}
 
     def get(
         self,
@@ -55,16 +56,19 @@ class PlanCache:
         denied: frozenset[RelationSchema],
         statistics: Statistics,
         *,
+        version: int = -1,
         many: bool = False,
     ) -> CompiledGoal:
         """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold.
 
-        With `many` the plan answers many bindings in one run, even where one at a time has a better plan.
+        While `version` is the same as at the last call, sizes have not moved. With `many` the plan answers many bindings
+        in one run, even where one at a time has a better plan.
         """
         key = (rules, goal, adornment, denied, many)
         with self._mutex:
             found = self._plans.get(key)
-            if found is not None and not _moved(found.sizes, statistics):
+            if found is not None and (self._seen.get(key) == version != -1 or not _moved(found.sizes, statistics)):
+                self._seen[key] = version
                 self._plans.move_to_end(key)
                 return found
         skip = OPTIONAL if many else ()
@@ -78,8 +82,10 @@ class PlanCache:
         )
         with self._mutex:
             self._plans[key] = made
+            self._seen[key] = version
             while len(self._plans) > self._capacity:
-                self._plans.popitem(last=False)
+                oldest, _ = self._plans.popitem(last=False)
+                self._seen.pop(oldest, None)
         return made
 
     def __len__(self) -> int:

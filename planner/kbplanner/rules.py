@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified
 from kbplanner.program import Clause, ClauseAtom
@@ -44,5 +45,5 @@ class RuleSet:
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """The rules lowered, given which of `deniable` have rows."""
         if denied not in self._lowered:
-            self._lowered[denied] = lower(self.rules, denied)
+            self._lowered[denied] = linearise(lower(self.rules, denied))
         return self._lowered[denied]

@@ -102,7 +102,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.socket.settimeout(IDLE_SECONDS)
             while self.handle_one_request():
-                pass
+                gevent.sleep(0)  # a client whose next request is here already must not keep the others waiting
         except OSError:
             pass  # the client is gone, or was idle for too long
         finally:

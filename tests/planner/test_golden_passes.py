@@ -16,6 +16,7 @@ from kbplanner.evaluate import adornment_of
 from kbplanner.explain import explain, show
 from kbplanner.parser import parse_program
 from kbplanner.passes import PASSES, PassContext
+from kbplanner.passes.lower import lower
 from kbplanner.passes.order import NoStatistics
 from kbplanner.program import Program
 from kbplanner.rules import RuleSet
@@ -23,7 +24,7 @@ from kbplanner.schema import RelationSchema
 from kbplanner.statements import GoalStatement, RuleStatement
 
 FOLDER = Path(__file__).parent / "golden" / "passes"
-STAGES = ["lower", *(name for name, _ in PASSES), "plan"]
+STAGES = ["lower", "linearise", *(name for name, _ in PASSES), "plan"]
 
 
 def cases():
@@ -36,11 +37,11 @@ def after(stage: str, text: str) -> str:
     statements = parse_program(text)
     rules = RuleSet([s.rule for s in statements if isinstance(s, RuleStatement)])
     goal = next(s for s in statements if isinstance(s, GoalStatement)).goal.literal.atom
-    clauses = rules.clauses(frozenset())
+    clauses = lower(rules.rules) if stage == "lower" else rules.clauses(frozenset())
     context = PassContext(adornment_of(goal.args), NoStatistics())
     program = Program(clauses, RelationSchema(goal.predicate, goal.arity, goal.positive).derived)
     for name, run in PASSES:
-        if stage == "lower":
+        if stage in ("lower", "linearise"):
             break
         program = run(program, context)
         if name == stage:

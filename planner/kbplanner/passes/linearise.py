@@ -1,0 +1,69 @@
+"""The transitive closure written with two recursive atoms, made linear.
+
+`p(x, z) :- p(x, y), p(y, z)` beside clauses that are not recursive says that p is their closure. Prolonging each of those by
+p says the same, and later passes can turn it:
+
+    p(x, z) :- q(x, y), p(y, z)        for each clause p(x, y) :- q(x, y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbplanner.program import Clause, ClauseAtom, components
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Variable
+
+_END = Variable("end#")
+
+
+def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
+    """Make every closure of this form linear; other clauses stay as they are."""
+    own: dict[RelationSchema, list[Clause]] = {}
+    for clause in clauses:
+        own.setdefault(clause.head.schema, []).append(clause)
+    alone = {next(iter(part.relations)) for part in components(clauses) if len(part.relations) == 1}
+    found: list[Clause] = []
+    done: set[RelationSchema] = set()
+    for clause in clauses:
+        schema = clause.head.schema
+        if schema in done:
+            continue
+        closing = _closing(own[schema], schema) if schema in alone else None
+        if closing is None:
+            found.append(clause)
+            continue
+        done.add(schema)
+        base = [other for other in own[schema] if other is not closing]
+        found.extend(base)
+        found.extend(_prolonged(other, schema, closing.rule) for other in base)
+    return tuple(found)
+
+
+def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None:
+    """The clause that closes the relation, if it is the only recursive one."""
+    recursive = [c for c in clauses if any(isinstance(i, ClauseAtom) and i.schema == schema for i in c.body)]
+    if len(recursive) != 1 or len(recursive[0].body) != 2 or schema.arity != 2:
+        return None
+    clause = recursive[0]
+    first, second = clause.body
+    if not isinstance(first, ClauseAtom) or not isinstance(second, ClauseAtom) or first.absent or second.absent:
+        return None
+    x, z = clause.head.args
+    for left, right in ((first, second), (second, first)):
+        y = left.args[1] if len(left.args) == 2 else None
+        variables = [term for term in (x, y, z) if isinstance(term, Variable) and not term.anonymous]
+        if (
+            left.schema == right.schema == schema
+            and len(set(variables)) == 3
+            and left.args == (x, y)
+            and right.args == (y, z)
+        ):
+            return clause
+    return None
+
+
+def _prolonged(clause: Clause, schema: RelationSchema, rule: int) -> Clause:
+    start, middle = clause.head.args
+    head = ClauseAtom(schema, (start, _END))
+    return Clause(head, (*clause.body, ClauseAtom(schema, (middle, _END))), rule)
