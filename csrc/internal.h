@@ -81,15 +81,23 @@ typedef struct kb_lookup {
 /* relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
 
+typedef struct kb_block {             /* blocks.c: 64 neighbouring values of the last column */
+    uint64_t key;                     /* first column << 32 | last column / 64; 0 = free: no symbol is 0 */
+    uint64_t bits;
+} kb_block;
+
 typedef struct kb_relation {
     kb_heap *heap;
     kb_sym *cells;
     uint8_t *state;                   /* NULL while every row is live and visible */
     uint32_t *slots;                  /* the set: id + 1, 0 = free; load at most 1/2 */
+    kb_block *blocks;                 /* or this is the set; then `slots` finds only the rows before `placed` */
     kb_lookup *indexes;
     int64_t *columns[KB_ATTRIBUTES];
     uint64_t epoch, serial;
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
+    uint32_t block_mask, block_count, placed;
+    uint32_t by_id;                   /* asked for ids while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
     kb_rel handle;
 } kb_relation;
@@ -126,7 +134,28 @@ static inline int kb_same_row(const kb_sym *a, const kb_sym *b, uint32_t arity)
     return 1;
 }
 
-/* Id of a row that is live or hidden. */
+/* Of a row of one or two columns. */
+static inline uint64_t kb_block_key(const kb_sym *row, uint32_t arity)
+{
+    return arity == 2 ? (uint64_t)row[0] << 32 | row[1] >> 6 : UINT64_C(1) << 32 | row[0] >> 6;
+}
+
+static inline uint64_t kb_block_bit(const kb_sym *row, uint32_t arity)
+{
+    return UINT64_C(1) << (row[arity - 1] & 63);
+}
+
+/* The block, or the free place where it would go; `hash` is kb_mix of the key. */
+static inline kb_block *kb_block_seek(const kb_relation *relation, uint64_t key, uint64_t hash)
+{
+    uint32_t at = (uint32_t)hash & relation->block_mask;
+
+    while (relation->blocks[at].key != key && relation->blocks[at].key != 0)
+        at = (at + 1) & relation->block_mask;
+    return relation->blocks + at;
+}
+
+/* Id of a row that is live or hidden. A relation with blocks has to be asked to place its rows before. */
 static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sym *row, uint64_t hash)
 {
     uint32_t at, slot;
@@ -140,6 +169,33 @@ static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sy
     return KB_NO_ROW;
 }
 
+/* Is the row there, live or hidden? */
+static inline int kb_relation_has(const kb_relation *relation, const kb_sym *row)
+{
+    uint64_t key;
+
+    if (relation->blocks == NULL)
+        return kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW;
+    key = kb_block_key(row, relation->arity);
+    return (kb_block_seek(relation, key, kb_mix(key))->bits & kb_block_bit(row, relation->arity)) != 0;
+}
+
+/* Fetches what the next look at the row will read first; answers the hash it went by. */
+static inline uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
+{
+    uint64_t hash;
+
+    if (relation->blocks == NULL) {
+        hash = kb_hash_row(row, relation->arity);
+        if (relation->slots != NULL)
+            KB_PREFETCH(relation->slots + ((uint32_t)hash & relation->slot_mask));
+    } else {
+        hash = kb_mix(kb_block_key(row, relation->arity));
+        KB_PREFETCH(relation->blocks + ((uint32_t)hash & relation->block_mask));
+    }
+    return hash;
+}
+
 static inline int kb_visible(const kb_relation *relation, uint32_t id)
 {
     return relation->state == NULL || relation->state[id] == KB_LIVE;
@@ -147,10 +203,18 @@ static inline int kb_visible(const kb_relation *relation, uint32_t id)
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity);
 void kb_relation_clear(kb_relation *relation);
-kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room in the set and the cells */
-kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint64_t hash, uint32_t *id, int *fresh);
+kb_status kb_relation_place(kb_relation *relation);                    /* after it `slots` finds every row */
+/* `id` gets the id of the row, new or old; KB_NO_ROW for an old row of a relation with blocks. */
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
 void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
 void kb_relation_compact(kb_relation *relation);
+
+/* blocks.c */
+int kb_blocks_try(kb_relation *relation);                              /* from slots to blocks, if they pay */
+kb_status kb_blocks_reserve(kb_relation *relation);                    /* room for a block more; may go back to slots */
+kb_status kb_blocks_forbid(kb_relation *relation);                     /* back to slots, for good */
+void kb_blocks_remove(kb_relation *relation, const kb_sym *row);
+void kb_blocks_free(kb_relation *relation);
 
 kb_status kb_index_need(kb_relation *relation, uint64_t mask, kb_lookup **out);   /* found or made */
 kb_lookup *kb_index_have(const kb_relation *relation, uint64_t mask);

@@ -20,7 +20,9 @@ kb_status kb_heads_flush(kb_run *run)
     run->head_count = 0;
     if (run->limits.max_rows != 0)
         room = run->limits.max_rows - (run->stats.rows_made - run->rows_from);
-    if (target->slots != NULL)
+    for (uint32_t i = 0; i < count; i++)
+        run->hashes[i] = kb_relation_touch(target, run->heads + (size_t)i * arity);
+    if (target->blocks == NULL && target->slots != NULL)
         for (uint32_t i = 0; i < count; i++) {
             uint32_t slot = target->slots[(uint32_t)run->hashes[i] & target->slot_mask];
 
@@ -30,26 +32,15 @@ kb_status kb_heads_flush(kb_run *run)
     for (uint32_t i = 0; i < count && status == KB_OK; i++) {
         const kb_sym *head = run->heads + (size_t)i * arity;
 
-        if (target->rows - before == room && kb_relation_find(target, head, run->hashes[i]) == KB_NO_ROW) {
+        if (target->rows - before == room && !kb_relation_has(target, head)) {
             run->stats.budget = KB_BUDGET_ROWS;
             status = KB_LIMIT;
         } else {
-            status = kb_relation_add(target, head, run->hashes[i], &id, &fresh);
+            status = kb_relation_add(target, head, &id, &fresh);
         }
     }
     run->stats.rows_made += target->rows - before;
     return status;
-}
-
-static kb_status push_head(kb_run *run)
-{
-    const kb_relation *target = run->target;
-    uint64_t hash = kb_hash_row(run->heads + (size_t)run->head_count * target->arity, target->arity);
-
-    run->hashes[run->head_count++] = hash;
-    if (target->slots != NULL)
-        KB_PREFETCH(target->slots + ((uint32_t)hash & target->slot_mask));
-    return run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
 }
 
 static uint32_t view_start(const kb_run *run, const kb_step *step)
@@ -96,9 +87,12 @@ static int is_member(const kb_run *run, const kb_step *step)
     const kb_relation *relation = run->slots[step->slot];
     kb_sym key[KB_MAX_ARITY];
     const kb_sym *row = gather(run, step, key);
-    uint32_t id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
+    uint32_t start = view_start(run, step), end = view_end(run, step), id;
 
-    return id != KB_NO_ROW && kb_visible(relation, id) && id >= view_start(run, step) && id < view_end(run, step);
+    if (relation->blocks != NULL)     /* only where the view is all of it: see kb_rule_start */
+        return kb_relation_has(relation, row);
+    id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
+    return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
 }
 
 static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
@@ -110,6 +104,8 @@ static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cu
 
     gather(run, step, key);
     if (step->keys == step->arity) {
+        if (relation->state == NULL)
+            return !kb_relation_has(relation, key);
         id = kb_relation_find(relation, key, kb_hash_row(key, step->arity));
         return id == KB_NO_ROW || !kb_visible(relation, id);
     }
@@ -192,7 +188,6 @@ static kb_status emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
             uint32_t id = list != NULL ? list[at] : at;
             const kb_sym *row = cells + (size_t)id * step->arity;
             kb_sym *out = run->heads + (size_t)run->head_count * arity;
-            uint64_t hash;
 
             at++;
             left--;
@@ -206,10 +201,7 @@ static kb_status emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
             }
             for (uint32_t i = 0; i < loads; i++)
                 out[from[i].column] = row[from[i].with];
-            hash = kb_hash_row(out, arity);
-            run->hashes[run->head_count++] = hash;
-            if (run->target->slots != NULL)
-                KB_PREFETCH(run->target->slots + ((uint32_t)hash & run->target->slot_mask));
+            run->head_count++;
             left--;
             probes++;
             room--;
@@ -228,7 +220,14 @@ static kb_status emit_one(kb_run *run, const kb_step *step)
     gather(run, step, run->heads + (size_t)run->head_count * step->arity);
     run->left--;
     run->stats.probes++;
-    return push_head(run);
+    return ++run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
+}
+
+/* Is the view less than the whole relation, or will it be by the end of the round? Then it takes ids to tell. */
+static int cuts(const kb_run *run, const kb_step *step)
+{
+    return run->plan->slots[step->slot].component == run->component + 1 || view_start(run, step) != 0
+           || view_end(run, step) != run->slots[step->slot]->rows;
 }
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
@@ -241,6 +240,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
         if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
+        if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_blocks_forbid(run->slots[step->slot]) < 0)
+            return KB_NOMEM;
     }
     run->target = run->slots[steps[rule->count - 1].slot];
     run->depth = 0;
