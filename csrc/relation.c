@@ -5,7 +5,7 @@
 #include "internal.h"
 
 #define COMPACT_AT 16u                /* fewer dead rows than this are not worth moving the others */
-#define BLOCKS_AT 2048u               /* rows from which on it may pay to hold the set as bits */
+#define BITS_AT 2048u                 /* rows from which on it may pay to hold the set as bits */
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 {
@@ -19,7 +19,7 @@ void kb_relation_clear(kb_relation *relation)
     kb_release(relation->heap, relation->cells);
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
-    kb_blocks_free(relation);
+    kb_bits_free(relation);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         kb_release(relation->heap, relation->columns[i]);
     kb_index_free_all(relation);
@@ -117,17 +117,17 @@ static kb_status grow_slots(kb_relation *relation, uint64_t rows)
     return KB_OK;
 }
 
-/* Room for one more row in the set. */
-static kb_status grow_set(kb_relation *relation)
+/* Room for `row` in the set. */
+static kb_status grow_set(kb_relation *relation, const kb_sym *row)
 {
     uint64_t rows = relation->rows - relation->dead + UINT64_C(1);
 
-    if (relation->blocks != NULL)
-        return kb_blocks_reserve(relation);
+    if (kb_is_bits(relation))
+        return kb_bits_reserve(relation, row);
     if (relation->slots != NULL && rows <= (relation->slot_mask + UINT64_C(1)) / 2)
         return KB_OK;
-    if (rows > BLOCKS_AT && kb_blocks_try(relation))
-        return kb_blocks_reserve(relation);
+    if (rows > BITS_AT && kb_bits_try(relation))
+        return kb_bits_reserve(relation, row);
     return grow_slots(relation, rows);
 }
 
@@ -145,42 +145,46 @@ kb_status kb_relation_place(kb_relation *relation)
 }
 
 /* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
-kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
+kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 {
-    uint64_t hash;
+    uint32_t id = relation->rows;
 
-    *fresh = 0;
-    if (relation->blocks == NULL) {
-        *id = kb_relation_find(relation, row, hash = kb_hash_row(row, relation->arity));
-        if (*id != KB_NO_ROW)
-            return KB_OK;
-    } else {
-        *id = KB_NO_ROW;
-        if (kb_relation_has(relation, row))
-            return KB_OK;
-    }
-    if (grow_rows(relation) < 0 || grow_set(relation) < 0)
+    if ((id >= relation->capacity && grow_rows(relation) < 0) || grow_set(relation, row) < 0)
         return KB_NOMEM;
-    *fresh = 1;
-    *id = relation->rows++;
-    memcpy(relation->cells + (size_t)*id * relation->arity, row, relation->arity * sizeof *row);
-    if (relation->state != NULL)
-        relation->state[*id] = KB_LIVE;
-    if (relation->blocks != NULL) {
-        uint64_t key = kb_block_key(row, relation->arity);
-        kb_block *block = kb_block_seek(relation, key, kb_mix(key));
-
-        relation->block_count += block->key == 0;
-        block->key = key;
-        block->bits |= kb_block_bit(row, relation->arity);
+    relation->rows++;
+    if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */
+        relation->cells[(size_t)id * 2] = row[0];
+        relation->cells[(size_t)id * 2 + 1] = row[1];
     } else {
-        place(relation, relation->slots, relation->slot_mask, *id);
+        memcpy(relation->cells + (size_t)id * relation->arity, row, relation->arity * sizeof *row);
+    }
+    if (relation->state != NULL)
+        relation->state[id] = KB_LIVE;
+    if (kb_is_bits(relation)) {
+        kb_bits_add(relation, row);
+    } else {
+        place(relation, relation->slots, relation->slot_mask, id);
         relation->placed = relation->rows;
     }
     for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
-        if (kb_index_add(index, relation, *id) < 0)
+        if (kb_index_add(index, relation, id) < 0)
             return KB_NOMEM;
     return KB_OK;
+}
+
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
+{
+    if (!kb_is_bits(relation)) {
+        *id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+        *fresh = *id == KB_NO_ROW;
+    } else {
+        *id = KB_NO_ROW;
+        *fresh = !kb_relation_has(relation, row);
+    }
+    if (!*fresh)
+        return KB_OK;
+    *id = relation->rows;
+    return kb_relation_append(relation, row);
 }
 
 void kb_relation_truncate(kb_relation *relation, uint32_t rows)
@@ -190,8 +194,8 @@ void kb_relation_truncate(kb_relation *relation, uint32_t rows)
 
         for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
             kb_index_undo(index, relation, id);
-        if (relation->blocks != NULL)
-            kb_blocks_remove(relation, row_of(relation, id));
+        if (kb_is_bits(relation))
+            kb_bits_remove(relation, row_of(relation, id));
         if (id < relation->placed) {
             unplace(relation, id);
             relation->placed = id;
@@ -309,12 +313,12 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
     copy = kb_engine_relation(engine, rel);
     copy->cells = copied(copy->heap, source->cells, &failed);
     copy->state = copied(copy->heap, source->state, &failed);
-    if (source->blocks == NULL)
+    if (!kb_is_bits(source))
         copy->slots = copied(copy->heap, source->slots, &failed);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         copy->columns[i] = copied(copy->heap, source->columns[i], &failed);
     copy->rows = source->rows;
-    copy->placed = source->blocks == NULL ? source->rows : 0;
+    copy->placed = kb_is_bits(source) ? 0 : source->rows;
     copy->capacity = source->capacity;
     copy->slot_mask = source->slot_mask;
     copy->dead = source->dead;
