@@ -81,15 +81,30 @@ typedef struct kb_lookup {
 /* relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
 
+typedef struct kb_block {             /* blocks.c: 64 neighbouring values of the last column */
+    uint64_t key;                     /* first column << 32 | last column / 64; 0 = free: no symbol is 0 */
+    uint64_t bits;
+} kb_block;
+
+typedef struct kb_matrix {            /* matrix.c: words by first column and last column / 64 */
+    uint64_t *words;
+    uint32_t top, height, left, width;
+    uint32_t filled;                  /* words that are not 0 */
+} kb_matrix;
+
 typedef struct kb_relation {
     kb_heap *heap;
     kb_sym *cells;
     uint8_t *state;                   /* NULL while every row is live and visible */
     uint32_t *slots;                  /* the set: id + 1, 0 = free; load at most 1/2 */
+    kb_block *blocks;                 /* or this is the set, or the matrix; then `slots` finds only the rows before `placed` */
+    kb_matrix matrix;
     kb_lookup *indexes;
     int64_t *columns[KB_ATTRIBUTES];
     uint64_t epoch, serial;
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
+    uint32_t block_mask, block_count, placed;
+    uint32_t by_id;                   /* asked for ids while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
     kb_rel handle;
 } kb_relation;
@@ -126,7 +141,34 @@ static inline int kb_same_row(const kb_sym *a, const kb_sym *b, uint32_t arity)
     return 1;
 }
 
-/* Id of a row that is live or hidden. */
+/* Of a row of one or two columns. */
+static inline uint64_t kb_block_key(const kb_sym *row, uint32_t arity)
+{
+    return arity == 2 ? (uint64_t)row[0] << 32 | row[1] >> 6 : UINT64_C(1) << 32 | row[0] >> 6;
+}
+
+static inline uint64_t kb_block_bit(const kb_sym *row, uint32_t arity)
+{
+    return UINT64_C(1) << (row[arity - 1] & 63);
+}
+
+/* Where the search for a block starts: four neighbouring blocks share a line of the cache. */
+static inline uint32_t kb_block_home(uint64_t key)
+{
+    return (uint32_t)kb_mix(key >> 2) << 2 | (uint32_t)(key & 3);
+}
+
+/* The block, or the free place where it would go. */
+static inline kb_block *kb_block_seek(const kb_relation *relation, uint64_t key)
+{
+    uint32_t at = kb_block_home(key) & relation->block_mask;
+
+    while (relation->blocks[at].key != key && relation->blocks[at].key != 0)
+        at = (at + 1) & relation->block_mask;
+    return relation->blocks + at;
+}
+
+/* Id of a row that is live or hidden. A relation with blocks has to be asked to place its rows before. */
 static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sym *row, uint64_t hash)
 {
     uint32_t at, slot;
@@ -140,6 +182,54 @@ static inline uint32_t kb_relation_find(const kb_relation *relation, const kb_sy
     return KB_NO_ROW;
 }
 
+static inline int kb_is_bits(const kb_relation *relation)
+{
+    return relation->blocks != NULL || relation->matrix.words != NULL;
+}
+
+/* NULL: outside. */
+static inline uint64_t *kb_matrix_word(const kb_matrix *matrix, uint32_t a, uint32_t b)
+{
+    if (a - matrix->top >= matrix->height || b - matrix->left >= matrix->width)
+        return NULL;
+    return matrix->words + (size_t)(a - matrix->top) * matrix->width + (b - matrix->left);
+}
+
+/* Is the row there, live or hidden? */
+static inline int kb_relation_has(const kb_relation *relation, const kb_sym *row)
+{
+    uint64_t key, bit;
+    const uint64_t *word;
+
+    if (!kb_is_bits(relation))
+        return kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW;
+    key = kb_block_key(row, relation->arity);
+    bit = kb_block_bit(row, relation->arity);
+    if (relation->blocks != NULL)
+        return (kb_block_seek(relation, key)->bits & bit) != 0;
+    word = kb_matrix_word(&relation->matrix, (uint32_t)(key >> 32), (uint32_t)key);
+    return word != NULL && (*word & bit) != 0;
+}
+
+/* Fetches what the next look at the row will read first; answers the hash it went by. */
+static inline uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
+{
+    uint64_t key, hash;
+
+    if (!kb_is_bits(relation)) {
+        hash = kb_hash_row(row, relation->arity);
+        if (relation->slots != NULL)
+            KB_PREFETCH(relation->slots + ((uint32_t)hash & relation->slot_mask));
+        return hash;
+    }
+    key = kb_block_key(row, relation->arity);
+    if (relation->blocks != NULL)
+        KB_PREFETCH(relation->blocks + (kb_block_home(key) & relation->block_mask));
+    else
+        KB_PREFETCH(kb_matrix_word(&relation->matrix, (uint32_t)(key >> 32), (uint32_t)key));
+    return key;
+}
+
 static inline int kb_visible(const kb_relation *relation, uint32_t id)
 {
     return relation->state == NULL || relation->state[id] == KB_LIVE;
@@ -147,11 +237,27 @@ static inline int kb_visible(const kb_relation *relation, uint32_t id)
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity);
 void kb_relation_clear(kb_relation *relation);
-kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room in the set and the cells */
-kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint64_t hash, uint32_t *id, int *fresh);
+kb_status kb_relation_place(kb_relation *relation);                    /* after it `slots` finds every row */
+/* `id` gets the id of the row, new or old; KB_NO_ROW for an old row of a relation with blocks. */
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
+kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that is not there */
 void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
 void kb_relation_compact(kb_relation *relation);
 
+/* blocks.c and matrix.c */
+int kb_bits_try(kb_relation *relation);                                /* from slots to bits, if they pay */
+kb_status kb_bits_reserve(kb_relation *relation, const kb_sym *row);   /* room for the row; may go back to slots */
+kb_status kb_bits_forbid(kb_relation *relation);                       /* back to slots, for good */
+void kb_bits_add(kb_relation *relation, const kb_sym *row);            /* there is room for it */
+void kb_bits_remove(kb_relation *relation, const kb_sym *row);
+void kb_bits_free(kb_relation *relation);
+void kb_blocks_free(kb_relation *relation);
+kb_status kb_blocks_from_matrix(kb_relation *relation);
+kb_status kb_matrix_make(kb_relation *relation, kb_matrix edges);      /* from blocks, all of which lie inside the edges */
+kb_status kb_matrix_reserve(kb_relation *relation, uint32_t a, uint32_t b);
+void kb_matrix_free(kb_relation *relation);
+
+/* index.c */
 kb_status kb_index_need(kb_relation *relation, uint64_t mask, kb_lookup **out);   /* found or made */
 kb_lookup *kb_index_have(const kb_relation *relation, uint64_t mask);
 kb_status kb_index_add(kb_lookup *index, const kb_relation *relation, uint32_t id);
@@ -291,9 +397,45 @@ struct kb_run {
     atomic_int cancelled;
 };
 
+/* The values of the KEY columns, in the order of the columns. */
+static inline const kb_sym *kb_gather(const kb_run *run, const kb_step *step, kb_sym *key)
+{
+    const kb_pair *pairs = run->plan->pairs + step->pairs;
+
+    key[0] = 0;
+    for (uint32_t i = 0; i < step->keys; i++)
+        key[i] = run->registers[pairs[i].with];
+    return key;
+}
+
+/* Do the KEY columns of a SCAN and the SAME columns of either loop hold in this row? */
+static inline int kb_row_fits(const kb_run *run, const kb_step *step, const kb_sym *row)
+{
+    const kb_pair *pairs = run->plan->pairs + step->pairs;
+
+    if (step->op == KB_OP_SCAN)
+        for (uint32_t i = 0; i < step->keys; i++)
+            if (row[pairs[i].column] != run->registers[pairs[i].with])
+                return 0;
+    pairs += step->keys + step->loads;
+    for (uint32_t i = 0; i < step->sames; i++)
+        if (row[pairs[i].column] != row[pairs[i].with])
+            return 0;
+    return 1;
+}
+
+static inline int kb_has_checks(const kb_step *step)
+{
+    return step->sames != 0 || (step->op == KB_OP_SCAN && step->keys != 0);
+}
+
+/* emit.c */
+kb_status kb_heads_flush(kb_run *run);
+kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /* all rows of a loop before EMIT, or `left` */
+kb_status kb_emit_one(kb_run *run, const kb_step *step);
+
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */
-kb_status kb_heads_flush(kb_run *run);
 void kb_run_unpin(kb_run *run);
 
 #endif

@@ -82,7 +82,8 @@ kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_
         *filled = 0;
         return KB_OK;
     }
-    if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)) {
+    if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)
+        && kb_relation_place(relation) == KB_OK) {
         one = kb_relation_find(relation, pattern, kb_hash_row(pattern, relation->arity));
         list = &one;
         count = one != KB_NO_ROW;

@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #define COMPACT_AT 16u                /* fewer dead rows than this are not worth moving the others */
+#define BITS_AT 2048u                 /* rows from which on it may pay to hold the set as bits */
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 {
@@ -18,6 +19,7 @@ void kb_relation_clear(kb_relation *relation)
     kb_release(relation->heap, relation->cells);
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
+    kb_bits_free(relation);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         kb_release(relation->heap, relation->columns[i]);
     kb_index_free_all(relation);
@@ -25,7 +27,7 @@ void kb_relation_clear(kb_relation *relation)
     relation->state = NULL;
     relation->slots = NULL;
     memset(relation->columns, 0, sizeof relation->columns);
-    relation->rows = relation->capacity = relation->slot_mask = relation->dead = relation->hidden = 0;
+    relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
 }
 
 static const kb_sym *row_of(const kb_relation *relation, uint32_t id)
@@ -68,10 +70,10 @@ static void unplace(kb_relation *relation, uint32_t id)
     relation->slots[hole] = 0;
 }
 
-kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
+/* Room for one more row in the cells and what lies beside them. */
+static kb_status grow_rows(kb_relation *relation)
 {
-    uint64_t rows = (uint64_t)relation->rows + more;
-    uint64_t placed = rows - relation->dead;
+    uint64_t rows = (uint64_t)relation->rows + 1;
     void *block;
 
     if (rows > KB_MAX_ROWS)
@@ -94,55 +96,110 @@ kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
             return KB_NOMEM;
         relation->capacity = (uint32_t)capacity;
     }
-    if (relation->slots == NULL || placed > (relation->slot_mask + UINT64_C(1)) / 2) {
-        uint64_t size = 16;
-        uint32_t *slots;
+    return KB_OK;
+}
 
-        while (size / 2 < placed)
-            size *= 2;
-        if (size > UINT64_C(0x100000000) || (slots = kb_alloc(relation->heap, (size_t)size, sizeof *slots)) == NULL)
-            return KB_NOMEM;
-        place_all(relation, slots, (uint32_t)(size - 1));
-        kb_release(relation->heap, relation->slots);
-        relation->slots = slots;
-        relation->slot_mask = (uint32_t)(size - 1);
-    }
+/* A table with room for `rows` rows, holding those there are; it replaces the one there was. */
+static kb_status grow_slots(kb_relation *relation, uint64_t rows)
+{
+    uint64_t size = 16;
+    uint32_t *slots;
+
+    while (size / 2 < rows)
+        size *= 2;
+    if (size > UINT64_C(0x100000000) || (slots = kb_alloc(relation->heap, (size_t)size, sizeof *slots)) == NULL)
+        return KB_NOMEM;
+    place_all(relation, slots, (uint32_t)(size - 1));
+    kb_release(relation->heap, relation->slots);
+    relation->slots = slots;
+    relation->slot_mask = (uint32_t)(size - 1);
+    relation->placed = relation->rows;
+    return KB_OK;
+}
+
+/* Room for `row` in the set. */
+static kb_status grow_set(kb_relation *relation, const kb_sym *row)
+{
+    uint64_t rows = relation->rows - relation->dead + UINT64_C(1);
+
+    if (kb_is_bits(relation))
+        return kb_bits_reserve(relation, row);
+    if (relation->slots != NULL && rows <= (relation->slot_mask + UINT64_C(1)) / 2)
+        return KB_OK;
+    if (rows > BITS_AT && kb_bits_try(relation))
+        return kb_bits_reserve(relation, row);
+    return grow_slots(relation, rows);
+}
+
+kb_status kb_relation_place(kb_relation *relation)
+{
+    uint64_t rows = relation->rows - relation->dead;
+
+    if (relation->placed == relation->rows)
+        return KB_OK;
+    if (relation->slots == NULL || rows > (relation->slot_mask + UINT64_C(1)) / 2)
+        return grow_slots(relation, rows);
+    while (relation->placed < relation->rows)
+        place(relation, relation->slots, relation->slot_mask, relation->placed++);
     return KB_OK;
 }
 
 /* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
-kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint64_t hash, uint32_t *id, int *fresh)
+kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 {
-    uint32_t found = kb_relation_find(relation, row, hash), at;
+    uint32_t id = relation->rows;
 
-    *fresh = found == KB_NO_ROW;
-    if (found != KB_NO_ROW) {
-        *id = found;
-        return KB_OK;
-    }
-    if ((relation->rows >= relation->capacity || relation->slots == NULL
-         || relation->rows - relation->dead + UINT64_C(1) > (relation->slot_mask + UINT64_C(1)) / 2)
-        && kb_relation_reserve(relation, 1) < 0)
+    if ((id >= relation->capacity && grow_rows(relation) < 0) || grow_set(relation, row) < 0)
         return KB_NOMEM;
-    *id = relation->rows++;
-    memcpy(relation->cells + (size_t)*id * relation->arity, row, relation->arity * sizeof *row);
+    relation->rows++;
+    if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */
+        relation->cells[(size_t)id * 2] = row[0];
+        relation->cells[(size_t)id * 2 + 1] = row[1];
+    } else {
+        memcpy(relation->cells + (size_t)id * relation->arity, row, relation->arity * sizeof *row);
+    }
     if (relation->state != NULL)
-        relation->state[*id] = KB_LIVE;
-    for (at = (uint32_t)hash & relation->slot_mask; relation->slots[at] != 0; at = (at + 1) & relation->slot_mask)
-        ;
-    relation->slots[at] = *id + 1;
+        relation->state[id] = KB_LIVE;
+    if (kb_is_bits(relation)) {
+        kb_bits_add(relation, row);
+    } else {
+        place(relation, relation->slots, relation->slot_mask, id);
+        relation->placed = relation->rows;
+    }
     for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
-        if (kb_index_add(index, relation, *id) < 0)
+        if (kb_index_add(index, relation, id) < 0)
             return KB_NOMEM;
     return KB_OK;
+}
+
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
+{
+    if (!kb_is_bits(relation)) {
+        *id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+        *fresh = *id == KB_NO_ROW;
+    } else {
+        *id = KB_NO_ROW;
+        *fresh = !kb_relation_has(relation, row);
+    }
+    if (!*fresh)
+        return KB_OK;
+    *id = relation->rows;
+    return kb_relation_append(relation, row);
 }
 
 void kb_relation_truncate(kb_relation *relation, uint32_t rows)
 {
     while (relation->rows > rows) {
+        uint32_t id = relation->rows - 1;
+
         for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
-            kb_index_undo(index, relation, relation->rows - 1);
-        unplace(relation, relation->rows - 1);
+            kb_index_undo(index, relation, id);
+        if (kb_is_bits(relation))
+            kb_bits_remove(relation, row_of(relation, id));
+        if (id < relation->placed) {
+            unplace(relation, id);
+            relation->placed = id;
+        }
         relation->rows--;
     }
 }
@@ -167,7 +224,7 @@ void kb_relation_compact(kb_relation *relation)
         kept++;
     }
     kb_attributes_reset(relation, kept, was);
-    relation->rows = kept;
+    relation->rows = relation->placed = kept;
     relation->dead = 0;
     kb_index_free_all(relation);
     memset(relation->slots, 0, ((size_t)relation->slot_mask + 1) * sizeof *relation->slots);
@@ -256,18 +313,20 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
     copy = kb_engine_relation(engine, rel);
     copy->cells = copied(copy->heap, source->cells, &failed);
     copy->state = copied(copy->heap, source->state, &failed);
-    copy->slots = copied(copy->heap, source->slots, &failed);
+    if (!kb_is_bits(source))
+        copy->slots = copied(copy->heap, source->slots, &failed);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         copy->columns[i] = copied(copy->heap, source->columns[i], &failed);
-    if (failed) {
-        kb_relation_drop(engine, rel);
-        return KB_NOMEM;
-    }
     copy->rows = source->rows;
+    copy->placed = kb_is_bits(source) ? 0 : source->rows;
     copy->capacity = source->capacity;
     copy->slot_mask = source->slot_mask;
     copy->dead = source->dead;
     copy->hidden = source->hidden;
+    if (failed || kb_relation_place(copy) < 0) {
+        kb_relation_drop(engine, rel);
+        return KB_NOMEM;
+    }
     *out = rel;
     return KB_OK;
 }
@@ -290,7 +349,7 @@ kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
-        if (kb_relation_add(relation, row, kb_hash_row(row, relation->arity), &id, &fresh) < 0) {
+        if (kb_relation_add(relation, row, &id, &fresh) < 0) {
             kb_relation_truncate(relation, before);
             return KB_NOMEM;
         }
@@ -363,10 +422,12 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
 
 kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids)
 {
-    const kb_relation *relation = kb_engine_relation(engine, rel);
+    kb_relation *relation = kb_engine_relation(engine, rel);
 
     if (relation == NULL || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
         return KB_MISUSE;
+    if (kb_relation_place(relation) < 0)
+        return KB_NOMEM;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 

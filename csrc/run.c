@@ -1,56 +1,7 @@
 /* run.c - the work of one rule: nested loops over views, as a machine that can stop between any two rows.
- * Owns: registers, cursors and the heads on their way into a relation. Never: decides which rule is next
- * (fixpoint.c), checks a bound (the verifier did), or keeps a pointer across an insert.
- * Heads are gathered and inserted together, so that the cache misses of one batch overlap; no view of the
- * round can see them, because views end at the row counts of its start. */
+ * Owns: registers and cursors. Never: decides which rule is next (fixpoint.c), checks a bound (the verifier
+ * did), or keeps a pointer across an insert (emit.c). */
 #include "internal.h"
-
-kb_status kb_heads_flush(kb_run *run)
-{
-    kb_relation *target = run->target;
-    uint32_t count = run->head_count, arity, before, id;
-    uint64_t room = UINT64_MAX;
-    kb_status status = KB_OK;
-    int fresh;
-
-    if (count == 0)
-        return KB_OK;
-    arity = target->arity;
-    before = target->rows;
-    run->head_count = 0;
-    if (run->limits.max_rows != 0)
-        room = run->limits.max_rows - (run->stats.rows_made - run->rows_from);
-    if (target->slots != NULL)
-        for (uint32_t i = 0; i < count; i++) {
-            uint32_t slot = target->slots[(uint32_t)run->hashes[i] & target->slot_mask];
-
-            if (slot != 0)
-                KB_PREFETCH(target->cells + (size_t)(slot - 1) * arity);
-        }
-    for (uint32_t i = 0; i < count && status == KB_OK; i++) {
-        const kb_sym *head = run->heads + (size_t)i * arity;
-
-        if (target->rows - before == room && kb_relation_find(target, head, run->hashes[i]) == KB_NO_ROW) {
-            run->stats.budget = KB_BUDGET_ROWS;
-            status = KB_LIMIT;
-        } else {
-            status = kb_relation_add(target, head, run->hashes[i], &id, &fresh);
-        }
-    }
-    run->stats.rows_made += target->rows - before;
-    return status;
-}
-
-static kb_status push_head(kb_run *run)
-{
-    const kb_relation *target = run->target;
-    uint64_t hash = kb_hash_row(run->heads + (size_t)run->head_count * target->arity, target->arity);
-
-    run->hashes[run->head_count++] = hash;
-    if (target->slots != NULL)
-        KB_PREFETCH(target->slots + ((uint32_t)hash & target->slot_mask));
-    return run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
-}
 
 static uint32_t view_start(const kb_run *run, const kb_step *step)
 {
@@ -62,17 +13,6 @@ static uint32_t view_end(const kb_run *run, const kb_step *step)
     return step->view == KB_VIEW_OLD ? run->low[step->mark] : run->high[step->mark];
 }
 
-/* The values of the KEY columns, in the order of the columns. */
-static const kb_sym *gather(const kb_run *run, const kb_step *step, kb_sym *key)
-{
-    const kb_pair *pairs = run->plan->pairs + step->pairs;
-
-    key[0] = 0;
-    for (uint32_t i = 0; i < step->keys; i++)
-        key[i] = run->registers[pairs[i].with];
-    return key;
-}
-
 /* Sets the cursor on the ids of the view that have the key. */
 static void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
@@ -82,7 +22,7 @@ static void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
     kb_sym key[KB_MAX_ARITY];
 
     cursor->at = cursor->end = 0;
-    cursor->entry = kb_index_seek(cursor->index, relation, gather(run, step, key));
+    cursor->entry = kb_index_seek(cursor->index, relation, kb_gather(run, step, key));
     if (cursor->entry == KB_NONE)
         return;
     list = kb_index_list(cursor->index, cursor->entry);
@@ -95,10 +35,13 @@ static int is_member(const kb_run *run, const kb_step *step)
 {
     const kb_relation *relation = run->slots[step->slot];
     kb_sym key[KB_MAX_ARITY];
-    const kb_sym *row = gather(run, step, key);
-    uint32_t id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
+    const kb_sym *row = kb_gather(run, step, key);
+    uint32_t start = view_start(run, step), end = view_end(run, step), id;
 
-    return id != KB_NO_ROW && kb_visible(relation, id) && id >= view_start(run, step) && id < view_end(run, step);
+    if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
+        return kb_relation_has(relation, row);
+    id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
+    return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
 }
 
 static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
@@ -108,8 +51,10 @@ static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cu
     const uint32_t *list;
     uint32_t id, entry;
 
-    gather(run, step, key);
+    kb_gather(run, step, key);
     if (step->keys == step->arity) {
+        if (relation->state == NULL)
+            return !kb_relation_has(relation, key);
         id = kb_relation_find(relation, key, kb_hash_row(key, step->arity));
         return id == KB_NO_ROW || !kb_visible(relation, id);
     }
@@ -125,34 +70,13 @@ static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cu
     return 1;
 }
 
-/* Do the KEY columns of a SCAN and the SAME columns of either loop hold in this row? */
-static int row_fits(const kb_run *run, const kb_step *step, const kb_sym *row)
-{
-    const kb_pair *pairs = run->plan->pairs + step->pairs;
-
-    if (step->op == KB_OP_SCAN)
-        for (uint32_t i = 0; i < step->keys; i++)
-            if (row[pairs[i].column] != run->registers[pairs[i].with])
-                return 0;
-    pairs += step->keys + step->loads;
-    for (uint32_t i = 0; i < step->sames; i++)
-        if (row[pairs[i].column] != row[pairs[i].with])
-            return 0;
-    return 1;
-}
-
-static int has_checks(const kb_step *step)
-{
-    return step->sames != 0 || (step->op == KB_OP_SCAN && step->keys != 0);
-}
-
 /* Moves the cursor to the next row that fits and loads its registers; 0: none, or `left` is used up. */
 static int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_relation *relation = run->slots[step->slot];
     const uint32_t *list = step->op == KB_OP_PROBE && cursor->at < cursor->end ? kb_index_list(cursor->index, cursor->entry) : NULL;
     const kb_pair *pairs = run->plan->pairs + step->pairs + step->keys;
-    int checks = has_checks(step);
+    int checks = kb_has_checks(step);
 
     while (cursor->at < cursor->end && run->left > 0) {
         uint32_t id = list != NULL ? list[cursor->at] : cursor->at;
@@ -160,7 +84,7 @@ static int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
 
         cursor->at++;
         run->left--;
-        if (!kb_visible(relation, id) || (checks && !row_fits(run, step, row)))
+        if (!kb_visible(relation, id) || (checks && !kb_row_fits(run, step, row)))
             continue;
         for (uint32_t i = 0; i < step->loads; i++)
             run->registers[pairs[i].with] = row[pairs[i].column];
@@ -169,66 +93,11 @@ static int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return 0;
 }
 
-/* The innermost loop with its EMIT: straight from the rows to heads, past the registers. */
-static kb_status emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
+/* Is the view less than the whole relation, or will it be by the end of the round? Then it takes ids to tell. */
+static int cuts(const kb_run *run, const kb_step *step)
 {
-    const kb_step *emit = step + 1;
-    const kb_relation *relation = run->slots[step->slot];
-    const kb_pair *from = run->plan->pairs + emit->pairs + emit->keys;   /* head columns that come from the row */
-    uint32_t arity = emit->arity, loads = emit->loads;
-    kb_sym head[KB_MAX_ARITY];
-    int checks = has_checks(step);
-    int64_t left = run->left;
-    uint64_t probes = 0;
-    kb_status status = KB_OK;
-
-    gather(run, emit, head);
-    while (cursor->at < cursor->end && left > 0 && status == KB_OK) {
-        const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
-        const kb_sym *cells = relation->cells;
-        uint32_t at = cursor->at, end = cursor->end, room = KB_BATCH - run->head_count;
-
-        while (at < end && left > 0 && room > 0) {
-            uint32_t id = list != NULL ? list[at] : at;
-            const kb_sym *row = cells + (size_t)id * step->arity;
-            kb_sym *out = run->heads + (size_t)run->head_count * arity;
-            uint64_t hash;
-
-            at++;
-            left--;
-            if (!kb_visible(relation, id) || (checks && !row_fits(run, step, row)))
-                continue;
-            if (arity == 2) {
-                out[0] = head[0];
-                out[1] = head[1];
-            } else {
-                memcpy(out, head, arity * sizeof *out);
-            }
-            for (uint32_t i = 0; i < loads; i++)
-                out[from[i].column] = row[from[i].with];
-            hash = kb_hash_row(out, arity);
-            run->hashes[run->head_count++] = hash;
-            if (run->target->slots != NULL)
-                KB_PREFETCH(run->target->slots + ((uint32_t)hash & run->target->slot_mask));
-            left--;
-            probes++;
-            room--;
-        }
-        cursor->at = at;
-        if (room == 0)
-            status = kb_heads_flush(run);
-    }
-    run->left = left;
-    run->stats.probes += probes;
-    return status;
-}
-
-static kb_status emit_one(kb_run *run, const kb_step *step)
-{
-    gather(run, step, run->heads + (size_t)run->head_count * step->arity);
-    run->left--;
-    run->stats.probes++;
-    return push_head(run);
+    return run->plan->slots[step->slot].component == run->component + 1 || view_start(run, step) != 0
+           || view_end(run, step) != run->slots[step->slot]->rows;
 }
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
@@ -241,6 +110,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
         if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
+        if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
+            return KB_NOMEM;
     }
     run->target = run->slots[steps[rule->count - 1].slot];
     run->depth = 0;
@@ -305,14 +176,14 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
         default:
             /* Opcode: EMIT slot registers
              * Add the row made of the registers to the relation, unless it is there; go back for the next. */
-            if ((status = emit_one(run, step)) < 0)
+            if ((status = kb_emit_one(run, step)) < 0)
                 return status;
             goes_on = 0;
             break;
         }
         if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE) {
             if (step->emits) {
-                if ((status = emit_rows(run, step, cursor)) < 0)
+                if ((status = kb_emit_rows(run, step, cursor)) < 0)
                     return status;
                 goes_on = 0;
             } else {

@@ -90,7 +90,7 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count)
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
-        if (kb_relation_add(relation, row, kb_hash_row(row, relation->arity), &id, &fresh) < 0) {
+        if (kb_relation_add(relation, row, &id, &fresh) < 0) {
             kb_relation_truncate(relation, before);
             run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
             return run->heap.refused ? KB_LIMIT : KB_NOMEM;

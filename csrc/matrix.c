@@ -1,0 +1,69 @@
+/* matrix.c - the set of a run's own relation as a rectangle of bits.
+ * Owns: the rectangle and its edges. Never: decides when blocks have become dense enough for it; that is blocks.c.
+ * Rows are values of the first column, words 64 neighbouring values of the last. It takes the place of the table of
+ * blocks where that would hold most words of the rectangle: finding a word is then a multiplication, and the row of
+ * an outer value is looked up once for all heads of a loop. */
+#include "internal.h"
+
+#define EMPTY 8u                      /* words a rectangle may have for each that is not 0 */
+#define LEAST 1024u                   /* words that are always allowed */
+
+static void widen(uint32_t *start, uint32_t *count, uint32_t value)
+{
+    uint32_t slack = *count / 4, end = *start + *count;   /* values lie below 2^31 */
+
+    if (value < *start) {
+        *start = value > slack ? value - slack : 0;
+        *count = end - *start;
+    } else if (value >= end) {
+        *count = value + slack + 1 - *start;
+    }
+}
+
+kb_status kb_matrix_make(kb_relation *relation, kb_matrix edges)
+{
+    edges.words = kb_alloc(relation->heap, (size_t)edges.height * edges.width, sizeof *edges.words);
+    if (edges.words == NULL)
+        return KB_NOMEM;
+    edges.filled = relation->block_count;
+    for (uint32_t i = 0; i <= relation->block_mask; i++) {
+        const kb_block *block = relation->blocks + i;
+
+        if (block->key != 0)
+            *kb_matrix_word(&edges, (uint32_t)(block->key >> 32), (uint32_t)block->key) = block->bits;
+        edges.filled -= block->key != 0 && block->bits == 0;
+    }
+    kb_blocks_free(relation);
+    relation->matrix = edges;
+    return KB_OK;
+}
+
+void kb_matrix_free(kb_relation *relation)
+{
+    kb_release(relation->heap, relation->matrix.words);
+    memset(&relation->matrix, 0, sizeof relation->matrix);
+}
+
+/* A larger rectangle, or where it would be nearly empty a table of blocks. */
+kb_status kb_matrix_reserve(kb_relation *relation, uint32_t a, uint32_t b)
+{
+    const kb_matrix *old = &relation->matrix;
+    kb_matrix wide = *old;
+    uint64_t size;
+
+    if (kb_matrix_word(old, a, b) != NULL)
+        return KB_OK;
+    widen(&wide.top, &wide.height, a);
+    widen(&wide.left, &wide.width, b);
+    size = (uint64_t)wide.height * wide.width;
+    if (size > LEAST && size / EMPTY > old->filled)
+        return kb_blocks_from_matrix(relation);
+    if ((wide.words = kb_alloc(relation->heap, (size_t)size, sizeof *wide.words)) == NULL)
+        return KB_NOMEM;
+    for (uint32_t i = 0; i < old->height; i++)
+        memcpy(kb_matrix_word(&wide, old->top + i, old->left), old->words + (size_t)i * old->width,
+               old->width * sizeof *old->words);
+    kb_matrix_free(relation);
+    relation->matrix = wide;
+    return KB_OK;
+}
