@@ -9,9 +9,11 @@
 
 #if defined(__GNUC__)
 #define KB_PREFETCH(p) __builtin_prefetch(p)
+#define KB_ALWAYS_INLINE inline __attribute__((always_inline))   /* gcc drops calls of functions that only prefetch */
 #define KB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #else
 #define KB_PREFETCH(p) ((void)(p))
+#define KB_ALWAYS_INLINE inline
 #define KB_UNLIKELY(x) (x)
 #endif
 
@@ -212,7 +214,7 @@ static inline int kb_relation_has(const kb_relation *relation, const kb_sym *row
 }
 
 /* Fetches what the next look at the row will read first; answers the hash it went by. */
-static inline uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
+static KB_ALWAYS_INLINE uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
 {
     uint64_t key, hash;
 
