@@ -203,6 +203,7 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     }
     if (plan->width < step->arity)
         plan->width = step->arity;
+    step->row_first = step->row_last = KB_FIXED;
     if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE))
         return 1;
     before->emits = 1;
@@ -212,6 +213,10 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
             continue;
         if (!add_pair(reader, column, reader->written[reg].column))
             return 0;
+        if (column + 1u == step->arity)
+            step->row_last = (uint8_t)reader->written[reg].column;
+        else if (column == 0)
+            step->row_first = (uint8_t)reader->written[reg].column;
         step->loads++;
     }
     return 1;

@@ -4,15 +4,27 @@
  * batch overlap. No view of the round can see a new row, because views end at the row counts of its start. */
 #include "internal.h"
 
+#define CACHED_WORDS (1u << 17)       /* a table of bits up to this size stays in the cache */
+
 /* Adds a head that is not there yet, if the budget of rows allows it. */
-static kb_status add_fresh(kb_run *run, const kb_sym *head)
+static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
 {
+    kb_relation *target = run->target;
+    kb_matrix *matrix = &target->matrix;
+    uint64_t *word;
+
     if (run->limits.max_rows != 0 && run->stats.rows_made - run->rows_from >= run->limits.max_rows) {
         run->stats.budget = KB_BUDGET_ROWS;
         return KB_LIMIT;
     }
-    if (kb_relation_append(run->target, head) < 0)
+    if (target->arity == 2 && target->rows < target->capacity && target->indexes == NULL
+        && (word = kb_matrix_word(matrix, head[0], head[1] >> 6)) != NULL) {
+        matrix->filled += *word == 0; /* as kb_relation_append does it, with nothing that can fail */
+        *word |= UINT64_C(1) << (head[1] & 63);
+        memcpy(target->cells + (size_t)target->rows++ * 2, head, 2 * sizeof *head);
+    } else if (kb_relation_append(target, head) < 0) {
         return KB_NOMEM;
+    }
     run->stats.rows_made++;
     return KB_OK;
 }
@@ -55,15 +67,12 @@ kb_status kb_heads_flush(kb_run *run)
     return status;
 }
 
-/* Does the first of two columns change with every row, so that each head is in another part of the table? */
-static int scattered(const kb_run *run, const kb_step *emit)
+/* Does the first of two columns change with every row, so that each head is in another part of a large table? */
+static int scattered(const kb_relation *target, const kb_step *emit)
 {
-    const kb_pair *from = run->plan->pairs + emit->pairs + emit->keys;
+    size_t words = target->blocks != NULL ? (size_t)target->block_mask * 2 : (size_t)target->matrix.height * target->matrix.width;
 
-    for (uint32_t i = 0; i < emit->loads; i++)
-        if (from[i].column == 0)
-            return emit->arity == 2;
-    return 0;
+    return emit->arity == 2 && emit->row_first != KB_FIXED && words > CACHED_WORDS;
 }
 
 /* Rows to heads that wait for their batch. */
@@ -116,30 +125,24 @@ static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return status;
 }
 
-/* The set as bits: each head is looked up at once and only a new one is written anywhere. The table is small and the
+/* The set as bits: each head is looked up at once and only a new one is written anywhere. The table is small, or the
  * heads of one loop share its lines, so there is nothing to overlap. A relation of one column has first value 1. */
 static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_step *emit = step + 1;
     const kb_relation *relation = run->slots[step->slot];
-    const kb_pair *from = run->plan->pairs + emit->pairs + emit->keys;
-    kb_relation *target = run->target;
-    uint32_t arity = emit->arity, last = emit->loads == 0 ? KB_NONE : from[0].with;   /* its last column, of the row */
-    kb_sym head[KB_MAX_ARITY];
-    const kb_sym *fixed = kb_gather(run, emit, head);
-    kb_sym a = arity == 2 ? fixed[0] : 1, b = fixed[arity - 1];
+    const kb_pair *pairs = run->plan->pairs + emit->pairs;
+    uint32_t arity = emit->arity, first = arity == 2 ? emit->row_first : KB_FIXED, last = emit->row_last;
+    kb_sym head[2] = { arity == 2 ? run->registers[pairs[0].with] : 1, run->registers[pairs[arity - 1].with] };
     int checks = kb_has_checks(step);
     int64_t left = run->left;
     uint64_t probes = 0;
     kb_status status = KB_OK;
 
-    while (cursor->at < cursor->end && left > 0 && status == KB_OK && kb_is_bits(target)) {
+    while (cursor->at < cursor->end && left > 0 && status == KB_OK && kb_is_bits(run->target)) {
         const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
         const kb_sym *cells = relation->cells;
-        const kb_matrix *matrix = &target->matrix;
-        const uint64_t *words = target->blocks != NULL || a - matrix->top >= matrix->height
-                                ? NULL : matrix->words + (size_t)(a - matrix->top) * matrix->width;
-        uint32_t at = cursor->at, end = cursor->end, left_edge = matrix->left, width = matrix->width;
+        uint32_t at = cursor->at, end = cursor->end;
         int fresh = 0;
 
         while (at < end && left > 0 && !fresh) {
@@ -150,25 +153,55 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
             left--;
             if (!kb_visible(relation, id) || (checks && !kb_row_fits(run, step, row)))
                 continue;
-            if (last != KB_NONE)
-                b = row[last];
+            if (first != KB_FIXED)
+                head[0] = row[first];
+            if (last != KB_FIXED)
+                head[1] = row[last];
             left--;
             probes++;
-            if (words != NULL)
-                fresh = (b >> 6) - left_edge >= width || (words[(b >> 6) - left_edge] >> (b & 63) & 1) == 0;
-            else
-                fresh = target->blocks == NULL
-                        || (kb_block_seek(target, (uint64_t)a << 32 | b >> 6)->bits >> (b & 63) & 1) == 0;
+            fresh = !kb_bits_have(run->target, head[0], head[1]);
         }
         cursor->at = at;
-        if (fresh) {                  /* pointers may be old after it */
-            head[0] = a;
-            head[arity - 1] = b;
-            status = add_fresh(run, head);
-        }
+        if (fresh)                    /* pointers may be old after it */
+            status = add_fresh(run, head + 2 - arity);
     }
     run->left = left;
     run->stats.probes += probes;
+    return status;
+}
+
+/* The same for the shape of most recursion, as tight as it gets: a list of rows all of which count, a rectangle of
+ * bits, a first column that does not change. */
+static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    const kb_step *emit = step + 1;
+    const kb_pair *pairs = run->plan->pairs + emit->pairs;
+    kb_relation *target = run->target;
+    uint32_t arity = step->arity, column = emit->row_last, start = cursor->at, at = start;
+    uint32_t end = cursor->end - at > (uint64_t)(run->left + 1) / 2 ? at + (uint32_t)((run->left + 1) / 2) : cursor->end;
+    kb_sym head[2] = { emit->arity == 2 ? run->registers[pairs[0].with] : 1, 0 };
+    kb_status status = KB_OK;
+
+    while (at < end && status == KB_OK && target->matrix.words != NULL) {
+        const uint32_t *list = kb_index_list(cursor->index, cursor->entry);
+        const kb_sym *cells = run->slots[step->slot]->cells + column;
+        uint32_t row = head[0] - target->matrix.top, edge = target->matrix.left;
+        uint32_t width = row < target->matrix.height ? target->matrix.width : 0;
+        const uint64_t *words = target->matrix.words + (width == 0 ? 0 : (size_t)row * width);
+        int fresh = 0;
+
+        while (at < end && !fresh) {
+            uint32_t value = cells[(size_t)list[at++] * arity], word = (value >> 6) - edge;
+
+            head[1] = value;
+            fresh = word >= width || (words[word] >> (value & 63) & 1) == 0;
+        }
+        if (fresh)
+            status = add_fresh(run, head + 2 - emit->arity);
+    }
+    cursor->at = at;
+    run->left -= 2 * (int64_t)(at - start);
+    run->stats.probes += at - start;
     return status;
 }
 
@@ -178,10 +211,14 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     kb_status status = KB_OK;
 
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
-        if (!kb_is_bits(run->target) || scattered(run, step + 1))
+        if (!kb_is_bits(run->target) || scattered(run->target, step + 1))
             status = emit_heads(run, step, cursor);
         else if (run->head_count != 0)
             status = kb_heads_flush(run);
+        else if (run->target->matrix.words != NULL && step->op == KB_OP_PROBE && step->sames == 0
+                 && run->slots[step->slot]->state == NULL && step[1].row_last != KB_FIXED
+                 && (step[1].row_first == KB_FIXED || step[1].arity == 1))
+            status = emit_words(run, step, cursor);
         else
             status = emit_bits(run, step, cursor);
     }

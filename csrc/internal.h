@@ -9,9 +9,11 @@
 
 #if defined(__GNUC__)
 #define KB_PREFETCH(p) __builtin_prefetch(p)
+#define KB_ALWAYS_INLINE inline __attribute__((always_inline))   /* gcc drops calls of functions that only prefetch */
 #define KB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #else
 #define KB_PREFETCH(p) ((void)(p))
+#define KB_ALWAYS_INLINE inline
 #define KB_UNLIKELY(x) (x)
 #endif
 
@@ -195,24 +197,27 @@ static inline uint64_t *kb_matrix_word(const kb_matrix *matrix, uint32_t a, uint
     return matrix->words + (size_t)(a - matrix->top) * matrix->width + (b - matrix->left);
 }
 
+/* Is the pair in a set of bits? The first value of a relation of one column is 1. */
+static inline int kb_bits_have(const kb_relation *relation, kb_sym first, kb_sym last)
+{
+    const uint64_t *word;
+
+    if (relation->blocks != NULL)
+        return kb_block_seek(relation, (uint64_t)first << 32 | last >> 6)->bits >> (last & 63) & 1;
+    word = kb_matrix_word(&relation->matrix, first, last >> 6);
+    return word != NULL && (*word >> (last & 63) & 1);
+}
+
 /* Is the row there, live or hidden? */
 static inline int kb_relation_has(const kb_relation *relation, const kb_sym *row)
 {
-    uint64_t key, bit;
-    const uint64_t *word;
-
     if (!kb_is_bits(relation))
         return kb_relation_find(relation, row, kb_hash_row(row, relation->arity)) != KB_NO_ROW;
-    key = kb_block_key(row, relation->arity);
-    bit = kb_block_bit(row, relation->arity);
-    if (relation->blocks != NULL)
-        return (kb_block_seek(relation, key)->bits & bit) != 0;
-    word = kb_matrix_word(&relation->matrix, (uint32_t)(key >> 32), (uint32_t)key);
-    return word != NULL && (*word & bit) != 0;
+    return kb_bits_have(relation, relation->arity == 2 ? row[0] : 1, row[relation->arity - 1]);
 }
 
 /* Fetches what the next look at the row will read first; answers the hash it went by. */
-static inline uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
+static KB_ALWAYS_INLINE uint64_t kb_relation_touch(const kb_relation *relation, const kb_sym *row)
 {
     uint64_t key, hash;
 
@@ -327,12 +332,15 @@ enum {
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 
+#define KB_FIXED 0xFFu
+
 typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
 
 typedef struct kb_step {
     uint8_t op, view, compare, arity;
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
+    uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
     uint32_t a, b;                    /* registers of COMPARE and COPY */

@@ -35,20 +35,33 @@ static const kb_sym *row_of(const kb_relation *relation, uint32_t id)
     return relation->cells + (size_t)id * relation->arity;
 }
 
-static void place(const kb_relation *relation, uint32_t *slots, uint32_t mask, uint32_t id)
+static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
 {
-    uint32_t at = (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask;
-
     while (slots[at] != 0)
         at = (at + 1) & mask;
     slots[at] = id + 1;
 }
 
+static void place(const kb_relation *relation, uint32_t *slots, uint32_t mask, uint32_t id)
+{
+    place_at(slots, mask, (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask, id);
+}
+
+/* A few rows at a time, so that their places are fetched together. */
 static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mask)
 {
-    for (uint32_t id = 0; id < relation->rows; id++)
-        if (relation->state == NULL || relation->state[id] != KB_DEAD)
-            place(relation, slots, mask, id);
+    uint32_t homes[32];
+
+    for (uint32_t id = 0, end; id < relation->rows; id = end) {
+        end = relation->rows - id < 32 ? relation->rows : id + 32;
+        for (uint32_t i = id; i < end; i++) {
+            homes[i - id] = (uint32_t)kb_hash_row(row_of(relation, i), relation->arity) & mask;
+            KB_PREFETCH(slots + homes[i - id]);
+        }
+        for (uint32_t i = id; i < end; i++)
+            if (relation->state == NULL || relation->state[i] != KB_DEAD)
+                place_at(slots, mask, homes[i - id], i);
+    }
 }
 
 /* Takes row `id` out of the set; the table closes the gap, so that no later probe ends too soon. */
