@@ -1,0 +1,219 @@
+/* relation_calls.c - what the outside may do to relations of its own: make, drop, copy, fill, empty, hide, look up.
+ * Owns: nothing. Never: touches a relation of a run, or one that a paused run is reading; changes a part of
+ * what it was asked to change. */
+#include "internal.h"
+
+#define COMPACT_AT 16u                /* fewer dead rows than this are not worth moving the others */
+
+/* A relation that may be changed from outside, or why it may not. */
+static kb_status writable(const kb_engine *engine, kb_rel rel, kb_relation **out)
+{
+    *out = kb_engine_relation(engine, rel);
+    if (*out == NULL || (*out)->owned)
+        return KB_MISUSE;
+    return (*out)->pins != 0 ? KB_BUSY : KB_OK;
+}
+
+static kb_status need_state(kb_relation *relation)
+{
+    if (relation->state == NULL)
+        relation->state = kb_alloc(relation->heap, relation->capacity, 1);
+    return relation->state == NULL ? KB_NOMEM : KB_OK;
+}
+
+kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out)
+{
+    kb_relation *relation;
+
+    if (engine == NULL || out == NULL || arity > KB_MAX_ARITY)
+        return KB_MISUSE;
+    if ((relation = kb_alloc(&engine->heap, 1, sizeof *relation)) == NULL)
+        return KB_NOMEM;
+    kb_relation_init(relation, &engine->heap, arity);
+    if (kb_engine_bind(engine, relation) < 0) {
+        kb_release(&engine->heap, relation);
+        return KB_NOMEM;
+    }
+    relation->serial = ++engine->serial;
+    *out = relation->handle;
+    return KB_OK;
+}
+
+kb_status kb_relation_drop(kb_engine *engine, kb_rel rel)
+{
+    kb_relation *relation;
+    kb_status status = writable(engine, rel, &relation);
+
+    if (status < 0)
+        return status;
+    kb_engine_unbind(engine, relation);
+    kb_relation_clear(relation);
+    kb_release(&engine->heap, relation);
+    return KB_OK;
+}
+
+static void *copied(kb_heap *heap, const void *block, int *failed)
+{
+    void *copy;
+
+    if (block == NULL)
+        return NULL;
+    copy = kb_resize(heap, NULL, kb_capacity(block), 1);
+    if (copy == NULL)
+        *failed = 1;
+    else
+        memcpy(copy, block, kb_capacity(block));
+    return copy;
+}
+
+/* The copy has the same ids, dead rows and all. */
+kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
+{
+    const kb_relation *source = kb_engine_relation(engine, from);
+    kb_relation *copy;
+    kb_rel rel;
+    kb_status status;
+    int failed = 0;
+
+    if (source == NULL || out == NULL)
+        return KB_MISUSE;
+    if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
+        return status;
+    copy = kb_engine_relation(engine, rel);
+    copy->cells = copied(copy->heap, source->cells, &failed);
+    copy->state = copied(copy->heap, source->state, &failed);
+    if (!kb_is_bits(source))
+        copy->slots = copied(copy->heap, source->slots, &failed);
+    for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
+        copy->columns[i] = copied(copy->heap, source->columns[i], &failed);
+    copy->rows = source->rows;
+    copy->placed = kb_is_bits(source) ? 0 : source->rows;
+    copy->capacity = source->capacity;
+    copy->slot_mask = source->slot_mask;
+    copy->dead = source->dead;
+    copy->hidden = source->hidden;
+    if (failed || kb_relation_place(copy) < 0) {
+        kb_relation_drop(engine, rel);
+        return KB_NOMEM;
+    }
+    *out = rel;
+    return KB_OK;
+}
+
+kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added)
+{
+    kb_relation *relation;
+    kb_status status = writable(engine, rel, &relation);
+    uint32_t before, id;
+    int fresh;
+
+    if (status < 0)
+        return status;
+    if (added == NULL || (count != 0 && rows == NULL && relation->arity != 0))
+        return KB_MISUSE;
+    for (size_t i = 0; i < count * relation->arity; i++)
+        if (rows[i] - 1 >= engine->symbols.count)
+            return KB_MISUSE;
+    before = relation->rows;
+    for (size_t i = 0; i < count; i++) {
+        const kb_sym *row = rows + i * relation->arity;
+
+        if (kb_relation_add(relation, row, &id, &fresh) < 0) {
+            kb_relation_truncate(relation, before);
+            return KB_NOMEM;
+        }
+        if (ids != NULL)
+            ids[i] = id;
+    }
+    *added = relation->rows - before;
+    return KB_OK;
+}
+
+kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, size_t *removed)
+{
+    kb_relation *relation;
+    kb_status status = writable(engine, rel, &relation);
+    size_t gone = 0;
+
+    if (status < 0)
+        return status;
+    if (removed == NULL || (count != 0 && rows == NULL && relation->arity != 0))
+        return KB_MISUSE;
+    if (relation->rows != 0 && count != 0 && need_state(relation) < 0)
+        return KB_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const kb_sym *row = rows + i * relation->arity;
+        uint32_t id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+
+        if (id == KB_NO_ROW)
+            continue;
+        kb_relation_unplace(relation, id);
+        relation->hidden -= relation->state[id] == KB_HIDDEN;
+        relation->state[id] = KB_DEAD;
+        relation->dead++;
+        for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
+            kb_index_died(index, relation, id);
+        gone++;
+    }
+    relation->epoch += gone != 0;
+    if (relation->dead > COMPACT_AT && relation->dead > relation->rows - relation->dead)
+        kb_relation_compact(relation);
+    *removed = gone;
+    return KB_OK;
+}
+
+kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, int hidden, size_t *changed)
+{
+    kb_relation *relation;
+    kb_status status = writable(engine, rel, &relation);
+    size_t moved = 0;
+
+    if (status < 0)
+        return status;
+    if (changed == NULL || (count != 0 && rows == NULL && relation->arity != 0))
+        return KB_MISUSE;
+    if (relation->rows != 0 && count != 0 && need_state(relation) < 0)
+        return KB_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const kb_sym *row = rows + i * relation->arity;
+        uint32_t id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+
+        if (id == KB_NO_ROW || (relation->state[id] == KB_HIDDEN) == (hidden != 0))
+            continue;
+        relation->state[id] = hidden ? KB_HIDDEN : KB_LIVE;
+        relation->hidden += hidden ? 1u : UINT32_MAX;
+        moved++;
+    }
+    relation->epoch += moved != 0;
+    *changed = moved;
+    return KB_OK;
+}
+
+kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids)
+{
+    kb_relation *relation = kb_engine_relation(engine, rel);
+
+    if (relation == NULL || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
+        return KB_MISUSE;
+    if (kb_relation_place(relation) < 0)
+        return KB_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const kb_sym *row = rows + i * relation->arity;
+
+        ids[i] = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+    }
+    return KB_OK;
+}
+
+kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t *live, uint64_t *visible, uint64_t *epoch)
+{
+    const kb_relation *relation = kb_engine_relation(engine, rel);
+
+    if (relation == NULL || rows == NULL || live == NULL || visible == NULL || epoch == NULL)
+        return KB_MISUSE;
+    *rows = relation->rows;
+    *live = relation->rows - relation->dead;
+    *visible = *live - relation->hidden;
+    *epoch = relation->epoch;
+    return KB_OK;
+}
