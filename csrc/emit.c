@@ -188,14 +188,17 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
         uint32_t row = head[0] - target->matrix.top, edge = target->matrix.left;
         uint32_t width = row < target->matrix.height ? target->matrix.width : 0;
         const uint64_t *words = target->matrix.words + (width == 0 ? 0 : (size_t)row * width);
+        kb_sym value = 0;
         int fresh = 0;
 
         while (at < end && !fresh) {
-            uint32_t value = cells[(size_t)list[at++] * arity], word = (value >> 6) - edge;
+            uint32_t word;
 
-            head[1] = value;
+            value = cells[(size_t)list[at++] * arity];
+            word = (value >> 6) - edge;
             fresh = word >= width || (words[word] >> (value & 63) & 1) == 0;
         }
+        head[1] = value;
         if (fresh)
             status = add_fresh(run, head + 2 - emit->arity);
     }

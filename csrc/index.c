@@ -329,6 +329,6 @@ kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask,
     if (relation == NULL || out == NULL || !mask_fits(relation, column_mask))
         return KB_MISUSE;
     index = kb_index_have(relation, column_mask);
-    *out = index == NULL ? 0 : index->entry_count;
+    *out = index == NULL ? kb_estimate_distinct(relation, column_mask) : index->entry_count;
     return KB_OK;
 }

@@ -94,6 +94,13 @@ typedef struct kb_matrix {            /* matrix.c: words by first column and las
     uint32_t filled;                  /* words that are not 0 */
 } kb_matrix;
 
+#define KB_ESTIMATES 4u
+
+typedef struct kb_estimate {          /* estimate.c: what was last said of some columns; mask 0 = nothing */
+    uint64_t mask, epoch, distinct;
+    uint32_t rows;
+} kb_estimate;
+
 typedef struct kb_relation {
     kb_heap *heap;
     kb_sym *cells;
@@ -103,6 +110,7 @@ typedef struct kb_relation {
     kb_matrix matrix;
     kb_lookup *indexes;
     int64_t *columns[KB_ATTRIBUTES];
+    kb_estimate estimates[KB_ESTIMATES];
     uint64_t epoch, serial;
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
     uint32_t block_mask, block_count, placed;
@@ -301,6 +309,9 @@ static inline uint32_t kb_lower_bound(const uint32_t *list, uint32_t count, uint
     }
     return low;
 }
+
+/* estimate.c */
+uint64_t kb_estimate_distinct(kb_relation *relation, uint64_t mask);   /* 0: not known */
 
 /* attributes.c */
 int64_t kb_attribute_default(uint32_t attribute);

@@ -107,7 +107,8 @@ kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_
 
 /* indexes: made when a plan or a match first needs one and kept current; these only warm one or ask */
 kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask);
-kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask, uint64_t *out);   /* 0: no such index */
+/* Distinct keys of these columns: counted by their index, else estimated from a sample; 0: no rows, or not known. */
+kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask, uint64_t *out);
 
 /* attributes: 8-byte cells beside the rows; a column takes no room before its first value. A cell never
  * set reads as `kb_attribute_default`. Reals are passed as their bits. */

@@ -102,7 +102,7 @@ class Relation:
         self._call(lib.kb_index, _mask(columns))
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Distinct keys of the index on these columns; 0 when there is no such index."""
+        """Distinct keys of these columns, counted by their index, else estimated; 0 when nothing is known."""
         out = ffi.new("uint64_t *")
         self._call(lib.kb_distinct, _mask(columns), out)
         return int(out[0])

@@ -157,7 +157,7 @@ def test_distinct_keys(engine, facts):
     relation = facts([("a", "x"), ("a", "y"), ("b", "x")])
     relation.index([0])
     relation.index([0, 1])
-    assert (relation.distinct([0]), relation.distinct([1]), relation.distinct([0, 1])) == (2, 0, 3)
+    assert (relation.distinct([0]), relation.distinct([1]), relation.distinct([0, 1])) == (2, 2, 3)
 
 
 def test_one_key_asserted_and_retracted_for_ever(engine, rows):
@@ -344,3 +344,30 @@ class AgainstAModel(RuleBasedStateMachine):
 
 TestAgainstAModel = AgainstAModel.TestCase
 TestAgainstAModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+def test_distinct_keys_are_estimated_without_an_index(engine):
+    count = 100_000
+    engine.intern_many([f"s{i}" for i in range(count)])
+    relation = engine.relation(3)
+    assert relation.distinct([0]) == 0
+    values = array("I", [v for i in range(count) for v in (i + 1, i % 50 + 1, i % 7 + i // 10 * 10 % 5000 + 1)])
+    relation.insert(values, count)
+    exact = {
+        (0,): count,
+        (1,): 50,
+        (2,): len(set(values[2::3])),
+        (1, 2): len(set(zip(values[1::3], values[2::3], strict=True))),
+        (0, 2): count,
+    }
+    for columns, expected in exact.items():
+        assert expected * 0.6 <= relation.distinct(columns) <= expected * 1.6
+    assert relation.delete(values[: 3 * 60_000], 60_000) == 60_000  # another epoch: asked anew
+    assert 24_000 <= relation.distinct([0]) <= 64_000
+    relation.delete(values[3 * 60_000 :], 40_000)
+    assert relation.distinct([0]) == 0
+    relation.insert(values[:30], 10)
+    assert relation.distinct([0]) == 10
+    bytes_before = engine.bytes
+    assert relation.distinct([1]) == 10
+    assert engine.bytes == bytes_before

@@ -1,0 +1,167 @@
+"""A knowledge base inside a Python program."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+import kbcore
+from kbcore.errors import ConfigError, InvalidInput, RuleSyntaxError, UnstratifiedNegation
+
+ANCESTORS = "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+
+
+@pytest.fixture
+def kb():
+    with kbcore.open_kb() as found:
+        yield found
+
+
+def test_tell_teach_ask(kb):
+    assert kb.tell("parent", ["ann", "bob"]).asserted == 1
+    assert kb.tell_many("parent", [("bob", "cid"), ("ann", "bob")]).updated == 1
+    assert [rule.text for rule in kb.teach(ANCESTORS).rules] == ANCESTORS.split("\n")
+    answers = kb.ask("ancestor", ["ann", "?x"])
+    assert len(answers) == 2
+    assert answers == [("ann", "bob"), ("ann", "cid")]
+    assert answers[1] == ("ann", "cid")
+    assert [row["args"] for row in answers.rows()] == [["ann", "bob"], ["ann", "cid"]]
+    assert kb.ask("ancestor(?x, cid), parent(?x, ?y)") == [("ann", "bob"), ("bob", "cid")]
+    assert kb.query("parent", ["?x", "?x"]) == []
+    assert kb.count("parent") == 2
+    assert len(kb.rules()) == 2
+
+
+def test_numbers_are_text_and_strings_stay_as_they_are(kb):
+    kb.tell_many("n", [(30,), (30.5,), (True,), ("030",), ("30.0",)])
+    assert kb.query("n", ["?x"]) == [("30",), ("30.0",), ("30.5",), ("030",), ("true",)]
+
+
+def test_scopes_are_partitions(kb):
+    kb.tell("parent", ["a", "b"])
+    kb.tell("parent", ["b", "c"], scope="s")
+    kb.teach(ANCESTORS)
+    kb.teach("only(?x) :- parent(?x, _).", scope="s")
+    assert kb.ask("ancestor(?x, ?y)") == [("a", "b")]
+    assert kb.ask("ancestor(?x, ?y)", scope="s") == [("b", "c")]
+    assert kb.ask("ancestor(?x, ?y)", scope="*") == [("a", "b"), ("b", "c")]
+    assert kb.ask("only(?x)", scope="*") == [("b",)]
+    assert kb.ask("only(?x)", scope="never") == []
+    with pytest.raises(InvalidInput):
+        kb.tell("parent", ["x", "y"], scope="*")
+
+
+def test_negatives_and_ground_negated_goals(kb):
+    kb.tell("likes", ["ann", "tea"], negated=True)
+    kb.tell("likes", ["bob", "tea"])
+    assert kb.ask("~likes(?who, tea)") == [("ann", "tea")]
+    assert kb.ask("not likes(ann, tea)").rows()[0]["metadata"] == {"basis": "explicit"}
+    assert kb.ask("not likes(cid, tea)").rows()[0]["metadata"] == {"basis": "absence"}
+    assert kb.ask("not likes(bob, tea)") == []
+    kb.teach("dislikes(?x) :- person(?x), not likes(?x, tea).")
+    kb.tell_many("person", [("ann",), ("bob",), ("cid",)])
+    kb.tell("likes", ["ann", "tea"])
+    assert kb.ask("dislikes(?x)") == [("ann",), ("cid",)]
+
+
+def test_validity_and_what_is_refused(kb):
+    soon = datetime.now(timezone.utc) + timedelta(hours=1)
+    kb.tell("p", ["later"], valid_from=soon)
+    kb.tell("p", ["now"], valid_until=soon, confidence=0.5, metadata={"k": 1})
+    assert kb.query("p", ["?x"]) == [("now",)]
+    for wrong in (
+        lambda: kb.tell("p", ["?x"]),
+        lambda: kb.tell("p", [None]),
+        lambda: kb.tell("p", "abc"),
+        lambda: kb.tell("p", ["x"], ttl=0),
+        lambda: kb.tell("p", ["x"], confidence=2),
+        lambda: kb.tell("p", ["x"], valid_from="tomorrow"),
+        lambda: kb.tell("=", ["x", "y"]),
+        lambda: kb.teach("p(a)."),
+    ):
+        with pytest.raises(InvalidInput):
+            wrong()
+    with pytest.raises(RuleSyntaxError):
+        kb.teach("p(?x) :- q(?y).")
+    with pytest.raises(UnstratifiedNegation):
+        kb.teach("win(?x) :- move(?x, ?y), not win(?y).")
+    assert kb.rules() == []
+    assert kb.count("p") == 1
+
+
+def test_retract_by_fact_and_by_pattern(kb):
+    kb.tell_many("e", [("a", "b"), ("a", "c"), ("b", "b")])
+    assert kb.retract("e", ["a", "b"]).retracted == 1
+    assert kb.retract("e", ["?x", "?x"]).retracted == 1
+    assert kb.query("e", ["?x", "?y"]) == [("a", "c")]
+
+
+def test_it_is_kept_in_a_folder_for_each_tenant(tmp_path):
+    with kbcore.open_kb(path=tmp_path, tenant="one") as kb:
+        kb.tell("p", ["a"])
+    with kbcore.open_kb(path=tmp_path, tenant="two") as kb:
+        assert kb.count("p") == 0
+    with kbcore.open_kb(path=tmp_path, tenant="one") as kb:
+        assert kb.count("p") == 1
+
+
+def test_an_unknown_storage_names_the_choices():
+    with pytest.raises(ConfigError, match="memory, wal"):
+        kbcore.open_kb(storage="stone")
+
+
+def test_files_of_every_kind(kb, tmp_path):
+    (tmp_path / "a.kb").write_text(
+        'p(a). p("b c") [confidence=0.5, scope=s].\nq(?x) :- p(?x).\n?- q(?x).\n', encoding="utf-8"
+    )
+    (tmp_path / "b.jsonl").write_text(
+        '{"predicate": "p", "args": [1]}\n\n'
+        '{"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "c.csv").write_text('p,"x, y"\np,z\n', encoding="utf-8")
+    loaded = kb.load(tmp_path / "a.kb")
+    assert (loaded.asserted, loaded.rules, len(loaded.goals)) == (2, 1, 1)
+    assert kb.load(str(tmp_path / "b.jsonl")).rules == 1
+    assert kb.load(tmp_path / "c.csv").asserted == 2
+    assert kb.ask("r(?x)") == [("1",), ("a",), ("x, y",), ("z",)]
+    assert kb.load("p(text).").asserted == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.jsonl", '{"predicate": "p", "args": ["a"]}\n{"predicate": "p"}\n', 2),
+        ("a.jsonl", "[1]\n", 1),
+        ("a.jsonl", '{"predicate": "p", "args": ["?x"]}\n', 1),
+        ("a.csv", "p,a\n=,b\n", 2),
+    ],
+)
+def test_a_faulty_line_is_named(kb, tmp_path, name, text, line):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=f"line {line}:"):
+        kb.load(tmp_path / name)
+
+
+def test_threads_may_share_it(kb):
+    kb.teach(ANCESTORS)
+    errors = []
+
+    def work(worker):
+        try:
+            for n in range(60):
+                kb.tell("parent", [f"{worker}-{n}", f"{worker}-{n + 1}"])
+                if n % 10 == 9:
+                    assert len(kb.ask("ancestor", [f"{worker}-0", "?x"])) == n + 1
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(w,)) for w in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert kb.count("parent") == 360

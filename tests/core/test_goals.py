@@ -1,0 +1,136 @@
+"""Traps of evaluation: long chains, cycles, kept tables, scopes, and budgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import kbcore
+from kbcore.errors import BudgetExceeded
+
+BASE = "tc(?x, ?y) :- edge(?x, ?y)."
+FORMS = {
+    "right": "tc(?x, ?z) :- edge(?x, ?y), tc(?y, ?z).",
+    "left": "tc(?x, ?z) :- tc(?x, ?y), edge(?y, ?z).",
+    "both": "tc(?x, ?z) :- tc(?x, ?y), tc(?y, ?z).",
+}
+LINKS = 100_000
+
+
+@pytest.fixture
+def kb():
+    with kbcore.open_kb(config=replace(kbcore.Config(), engine_verify=True)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_chains_of_a_hundred_thousand_links(form):
+    with kbcore.open_kb() as kb:
+        kb.tell_many("edge", [(n, n + 1) for n in range(LINKS)])
+        kb.teach(f"{BASE}\n{FORMS[form]}")
+        assert len(kb.ask("tc", [0, "?x"])) == LINKS
+        assert len(kb.ask("tc", ["?x", LINKS])) == LINKS
+        assert len(kb.ask("tc", [0, LINKS])) == 1
+        assert len(kb.ask("tc", [LINKS, 0])) == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cycles_end(kb, form):
+    kb.tell_many("edge", [(n, (n + 1) % 50) for n in range(50)])
+    kb.teach(f"{BASE}\n{FORMS[form]}")
+    assert len(kb.ask("tc(?x, ?y)")) == 2500
+    assert len(kb.ask("tc(?x, ?x)")) == 50
+    assert len(kb.ask("tc", [7, "?x"])) == 50
+
+
+def test_tables_see_every_write(kb):
+    kb.teach(f"{BASE}\n{FORMS['left']}\nalone(?x) :- node(?x), not linked(?x).\nlinked(?x) :- tc(?x, _).")
+    assert kb.ask("tc(a, ?x)") == []
+    kb.tell("edge", ["a", "b"])
+    assert kb.ask("tc(a, ?x)") == [("a", "b")]
+    kb.tell("edge", ["b", "c"])
+    assert len(kb.ask("tc(a, ?x)")) == 2
+    kb.tell_many("node", [("a",), ("c",)])
+    assert kb.ask("alone(?x)") == [("c",)]
+    kb.tell("edge", ["c", "d"])
+    assert kb.ask("alone(?x)") == []
+    kb.retract("edge", ["a", "b"])
+    assert kb.ask("alone(?x)") == [("a",)]
+    assert kb.ask("tc(a, ?x)") == []
+    kb.tell("edge", ["a", "b"])
+    assert len(kb.ask("tc(a, ?x)")) == 3
+
+
+def test_a_rule_taken_back_is_as_if_it_had_never_been(kb):
+    kb.tell("edge", ["a", "b"])
+    wide, narrow = kb.teach("p(?x) :- edge(?x, _).\np(?x) :- edge(_, ?x).").rules
+    assert kb.ask("p(?x)") == [("a",), ("b",)]
+    kb.kb.retract_rule(id=wide.id)
+    assert kb.ask("p(?x)") == [("b",)]
+    kb.kb.retract_rule(rule=narrow.rule)
+    assert kb.ask("p(?x)") == []
+
+
+def test_the_same_rule_with_other_names_is_the_same_rule(kb):
+    first = kb.teach("p(?x) :- q(?x, ?y).").rules[0]
+    assert kb.teach("p(?a) :- q(?a, ?b).").rules[0].id == first.id
+    assert len(kb.rules()) == 1
+
+
+def test_predicates_without_arguments_and_constants_in_heads(kb):
+    kb.teach("on :- switch(up).\nlamp(red, ?x) :- on, room(?x).\nlamp(off, ?x) :- room(?x), not on.")
+    kb.tell("room", ["hall"])
+    assert kb.ask("lamp(?c, hall)") == [("off", "hall")]
+    assert len(kb.ask("on")) == 0
+    kb.tell("switch", ["up"])
+    assert len(kb.ask("on")) == 1
+    assert kb.ask("lamp(?c, hall)") == [("red", "hall")]
+
+
+def test_two_scopes_do_not_share_a_table(kb):
+    kb.teach(f"{BASE}\n{FORMS['right']}\nnear(?x, ?y) :- tc(?x, ?y), home(?y).")
+    kb.tell("edge", ["a", "b"])
+    kb.tell("home", ["b"])
+    kb.tell("edge", ["a", "c"], scope="s")
+    kb.tell("home", ["c"], scope="s")
+    for _ in range(2):
+        assert kb.ask("near(a, ?x)") == [("a", "b")]
+        assert kb.ask("near(a, ?x)", scope="s") == [("a", "c")]
+
+
+def test_a_cartesian_product_meets_its_budget():
+    config = replace(kbcore.Config(), query_max_rows=10_000)
+    with kbcore.open_kb(config=config) as kb:
+        kb.tell_many("n", [(i,) for i in range(300)])
+        kb.teach("pair(?x, ?y) :- n(?x), n(?y).")
+        with pytest.raises(BudgetExceeded) as met:
+            kb.ask("pair(?x, ?y)")
+        assert met.value.details is not None
+        assert met.value.details["limit"] == "derivedRows"
+        assert len(kb.ask("pair(1, ?y)")) == 300
+
+
+def test_a_goal_does_work_in_proportion_to_what_it_needs():
+    steps = []
+    for size in (1_000, 20_000):
+        with kbcore.open_kb() as kb:
+            kb.tell_many("edge", [(n, n + 1) for n in range(50)] + [(f"x{n}", f"x{n * 7 % size}") for n in range(size)])
+            kb.teach(f"{BASE}\n{FORMS['right']}")
+            tenant = kb._runtime.read_tenant("default", "default")
+            reasoner = kb._runtime.reasoner(tenant)
+            budget = kb.kb._budget(None)
+            used = []
+            drive = type(budget).drive
+
+            def counted(self, run, drive=drive, used=used):
+                drive(self, run)
+                used.append(run.stats().steps)
+
+            monkey = pytest.MonkeyPatch()
+            monkey.setattr(type(budget), "drive", counted)
+            assert len(kb.ask("tc", [0, "?x"])) == 50
+            monkey.undo()
+            assert reasoner.tables.bytes >= 0
+            steps.append(used)
+    assert steps[0] == steps[1]
