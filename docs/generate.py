@@ -10,7 +10,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import kbcore
@@ -63,10 +63,10 @@ def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
 
 
 def errors() -> str:
-    rows = ["| status | code | raised as | meaning |", "|---|---|---|---|"]
+    rows = ["| status | code | class | module | meaning |", "|---|---|---|---|---|"]
     for error in error_classes():
         meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append(f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | {meaning} |")
+        rows.append(f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |")
     return "\n".join(
         [
             "# Errors",
@@ -88,8 +88,8 @@ def hooks() -> str:
     ]
     for name, function in inspect.getmembers(hookspecs, inspect.isfunction):
         if name.startswith("kb_"):
-            signature = str(inspect.signature(function)).replace("'", "")
-            parts += ["", f"## {name}", "", f"    {name}{signature}", "", inspect.cleandoc(function.__doc__ or "")]
+            parts += ["", f"## {name}", "", f"    {name}{_signature(function)}"]
+            parts += ["", inspect.cleandoc(function.__doc__ or "")]
     return "\n".join(parts)
 
 
@@ -120,15 +120,51 @@ def python_api() -> str:
         if inspect.isfunction(thing):
             parts += ["", f"    {name}{_signature(thing)}"]
         elif name in ("EmbeddedKB", "AnswerSet", "Runtime"):
-            for method, function in inspect.getmembers(thing, inspect.isfunction):
-                if not method.startswith("_"):
+            # Only what the class adds: what it inherits from Sequence is Python's to document.
+            for method, function in sorted(vars(thing).items()):
+                if inspect.isfunction(function) and not method.startswith("_"):
                     parts += ["", f"### {name}.{method}", "", f"    {method}{_signature(function)}"]
                     parts += ["", inspect.cleandoc(function.__doc__ or "")]
     return "\n".join(parts)
 
 
-def _signature(function: object) -> str:
-    return str(inspect.signature(function)).replace("'", "")  # type: ignore[arg-type]
+def _signature(function: Callable[..., object]) -> str:
+    """As in the source: annotations are strings there, which inspect would show in quotes; defaults keep theirs."""
+    signature = inspect.signature(function)
+    plain = [p.replace(annotation=_Bare(p.annotation)) for p in signature.parameters.values() if p.name != "self"]
+    return str(signature.replace(parameters=plain, return_annotation=_Bare(signature.return_annotation)))
+
+
+class _Bare(str):
+    """A text whose repr is itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def planner_passes() -> str:
+    parts = [
+        "# Planner passes",
+        "",
+        "What happens to rules between their text and the engine, in this order. The first four run when rules are",
+        "written, so that a refused rule changes nothing; the others when a goal is first asked with a new binding",
+        "pattern. Examples show the rules, a goal, and what there is after the pass: the first of each golden file in",
+        "`tests/planner/golden/passes/`. `b` marks a bound argument, `f` a free one.",
+    ]
+    for name in PASS_ORDER:
+        module = importlib.import_module(f"kbplanner.passes.{name}" if name != "build" else "kbplanner.build")
+        parts += ["", f"## {name}", "", inspect.cleandoc(module.__doc__ or "")]
+        golden = ROOT.parent / "tests" / "planner" / "golden" / "passes" / f"{'plan' if name == 'build' else name}.kb"
+        if golden.exists():
+            first = golden.read_text(encoding="utf-8").split("\n\n")[0]
+            parts += ["", "```text", first, "```"]
+    return "\n".join(parts)
+
+
+PASS_ORDER = ("check", "lower", "linearise", "stratify", "slice", "adorn", "order", "turn", "magic", "verify", "build")
+"""Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
 
 
 GENERATED = {
@@ -137,6 +173,7 @@ GENERATED = {
     "hooks.md": hooks,
     "bytecode.md": bytecode,
     "python-api.md": python_api,
+    "planner-passes.md": planner_passes,
 }
 
 

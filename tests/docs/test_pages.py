@@ -5,16 +5,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.servers import Server
 
+from kbcore.config import SETTINGS
+from kbcore.plug import hookspecs
+from kbplanner.errors import KBError
 from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_statements
+from kbserver.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
@@ -43,28 +49,57 @@ def test_rule_examples_are_accepted(page):
         check_statements(parse_program(body))
 
 
-def test_the_commands_of_the_readme_answer_as_shown(tmp_path):
+def steps(page: Path) -> list[tuple[str, str]]:
+    """Each command of a page that talks to a server, with what it prints. A line that ends in a backslash goes on."""
+    found = []
+    for step in re.split(r"^\$ ", "\n".join(blocks(page, "console")), flags=re.M)[1:]:
+        lines = step.splitlines()
+        end = next(i for i, line in enumerate(lines) if not line.endswith("\\")) + 1
+        found.append(("\n".join(lines[:end]), "\n".join(lines[end:]).strip()))
+    return [(command, shown) for command, shown in found if re.match(r"curl|kbcore|post\b", command)]
+
+
+def run_as_shown(server: Server, page: Path) -> None:
+    """Run the commands of a page, in order, against a server in place of localhost:9300."""
+    url = f"http://127.0.0.1:{server.address[1]}"
+    prelude = f'kbcore() {{ {sys.executable} -m kbserver.cli "$@"; }}\n'
+    for command, shown in steps(page):
+        there = command.replace("localhost:9300", url)
+        if "() {" in there:
+            prelude += there + "\n"
+            continue
+        done = subprocess.run(
+            ["bash", "-c", prelude + there],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "KBCORE_URL": url},
+        )
+        assert done.stdout.strip() == shown, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if steps(page)], ids=name)
+def test_commands_answer_as_shown(page, tmp_path):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    session = "\n".join(blocks(ROOT / "README.md", "console"))
     with Server(tmp_path) as server:
+        run_as_shown(server, page)
+
+
+def test_what_the_readme_stored_survives_a_kill(tmp_path):
+    with Server(tmp_path) as server:
+        if shutil.which("curl") is None:
+            pytest.skip("curl is not installed")
+        run_as_shown(server, ROOT / "README.md")
+        server.kill()
+    asked, shown = steps(ROOT / "README.md")[-1]
+    assert asked.startswith("kbcore ask")
+    with Server(tmp_path) as server:
+        command = [sys.executable, "-m", "kbserver.cli", *shlex.split(asked)[1:]]
         url = f"http://127.0.0.1:{server.address[1]}"
-        prelude = f"kbcore() {{ {sys.executable} -m kbserver.cli \"$@\"; }}\n"
-        for step in re.split(r"^\$ ", session, flags=re.M)[1:]:
-            command, _, expected = step.partition("\n")
-            command = command.replace("localhost:9300", url)
-            if "() {" in command:
-                prelude += command + "\n"
-                continue
-            done = subprocess.run(
-                ["bash", "-c", prelude + command],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-                env={**os.environ, "KBCORE_URL": url},
-            )
-            assert done.stdout.strip() == expected.strip(), command
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "KBCORE_URL": url})
+        assert done.stdout.strip() == shown
 
 
 def test_links_lead_somewhere():
@@ -95,3 +130,40 @@ def test_every_opcode_is_documented():
     documented = set(re.findall(r"^\| `(\w+)", page, re.M))
     assert documented == {opcode.name for opcode in Opcode}
     assert dict(enumerate(opcodes())) == {opcode.value: opcode.name for opcode in Opcode}
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs" / "index.md"
+    targets = re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
+    linked = {(index.parent / target).resolve() for target in targets}
+    pages = {page for page in ROOT.glob("docs/**/*.md") if page != index}
+    assert sorted(name(page) for page in pages - linked) == []
+
+
+def test_every_setting_error_code_and_hook_is_documented():
+    pages = ROOT / "docs" / "reference"
+    settings = (pages / "configuration.md").read_text(encoding="utf-8")
+    assert [setting.name for setting in SETTINGS if f"| `{setting.name}` |" not in settings] == []
+    http = (pages / "http.md").read_text(encoding="utf-8")
+    assert [code for code in STATUS if f"`{code}`" not in http] == []
+    raised = {error.code for error in _below(KBError)}
+    text = (pages / "errors.md").read_text(encoding="utf-8")
+    assert [code for code in raised if f"`{code}`" not in text] == []
+    hooks = (pages / "hooks.md").read_text(encoding="utf-8")
+    assert [hook for hook in vars(hookspecs) if hook.startswith("kb_") and f"## {hook}\n" not in hooks] == []
+
+
+def test_every_setting_is_used():
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for room in ("kbcore", "plugins/kbplugins", "server/kbserver")
+        for path in (ROOT / room).rglob("*.py")
+    )
+    assert [setting.name for setting in SETTINGS if not re.search(rf"\.{setting.field}\b", code)] == []
+
+
+def _below(kind: type[KBError]) -> Iterator[type[KBError]]:
+    for below in kind.__subclasses__():
+        if below.__module__.startswith(("kbplanner", "kbcore", "kbserver")):
+            yield below
+            yield from _below(below)
