@@ -17,21 +17,32 @@ static uint32_t view_end(const kb_run *run, const kb_step *step)
 }
 
 /* Sets the cursor on the ids of the view that have the key. */
-static void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
+static inline void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_relation *relation = run->slots[step->slot];
-    uint32_t start = view_start(run, step), end = view_end(run, step), count;
+    const kb_lookup *index = cursor->index;
+    uint32_t start = view_start(run, step), end = view_end(run, step), count, entry;
     const uint32_t *list;
     kb_sym key[KB_MAX_ARITY];
 
     cursor->at = cursor->end = 0;
-    cursor->entry = kb_index_seek(cursor->index, relation, kb_gather(run, step, key));
-    if (cursor->entry == KB_NONE)
+    if (index->direct) {
+        key[0] = run->registers[run->plan->pairs[step->pairs].with];
+        entry = key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
+    } else {
+        entry = kb_index_find(index, relation, kb_gather(run, step, key));
+    }
+    if ((cursor->entry = entry) == KB_NONE)
         return;
-    list = kb_index_list(cursor->index, cursor->entry);
-    count = cursor->index->entries[cursor->entry].count;
-    cursor->at = start <= list[0] ? 0 : kb_lower_bound(list, count, start);
-    cursor->end = list[count - 1] < end ? count : kb_lower_bound(list, count, end);
+    count = index->entries[entry].count;
+    cursor->end = count;
+    if (start == 0 && end == relation->rows)   /* all of the list, which need not be read for that */
+        return;
+    list = kb_index_list(index, entry);
+    if (start > list[0])
+        cursor->at = kb_lower_bound(list, count, start);
+    if (list[count - 1] >= end)
+        cursor->end = kb_lower_bound(list, count, end);
 }
 
 static int is_member(const kb_run *run, const kb_step *step)
