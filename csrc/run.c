@@ -159,6 +159,34 @@ static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, con
     }
 }
 
+static int looks_up_rows(const kb_step *step)
+{
+    return step->op == KB_OP_MEMBER || (step->op == KB_OP_ABSENT && step->keys == step->arity);
+}
+
+/* Fetches the places of the set at which the next rows of the loop will be looked up by the step after it. */
+static KB_ALWAYS_INLINE void foresee_rows(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
+{
+    const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
+    const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
+    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys, *keys = run->plan->pairs + step[1].pairs;
+    uint32_t from[2] = { KB_NONE, KB_NONE }, end = (cursor->at | (FAR - 1)) + 1;
+    kb_sym key[2] = { run->registers[keys[0].with], run->registers[keys[1].with] };
+
+    for (uint32_t i = 0; i < step->loads; i++)
+        for (uint32_t j = 0; j < 2; j++)
+            if (loads[i].with == keys[j].with)
+                from[j] = loads[i].column;
+    for (uint32_t at = cursor->at; at < end && at < cursor->end; at++) {
+        const kb_sym *row = relation->cells + (size_t)(list != NULL ? list[at] : at) * step->arity;
+
+        for (uint32_t j = 0; j < 2; j++)
+            if (from[j] != KB_NONE)
+                key[j] = row[from[j]];
+        kb_relation_touch(set, key);
+    }
+}
+
 /* A loop and, inside it, a PROBE with its EMIT: the shape that takes most of the time of most rules. KB_PAUSED: stopped
  * in the inner loop; KB_OK: the rows of the outer one are done, or `left` is. */
 static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
@@ -212,6 +240,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
 {
     const kb_step *steps = run->plan->steps + rule->first;
     uint32_t depth = run->depth;
+    uint32_t column;
     int entering = run->entering;
     kb_status status;
 
@@ -285,7 +314,13 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
                 }
                 goes_on = 0;
             } else {
+                if ((entering || cursor->at % FAR == 0) && cursor->at < cursor->end && looks_up_rows(step + 1)
+                    && step[1].arity == 2 && run->slots[step[1].slot]->rows > LARGE_INDEX)
+                    foresee_rows(run, step, cursor);
                 goes_on = next_row(run, step, cursor);
+                if (goes_on && step[1].op == KB_OP_PROBE && (column = foreseen(run, step, cursor)) != KB_NONE)
+                    foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL,
+                            column);
             }
             if (!goes_on && cursor->at < cursor->end) {   /* stopped between rows */
                 run->depth = depth;
