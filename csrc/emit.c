@@ -2,7 +2,7 @@
  * Owns: the batch of heads. Never: decides what is joined with what; keeps a pointer across an insert.
  * Where the set is a table of ids, heads are gathered and inserted together, so that the cache misses of one
  * batch overlap. No view of the round can see a new row, because views end at the row counts of its start. */
-#include "internal.h"
+#include "machine.h"
 
 #define CACHED_WORDS (1u << 17)       /* a table of bits up to this size stays in the cache */
 

@@ -80,7 +80,7 @@ typedef struct kb_lookup {
     uint8_t columns[KB_MAX_ARITY];
 } kb_lookup;
 
-/* relation.c */
+/* rows.c and relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
 
 typedef struct kb_block {             /* blocks.c: 64 neighbouring values of the last column */
@@ -255,6 +255,7 @@ kb_status kb_relation_place(kb_relation *relation);                    /* after 
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that is not there */
 void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
+void kb_relation_unplace(kb_relation *relation, uint32_t id);           /* out of the table of ids */
 void kb_relation_compact(kb_relation *relation);
 
 /* blocks.c and matrix.c */
@@ -334,127 +335,5 @@ kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: 
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* gives it a handle */
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
 void kb_engine_release(kb_engine *engine);                             /* a run has closed */
-
-/* decode.c and plan.c */
-enum {
-    KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OPCODES
-};
-enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
-enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
-
-#define KB_FIXED 0xFFu
-
-typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
-
-typedef struct kb_step {
-    uint8_t op, view, compare, arity;
-    uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
-    uint8_t emits;                    /* an iterating step whose next step is EMIT */
-    uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
-    uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
-    uint32_t pairs;
-    uint32_t a, b;                    /* registers of COMPARE and COPY */
-    uint32_t word;                    /* where its operands start in the bytecode */
-    uint64_t mask;                    /* the KEY columns */
-} kb_step;
-
-typedef struct kb_rule { uint32_t id, first, count, viewed; } kb_rule;   /* viewed: it has a step with a view */
-typedef struct kb_component { uint32_t recursive, first_rule, rules, first_mark, marks; } kb_component;
-typedef struct kb_slot { uint32_t arity, derived, sensitive, component; } kb_slot;   /* component: that emits to it */
-
-struct kb_plan {
-    kb_slot *slots;
-    kb_component *components;
-    kb_rule *rules;
-    kb_step *steps;
-    kb_pair *pairs;
-    uint32_t *marks;                  /* the slot of each mark */
-    uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
-    uint32_t rule_count, step_count, pair_count, mark_count, base_count, depth, width;   /* deepest rule, widest head */
-};
-
-kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);   /* decode.c */
-
-/* run.c and fixpoint.c */
-#define KB_BATCH 64u                  /* heads gathered before they go into their relation together */
-
-typedef struct kb_cursor {
-    kb_lookup *index;
-    uint32_t entry, at, end;
-} kb_cursor;
-
-typedef struct kb_source {            /* a base relation as the run last saw it */
-    kb_rel rel;
-    uint32_t slot, rows;
-    uint64_t serial, epoch;
-} kb_source;
-
-struct kb_run {
-    kb_engine *engine;
-    const kb_plan *plan;
-    kb_heap heap;
-    kb_limits limits;
-    kb_stats stats;
-    uint64_t rows_from, steps_from;   /* where the budgets began */
-    kb_relation **slots;
-    kb_relation *derived;             /* those of the run itself */
-    kb_source *sources;
-    uint32_t *low, *high;             /* by mark: the views of this round */
-    kb_sym *registers;
-    kb_cursor *cursors;
-    kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
-    uint64_t *hashes;
-    kb_relation *target;
-    uint32_t head_count, derived_count, source_count;
-    int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
-    uint32_t component, rule, depth;
-    uint8_t entering;                 /* the step at `depth` starts, it does not go on */
-    uint8_t in_pass, in_round, in_rule, first_pass, started;
-    uint8_t fresh;                    /* the first round of this component in this pass is not over */
-    kb_status status;
-    atomic_int cancelled;
-};
-
-/* The values of the KEY columns, in the order of the columns. */
-static inline const kb_sym *kb_gather(const kb_run *run, const kb_step *step, kb_sym *key)
-{
-    const kb_pair *pairs = run->plan->pairs + step->pairs;
-
-    key[0] = 0;
-    for (uint32_t i = 0; i < step->keys; i++)
-        key[i] = run->registers[pairs[i].with];
-    return key;
-}
-
-/* Do the KEY columns of a SCAN and the SAME columns of either loop hold in this row? */
-static inline int kb_row_fits(const kb_run *run, const kb_step *step, const kb_sym *row)
-{
-    const kb_pair *pairs = run->plan->pairs + step->pairs;
-
-    if (step->op == KB_OP_SCAN)
-        for (uint32_t i = 0; i < step->keys; i++)
-            if (row[pairs[i].column] != run->registers[pairs[i].with])
-                return 0;
-    pairs += step->keys + step->loads;
-    for (uint32_t i = 0; i < step->sames; i++)
-        if (row[pairs[i].column] != row[pairs[i].with])
-            return 0;
-    return 1;
-}
-
-static inline int kb_has_checks(const kb_step *step)
-{
-    return step->sames != 0 || (step->op == KB_OP_SCAN && step->keys != 0);
-}
-
-/* emit.c */
-kb_status kb_heads_flush(kb_run *run);
-kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /* all rows of a loop before EMIT, or `left` */
-kb_status kb_emit_one(kb_run *run, const kb_step *step);
-
-kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
-kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */
-void kb_run_unpin(kb_run *run);
 
 #endif

@@ -1,7 +1,7 @@
 /* run.c - the work of one rule: nested loops over views, as a machine that can stop between any two rows.
  * Owns: registers and cursors. Never: decides which rule is next (fixpoint.c), checks a bound (the verifier
  * did), or keeps a pointer across an insert (emit.c). */
-#include "internal.h"
+#include "machine.h"
 
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
