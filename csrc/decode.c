@@ -1,7 +1,7 @@
 /* decode.c - bytecode to steps, each word checked where it stands.
  * Owns: the layout of the bytecode and every rule that one word, or one rule of the plan, can break.
  * Never: trusts a word, or looks at what only the whole plan shows; that is plan.c. */
-#include "internal.h"
+#include "machine.h"
 
 #define MAGIC 0x4B425031u
 #define VERSION 1u

@@ -2,7 +2,7 @@
  * Owns: the batch of heads. Never: decides what is joined with what; keeps a pointer across an insert.
  * Where the set is a table of ids, heads are gathered and inserted together, so that the cache misses of one
  * batch overlap. No view of the round can see a new row, because views end at the row counts of its start. */
-#include "internal.h"
+#include "machine.h"
 
 #define CACHED_WORDS (1u << 17)       /* a table of bits up to this size stays in the cache */
 
@@ -67,12 +67,17 @@ kb_status kb_heads_flush(kb_run *run)
     return status;
 }
 
+/* Is the table of bits too large for the cache? */
+static int is_large(const kb_relation *target)
+{
+    return (target->blocks != NULL ? (size_t)target->block_mask * 2
+                                   : (size_t)target->matrix.height * target->matrix.width) > CACHED_WORDS;
+}
+
 /* Does the first of two columns change with every row, so that each head is in another part of a large table? */
 static int scattered(const kb_relation *target, const kb_step *emit)
 {
-    size_t words = target->blocks != NULL ? (size_t)target->block_mask * 2 : (size_t)target->matrix.height * target->matrix.width;
-
-    return emit->arity == 2 && emit->row_first != KB_FIXED && words > CACHED_WORDS;
+    return emit->arity == 2 && emit->row_first != KB_FIXED && is_large(target);
 }
 
 /* Rows to heads that wait for their batch. */
@@ -230,9 +235,11 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 
 kb_status kb_emit_one(kb_run *run, const kb_step *step)
 {
-    kb_gather(run, step, run->heads + (size_t)run->head_count * step->arity);
+    const kb_sym *head = kb_gather(run, step, run->heads + (size_t)run->head_count * step->arity);
+
     run->left--;
     run->stats.probes++;
+    if (run->head_count == 0 && kb_is_bits(run->target) && !is_large(run->target))
+        return kb_relation_has(run->target, head) ? KB_OK : add_fresh(run, head);
     return ++run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
 }
-

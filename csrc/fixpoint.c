@@ -1,6 +1,6 @@
 /* fixpoint.c - components in order, rounds until nothing new (semi-naive evaluation), budgets, fuel.
  * Owns: the marks and views, the decision what is worked on next. Never: looks into a rule; that is run.c. All of its place is in the struct, none on the C stack, so that any step can be the last. */
-#include "internal.h"
+#include "machine.h"
 
 #define CHUNK 4096u                   /* steps between two looks at fuel, budgets and the cancel flag */
 

@@ -80,7 +80,7 @@ typedef struct kb_lookup {
     uint8_t columns[KB_MAX_ARITY];
 } kb_lookup;
 
-/* relation.c */
+/* rows.c and relation.c */
 enum { KB_LIVE = 0, KB_HIDDEN = 1, KB_DEAD = 2 };
 
 typedef struct kb_block {             /* blocks.c: 64 neighbouring values of the last column */
@@ -254,8 +254,8 @@ kb_status kb_relation_place(kb_relation *relation);                    /* after 
 /* `id` gets the id of the row, new or old; KB_NO_ROW for an old row of a relation with blocks. */
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that is not there */
-void kb_relation_unplace(kb_relation *relation, uint32_t id);          /* takes it out of the set, not out of the rows */
 void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
+void kb_relation_unplace(kb_relation *relation, uint32_t id);           /* out of the table of ids */
 void kb_relation_compact(kb_relation *relation);
 
 /* blocks.c and matrix.c */
@@ -335,7 +335,5 @@ kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: 
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* gives it a handle */
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
 void kb_engine_release(kb_engine *engine);                             /* a run has closed */
-
-#include "runs.h"
 
 #endif

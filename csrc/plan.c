@@ -1,7 +1,7 @@
 /* plan.c - plans: the checks and facts that only the whole plan shows, loading and freeing.
  * Owns: the opcode table, the order of components, which base slots a run cannot see grow. Never: runs
  * anything. What passes here and in decode.c is run without bounds checks. */
-#include "internal.h"
+#include "machine.h"
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },

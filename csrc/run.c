@@ -1,7 +1,7 @@
 /* run.c - the work of one rule: nested loops over views, as a machine that can stop between any two rows.
  * Owns: registers and cursors. Never: decides which rule is next (fixpoint.c), checks a bound (the verifier
  * did), or keeps a pointer across an insert (emit.c). */
-#include "internal.h"
+#include "machine.h"
 
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
@@ -17,21 +17,32 @@ static uint32_t view_end(const kb_run *run, const kb_step *step)
 }
 
 /* Sets the cursor on the ids of the view that have the key. */
-static void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
+static inline void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_relation *relation = run->slots[step->slot];
-    uint32_t start = view_start(run, step), end = view_end(run, step), count;
+    const kb_lookup *index = cursor->index;
+    uint32_t start = view_start(run, step), end = view_end(run, step), count, entry;
     const uint32_t *list;
     kb_sym key[KB_MAX_ARITY];
 
     cursor->at = cursor->end = 0;
-    cursor->entry = kb_index_seek(cursor->index, relation, kb_gather(run, step, key));
-    if (cursor->entry == KB_NONE)
+    if (index->direct) {
+        key[0] = run->registers[run->plan->pairs[step->pairs].with];
+        entry = key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
+    } else {
+        entry = kb_index_find(index, relation, kb_gather(run, step, key));
+    }
+    if ((cursor->entry = entry) == KB_NONE)
         return;
-    list = kb_index_list(cursor->index, cursor->entry);
-    count = cursor->index->entries[cursor->entry].count;
-    cursor->at = start <= list[0] ? 0 : kb_lower_bound(list, count, start);
-    cursor->end = list[count - 1] < end ? count : kb_lower_bound(list, count, end);
+    count = index->entries[entry].count;
+    cursor->end = count;
+    if (start == 0 && end == relation->rows)   /* all of the list, which need not be read for that */
+        return;
+    list = kb_index_list(index, entry);
+    if (start > list[0])
+        cursor->at = kb_lower_bound(list, count, start);
+    if (list[count - 1] >= end)
+        cursor->end = kb_lower_bound(list, count, end);
 }
 
 static int is_member(const kb_run *run, const kb_step *step)
@@ -148,6 +159,34 @@ static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, con
     }
 }
 
+static int looks_up_rows(const kb_step *step)
+{
+    return step->op == KB_OP_MEMBER || (step->op == KB_OP_ABSENT && step->keys == step->arity);
+}
+
+/* Fetches the places of the set at which the next rows of the loop will be looked up by the step after it. */
+static KB_ALWAYS_INLINE void foresee_rows(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
+{
+    const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
+    const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
+    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys, *keys = run->plan->pairs + step[1].pairs;
+    uint32_t from[2] = { KB_NONE, KB_NONE }, end = (cursor->at | (FAR - 1)) + 1;
+    kb_sym key[2] = { run->registers[keys[0].with], run->registers[keys[1].with] };
+
+    for (uint32_t i = 0; i < step->loads; i++)
+        for (uint32_t j = 0; j < 2; j++)
+            if (loads[i].with == keys[j].with)
+                from[j] = loads[i].column;
+    for (uint32_t at = cursor->at; at < end && at < cursor->end; at++) {
+        const kb_sym *row = relation->cells + (size_t)(list != NULL ? list[at] : at) * step->arity;
+
+        for (uint32_t j = 0; j < 2; j++)
+            if (from[j] != KB_NONE)
+                key[j] = row[from[j]];
+        kb_relation_touch(set, key);
+    }
+}
+
 /* A loop and, inside it, a PROBE with its EMIT: the shape that takes most of the time of most rules. KB_PAUSED: stopped
  * in the inner loop; KB_OK: the rows of the outer one are done, or `left` is. */
 static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
@@ -201,6 +240,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
 {
     const kb_step *steps = run->plan->steps + rule->first;
     uint32_t depth = run->depth;
+    uint32_t column;
     int entering = run->entering;
     kb_status status;
 
@@ -274,7 +314,13 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
                 }
                 goes_on = 0;
             } else {
+                if ((entering || cursor->at % FAR == 0) && cursor->at < cursor->end && looks_up_rows(step + 1)
+                    && step[1].arity == 2 && run->slots[step[1].slot]->rows > LARGE_INDEX)
+                    foresee_rows(run, step, cursor);
                 goes_on = next_row(run, step, cursor);
+                if (goes_on && step[1].op == KB_OP_PROBE && (column = foreseen(run, step, cursor)) != KB_NONE)
+                    foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL,
+                            column);
             }
             if (!goes_on && cursor->at < cursor->end) {   /* stopped between rows */
                 run->depth = depth;

@@ -1,6 +1,6 @@
 /* session.c - the life of a run: opening, demand, questions about it, closing.
  * Owns: the memory of a run and its own relations. Never: works; that is fixpoint.c. */
-#include "internal.h"
+#include "machine.h"
 
 kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
                       const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out)

@@ -49,7 +49,9 @@ GRAPHS = {
 
 def one_rule(engine, slots, *steps, params=0, registers=8):
     """A plan of one rule whose head is the last slot."""
-    return engine.load(plan(slots, component(rule(7, *steps)), answer=len(slots) - 1, params=params, registers=registers))
+    return engine.load(
+        plan(slots, component(rule(7, *steps)), answer=len(slots) - 1, params=params, registers=registers)
+    )
 
 
 def unreachable():

@@ -91,7 +91,9 @@ def test_repeated_variables_and_anything(engine, facts, read):
 
 def test_heads_with_constants_and_repeats(engine, facts, read):
     base = [facts([("a", "b"), ("b", "c")])]
-    compiled = one_rule(engine, [(2, BASE), (4, DERIVED)], scan(0, DELTA, load(1), load(2)), emit(1, 2, 0, 1, 2), params=1)
+    compiled = one_rule(
+        engine, [(2, BASE), (4, DERIVED)], scan(0, DELTA, load(1), load(2)), emit(1, 2, 0, 1, 2), params=1
+    )
     assert answers(engine, compiled, base, read, [engine.intern("k")]) == [
         ("b", "k", "a", "b"),
         ("c", "k", "b", "c"),

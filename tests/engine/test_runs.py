@@ -195,7 +195,9 @@ def test_cancel_from_another_thread(engine, facts):
 
 def test_a_product_meets_its_budget_and_not_the_machine(engine, facts):
     base = [facts([(f"v{i}",) for i in range(2000)], 1)]
-    compiled = one_rule(engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(0)), scan(0, FULL, load(1)), emit(1, 0, 1))
+    compiled = one_rule(
+        engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(0)), scan(0, FULL, load(1)), emit(1, 0, 1)
+    )
     run = engine.open_run(compiled, base, limits=Limits(bytes=1_000_000))
     with pytest.raises(BudgetExceeded):
         run.step(PLENTY)

@@ -215,7 +215,9 @@ GOOD = [
 ]
 WORDS = st.one_of(
     st.integers(0, 12),
-    st.sampled_from([0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]),
+    st.sampled_from(
+        [0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]
+    ),
     st.integers(0, 0xFFFFFFFF),
 )
 
@@ -266,7 +268,8 @@ def heads(draw):
 @given(data=st.data(), recursive=st.booleans())
 def test_made_up_rules_do_no_harm(hostile, data, recursive):
     rules = [
-        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads())) for n in range(data.draw(st.integers(1, 3)))
+        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads()))
+        for n in range(data.draw(st.integers(1, 3)))
     ]
     words = plan(SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6)
     assert try_to_run(hostile, words)

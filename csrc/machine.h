@@ -1,7 +1,8 @@
-/* runs.h - plans and runs, as the files that decode and run them share them. Included by internal.h.
- * Owns: nothing. Never: included on its own. */
-#ifndef KB_RUNS_H
-#define KB_RUNS_H
+/* machine.h - what the files share that verify plans and run them: decode.c, plan.c, run.c, emit.c, fixpoint.c, session.c.
+ * Owns: the structs of plans and runs. Never: policy; each struct is changed only by the file named beside it. */
+#ifndef KB_MACHINE_H
+#define KB_MACHINE_H
+#include "internal.h"
 
 /* decode.c and plan.c */
 enum {

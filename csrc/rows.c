@@ -1,0 +1,250 @@
+/* rows.c - what a relation is made of.
+ * Owns: the cells, the table of ids that finds a row, taking rows back and moving them together. Never: interprets a
+ * symbol; knows who asks, which is relation.c.
+ * Rows are appended and keep their id; a deleted row is only marked, and leaves when the dead outnumber
+ * the living. The newest rows are therefore always the tail: that is all semi-naive evaluation needs. */
+#include "internal.h"
+
+#define BITS_AT 2048u                 /* rows from which on it may pay to hold the set as bits */
+
+void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
+{
+    memset(relation, 0, sizeof *relation);
+    relation->heap = heap;
+    relation->arity = arity;
+}
+
+void kb_relation_clear(kb_relation *relation)
+{
+    kb_release(relation->heap, relation->cells);
+    kb_release(relation->heap, relation->state);
+    kb_release(relation->heap, relation->slots);
+    kb_bits_free(relation);
+    for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
+        kb_release(relation->heap, relation->columns[i]);
+    kb_index_free_all(relation);
+    relation->cells = NULL;
+    relation->state = NULL;
+    relation->slots = NULL;
+    memset(relation->columns, 0, sizeof relation->columns);
+    relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
+}
+
+static const kb_sym *row_of(const kb_relation *relation, uint32_t id)
+{
+    return relation->cells + (size_t)id * relation->arity;
+}
+
+static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
+{
+    while (slots[at] != 0)
+        at = (at + 1) & mask;
+    slots[at] = id + 1;
+}
+
+static void place(const kb_relation *relation, uint32_t *slots, uint32_t mask, uint32_t id)
+{
+    place_at(slots, mask, (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask, id);
+}
+
+/* A few rows at a time, so that their places are fetched together. */
+static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mask)
+{
+    uint32_t homes[32];
+
+    for (uint32_t id = 0, end; id < relation->rows; id = end) {
+        end = relation->rows - id < 32 ? relation->rows : id + 32;
+        for (uint32_t i = id; i < end; i++) {
+            homes[i - id] = (uint32_t)kb_hash_row(row_of(relation, i), relation->arity) & mask;
+            KB_PREFETCH(slots + homes[i - id]);
+        }
+        for (uint32_t i = id; i < end; i++)
+            if (relation->state == NULL || relation->state[i] != KB_DEAD)
+                place_at(slots, mask, homes[i - id], i);
+    }
+}
+
+/* Takes row `id` out of the set; the table closes the gap, so that no later probe ends too soon. */
+void kb_relation_unplace(kb_relation *relation, uint32_t id)
+{
+    uint32_t mask = relation->slot_mask;
+    uint32_t hole = (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask;
+
+    while (relation->slots[hole] != id + 1)
+        hole = (hole + 1) & mask;
+    for (uint32_t at = (hole + 1) & mask; relation->slots[at] != 0; at = (at + 1) & mask) {
+        uint32_t home = (uint32_t)kb_hash_row(row_of(relation, relation->slots[at] - 1), relation->arity) & mask;
+
+        if (((at - home) & mask) >= ((at - hole) & mask)) {
+            relation->slots[hole] = relation->slots[at];
+            hole = at;
+        }
+    }
+    relation->slots[hole] = 0;
+}
+
+/* Room for one more row in the cells and what lies beside them. */
+static kb_status grow_rows(kb_relation *relation)
+{
+    uint64_t rows = (uint64_t)relation->rows + 1;
+    void *block;
+
+    if (rows > KB_MAX_ROWS)
+        return KB_NOMEM;
+    if (rows > relation->capacity) {
+        uint64_t capacity = kb_grown(relation->capacity, rows, 8);
+
+        if (capacity > KB_MAX_ROWS)
+            capacity = KB_MAX_ROWS;
+        block = kb_resize(relation->heap, relation->cells, (size_t)capacity * relation->arity, sizeof(kb_sym));
+        if (block == NULL)
+            return KB_NOMEM;
+        relation->cells = block;
+        if (relation->state != NULL) {
+            if ((block = kb_resize(relation->heap, relation->state, (size_t)capacity, 1)) == NULL)
+                return KB_NOMEM;
+            relation->state = block;
+        }
+        if (kb_attributes_grow(relation, (uint32_t)capacity) < 0)
+            return KB_NOMEM;
+        relation->capacity = (uint32_t)capacity;
+    }
+    return KB_OK;
+}
+
+/* A table with room for `rows` rows, holding those there are; it replaces the one there was. */
+static kb_status grow_slots(kb_relation *relation, uint64_t rows)
+{
+    uint64_t size = 16;
+    uint32_t *slots;
+
+    while (size / 2 < rows)
+        size *= 2;
+    if (size > UINT64_C(0x100000000) || (slots = kb_alloc(relation->heap, (size_t)size, sizeof *slots)) == NULL)
+        return KB_NOMEM;
+    place_all(relation, slots, (uint32_t)(size - 1));
+    kb_release(relation->heap, relation->slots);
+    relation->slots = slots;
+    relation->slot_mask = (uint32_t)(size - 1);
+    relation->placed = relation->rows;
+    return KB_OK;
+}
+
+/* Room for `row` in the set. */
+static kb_status grow_set(kb_relation *relation, const kb_sym *row)
+{
+    uint64_t rows = relation->rows - relation->dead + UINT64_C(1);
+
+    if (kb_is_bits(relation))
+        return kb_bits_reserve(relation, row);
+    if (relation->slots != NULL && rows <= (relation->slot_mask + UINT64_C(1)) / 2)
+        return KB_OK;
+    if (rows > BITS_AT && kb_bits_try(relation))
+        return kb_bits_reserve(relation, row);
+    return grow_slots(relation, rows);
+}
+
+kb_status kb_relation_place(kb_relation *relation)
+{
+    uint64_t rows = relation->rows - relation->dead;
+
+    if (relation->placed == relation->rows)
+        return KB_OK;
+    if (relation->slots == NULL || rows > (relation->slot_mask + UINT64_C(1)) / 2)
+        return grow_slots(relation, rows);
+    while (relation->placed < relation->rows)
+        place(relation, relation->slots, relation->slot_mask, relation->placed++);
+    return KB_OK;
+}
+
+/* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
+kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
+{
+    uint32_t id = relation->rows;
+
+    if ((id >= relation->capacity && grow_rows(relation) < 0) || grow_set(relation, row) < 0)
+        return KB_NOMEM;
+    relation->rows++;
+    if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */
+        relation->cells[(size_t)id * 2] = row[0];
+        relation->cells[(size_t)id * 2 + 1] = row[1];
+    } else {
+        memcpy(relation->cells + (size_t)id * relation->arity, row, relation->arity * sizeof *row);
+    }
+    if (relation->state != NULL)
+        relation->state[id] = KB_LIVE;
+    if (kb_is_bits(relation)) {
+        kb_bits_add(relation, row);
+    } else {
+        place(relation, relation->slots, relation->slot_mask, id);
+        relation->placed = relation->rows;
+    }
+    for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
+        if (kb_index_add(index, relation, id) < 0)
+            return KB_NOMEM;
+    return KB_OK;
+}
+
+kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
+{
+    if (!kb_is_bits(relation)) {
+        *id = kb_relation_find(relation, row, kb_hash_row(row, relation->arity));
+        *fresh = *id == KB_NO_ROW;
+    } else {
+        *id = KB_NO_ROW;
+        *fresh = !kb_relation_has(relation, row);
+    }
+    if (!*fresh)
+        return KB_OK;
+    *id = relation->rows;
+    return kb_relation_append(relation, row);
+}
+
+void kb_relation_truncate(kb_relation *relation, uint32_t rows)
+{
+    while (relation->rows > rows) {
+        uint32_t id = relation->rows - 1;
+
+        for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
+            kb_index_undo(index, relation, id);
+        if (kb_is_bits(relation))
+            kb_bits_remove(relation, row_of(relation, id));
+        if (id < relation->placed) {
+            kb_relation_unplace(relation, id);
+            relation->placed = id;
+        }
+        relation->rows--;
+    }
+}
+
+/* Moves the living rows together. Cannot fail: indexes are dropped and made anew when next needed. */
+void kb_relation_compact(kb_relation *relation)
+{
+    uint32_t kept = 0, was = relation->rows;
+
+    if (relation->state == NULL)
+        return;
+    for (uint32_t id = 0; id < was; id++) {
+        if (relation->state[id] == KB_DEAD)
+            continue;
+        if (kept != id) {
+            memcpy(relation->cells + (size_t)kept * relation->arity, row_of(relation, id), relation->arity * sizeof(kb_sym));
+            relation->state[kept] = relation->state[id];
+            for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
+                if (relation->columns[i] != NULL)
+                    relation->columns[i][kept] = relation->columns[i][id];
+        }
+        kept++;
+    }
+    kb_attributes_reset(relation, kept, was);
+    relation->rows = relation->placed = kept;
+    relation->dead = 0;
+    kb_index_free_all(relation);
+    memset(relation->slots, 0, ((size_t)relation->slot_mask + 1) * sizeof *relation->slots);
+    place_all(relation, relation->slots, relation->slot_mask);
+    if (relation->hidden == 0) {
+        kb_release(relation->heap, relation->state);
+        relation->state = NULL;
+    }
+    relation->epoch++;
+}
