@@ -110,7 +110,7 @@ class Relation(Protocol):
         """How many rows, and the epoch."""
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Distinct keys of the index on these columns; 0 when there is no such index."""
+        """Distinct values of these columns, estimated where there is no index; 0 when not known."""
 
     def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
         """Write one cell for each id."""

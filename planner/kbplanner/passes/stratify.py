@@ -15,7 +15,7 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
     if cycle is not None:
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED] or [str(cycle[0].stored)]
         raise UnstratifiedNegation(
-            f"recursion through negation: {' and '.join(names)} depend on each other and on an absence among them",
+            f"recursion through negation: the rules of {' and '.join(names)} wait for what they have not concluded",
             names,
         )
 
