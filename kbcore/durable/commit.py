@@ -204,7 +204,7 @@ class Committer:
                 if tenant is not None:
                     drain(tenant)
                 pending.changes.check()
-        except KBError as error:
+        except Exception as error:  # noqa: BLE001 - nothing of it was written, so it concerns its own writer only
             pending.error = error
             pending.woken.set()
             return False

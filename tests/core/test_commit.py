@@ -172,6 +172,17 @@ def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
     assert len(told) == 1
 
 
+def test_a_check_that_breaks_concerns_its_own_writer_only():
+    """Nothing was written when a check runs, so a bug in one must not end all writing."""
+    log = Log()
+    catalog, writes = committer(log)
+    with pytest.raises(ZeroDivisionError):
+        writes.commit(tell(1, check=lambda: 1 / 0))
+    writes.commit(tell(2))
+    assert rows(catalog) == ["2"]
+    assert len(log.records) == 1
+
+
 def test_an_interrupted_write_ends_all_writing():
     """It may be in the log or not, so memory must not go on as if it were not."""
     log = Log()
