@@ -18,6 +18,7 @@ from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.backend import Limits
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
@@ -79,6 +80,7 @@ class KnowledgeBase:
         Raises InvalidInput (with the variable or the cycle) where a rule cannot be taken.
         """
         warnings = [warning for rule in rules for warning in check_rule(rule)]
+        warnings += arity_warnings([rule_statement(rule) for rule in rules], self._known(facts))
         stored = tuple(stored_rule(rule) for rule in rules)
         for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
             self._writable(scope)
@@ -301,6 +303,15 @@ class KnowledgeBase:
             found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1)
             if found:
                 raise Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": found[0]})
+
+    def _known(self, facts: Sequence[Fact]) -> dict[str, set[int]]:
+        """Predicates with their arities: those of every partition, and those of facts about to be stored."""
+        known: dict[str, set[int]] = {}
+        for row in self.predicates(ALL_SCOPES)["predicates"]:
+            known.setdefault(row["predicate"], set()).add(row["arity"])
+        for fact in facts:
+            known.setdefault(fact.predicate, set()).add(len(fact.args))
+        return known
 
     def _writable(self, scope: str | None) -> None:
         if scope == ALL_SCOPES:

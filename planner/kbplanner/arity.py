@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .diagnostics import RuleWarning
 from .statements import FactStatement, RuleStatement, Span, Statement
+from .terms import Literal, Rule
 
 MAX_DISTANCE = 2
 """How many letters a misspelt name may differ from the one that was meant."""
@@ -42,6 +43,13 @@ def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]
             message = f"no facts or rules for {name}/{arity}"
             warnings.append(RuleWarning("unknown-predicate", message, f'did you mean "{nearest}"?', span))
     return warnings
+
+
+def rule_statement(rule: Rule) -> RuleStatement:
+    """A statement for a rule that does not come from a text: its predicates have no place."""
+    nowhere = Span(1, 1, 1, 1)
+    atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
+    return RuleStatement(rule, nowhere, (), tuple((atom.predicate, atom.arity, nowhere) for atom in atoms))
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:

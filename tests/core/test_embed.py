@@ -91,6 +91,16 @@ def test_validity_and_what_is_refused(kb):
     assert kb.count("p") == 1
 
 
+def test_authors_are_warned_of_likely_slips(kb):
+    kb.tell("parent", ["a", "b"])
+    warned = kb.teach("p(?x) :- parnet(?x, ?y), parent(?x, ?y, ?z).").warnings
+    assert [text.split(" (")[0] for text in warned] == [
+        "no facts or rules for parnet/2",
+        "parent has 3 arguments here and 2 elsewhere",
+    ]
+    assert kb.teach("q(?x) :- parent(?x, ?y).").warnings == ()
+
+
 def test_retract_by_fact_and_by_pattern(kb):
     kb.tell_many("e", [("a", "b"), ("a", "c"), ("b", "b")])
     assert kb.retract("e", ["a", "b"]).retracted == 1
