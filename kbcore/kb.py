@@ -240,8 +240,8 @@ class KnowledgeBase:
                 if not arity:
                     found.extend([()] * count)
                     continue
-                texts = iter(tenant.engine.texts(rows))
-                found.extend(zip(*[texts] * arity, strict=True))
+                texts = tenant.engine.texts(rows)
+                found.extend(zip(*[texts[column::arity] for column in range(arity)], strict=True))
         return found
 
     def _retract(self, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...]) -> RetractOutcome:
