@@ -74,7 +74,7 @@ def negation_programs(effort: Effort) -> Iterator[Program]:
             "edge": [*edges(n, m, 25)],
             "node": [(graphs.node(i),) for i in range(n)],
         }
-        source = int(relations["edge"][0][0][1:])
+        source = min(int(row[0][1:]) for row in relations["edge"])
         goals = [
             Goal("ff", "apart(?x, ?y)", NEGATION_SQL["ff"], None, NEGATION_ASP["ff"]),
             Goal("bf", f"apart({graphs.node(source)}, ?y)", NEGATION_SQL["bf"], source, NEGATION_ASP["bf"]),

@@ -6,6 +6,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 
@@ -55,9 +56,9 @@ class Effort:
 
     small: bool = False
     repeats: int = 5
-    seconds: float = 4.0
-    limit: float = 10.0
-    stream: float = 5.0
+    seconds: float = 2.0
+    limit: float = 4.0
+    stream: float = 4.0
 
     def pick(self, full: int, small: int) -> int:
         """The size for this effort."""
@@ -65,17 +66,18 @@ class Effort:
 
 
 FULL = Effort()
-SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=5.0, stream=1.0)
+SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=4.0, stream=1.0)
 
 
-def median_of(call: Callable[[], int], effort: Effort, before: Callable[[], object] = lambda: None) -> Sample:
-    """The median CPU time of `call`, which returns its number of answers; `before` runs outside the clock."""
+def median_of(
+    call: Callable[[], int], effort: Effort, guard: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> Sample:
+    """The median CPU time of `call`, which returns its number of answers; `guard` is entered outside the clock."""
     times: list[float] = []
     counts = set()
     started = time.monotonic()
     while len(times) < effort.repeats and (not times or time.monotonic() - started < effort.seconds):
-        before()
-        with collector_off():
+        with collector_off(), guard():
             start = time.process_time_ns()
             counts.add(call())
             times.append((time.process_time_ns() - start) / 1e9)

@@ -6,6 +6,7 @@ import csv
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from measure import Effort, Sample, Skipped, collector_off, median_of, too_late
@@ -56,7 +57,7 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
                 return int(db.execute(goal.sql, [] if goal.constant is None else [goal.constant]).fetchone()[0])
 
             try:
-                sample = median_of(lambda: stopped_after(effort.limit, db.interrupt, count), effort)
+                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
             except duckdb.InterruptException:
                 sample = too_late(effort.limit)
             except duckdb.OutOfMemoryException:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from measure import Effort, Sample, collector_off, median_of, too_late
@@ -25,12 +27,13 @@ Streamed = tuple["list[float]", "list[int]"]
 VERSION = sqlite3.sqlite_version
 
 
-def stopped_after(seconds: float, stop: Callable[[], None], call: Callable[[], int]) -> int:
-    """Run `call`, which `stop` interrupts from another thread."""
+@contextmanager
+def stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+    """What runs inside is interrupted by `stop`, from another thread, when it takes longer."""
     timer = threading.Timer(seconds, stop)
     timer.start()
     try:
-        return call()
+        yield
     finally:
         timer.cancel()
 
@@ -63,7 +66,7 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
                 return int(db.execute(goal.sql, () if goal.constant is None else (goal.constant,)).fetchone()[0])
 
             try:
-                sample = median_of(lambda: stopped_after(effort.limit, db.interrupt, count), effort)
+                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
             except sqlite3.OperationalError as error:
                 sample = too_late(effort.limit) if "interrupt" in str(error) else Sample(None, None, str(error))
             known[goal.sql, goal.constant] = sample
