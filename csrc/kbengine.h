@@ -144,6 +144,15 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
 kb_status kb_run_step(kb_run *run, uint64_t fuel);
 /* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
 kb_status kb_run_check(const kb_run *run);
+typedef struct kb_answer {
+    uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */
+    uint64_t bytes;                   /* of the run's own relations */
+    uint32_t worked;                  /* 0: the run was DONE already, nothing had to be worked in */
+} kb_answer;
+/* A small goal in one call: adds the demand `seed` (NULL: none), sets new budgets, works for about `fuel` steps unless the
+ * run is DONE, and writes the rows of `slot` that match `pattern` as kb_match says it. Only DONE fills `out`. */
+kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, uint64_t fuel, uint32_t slot,
+                     const kb_sym *pattern, kb_sym *rows, size_t room, kb_answer *out);
 kb_status kb_run_relation(const kb_run *run, uint32_t slot, kb_rel *out);   /* the relation bound to a slot, owned by the run if derived */
 void kb_run_stats(const kb_run *run, kb_stats *out);
 kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets, counted from now */

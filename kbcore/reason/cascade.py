@@ -94,7 +94,7 @@ class Cascades:
             keys.setdefault(one.schema, set()).update(one.keys)
         run = GoalRun(engine, program.goal, lambda s: removed.get(s) or partition.need(s).relation, budget.limits)
         try:
-            run.ask([], budget.drive)
+            run.ask([], budget)
             for slot, schema in sorted(enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])):
                 original = affected_of(schema)
                 if original is not None:
