@@ -276,7 +276,8 @@ def judged(routes: list[Route], empty: Route, tell: Route, connections: int, dis
             else:
                 row.floor, row.met = "p50 < 1 ms", half < 1e-3
         elif route is not empty:
-            share = route.rate / empty.rate
+            pairs = zip(route.rounds, empty.rounds, strict=True)  # of the same round, when the machine was the same
+            share = statistics.median(mine.rate / other.rate for mine, other in pairs)
             row.ratio = f"{share:.0%} of the empty route; {row.ratio}"
             row.floor, row.met = "≥ 70 % of empty", share >= 0.7
             if connections == 1:

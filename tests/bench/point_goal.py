@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -28,53 +28,49 @@ from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.tables import GoalTables
 from kbcore.runtime import Runtime
-from kbcore.state.locks import ReadWriteLock
+from kbcore.state import locks
 from kbplanner.engine import Engine, Run
 from kbplanner.evaluate import GoalRun, PlanCache
 from kbplanner.relation import Relation
 
 STAGES: dict[str, list[tuple[object, str]]] = {
-    "goal from JSON to terms": [(kbcore.embed, "goal_from_json")],
+    "methods of the API": [(EmbeddedKB, "ask"), (EmbeddedKB, "_ask_literal"), (KnowledgeBase, "tuples")],
+    "goal read": [(kbcore.embed, "literal_from_json")],
     "tenant brought to now, budget": [(Runtime, "read_tenant"), (Runtime, "reasoner"), (KnowledgeBase, "_budget")],
-    "read lock taken and given back": [(ReadWriteLock, "read")],
-    "symbols of the constants": [(kbcore.reason.ask, "goal_pattern")],
-    "plan looked up": [(PlanCache, "get"), (Reasoner, "_denied")],
-    "on the way to the run": [(Reasoner, "solve"), (GoalTables, "ask"), (GoalRun, "ask")],
-    "goal table taken out": [(GoalTables, "_take")],
-    "goal table put back": [(GoalTables, "_keep"), (Run, "stats")],
-    "run checked against its relations": [(Run, "check")],
-    "seed": [(Run, "seed")],
-    "step": [(Budget, "drive"), (Run, "limit"), (Run, "step")],
-    "match": [(Run, "relation"), (Relation, "match")],
-    "sort": [(Engine, "sort")],
+    "read lock taken and given back": [(locks._Read, "__enter__"), (locks._Read, "__exit__")],
+    "symbols of the constants": [(kbcore.reason.ask, "goal_shape")],
+    "plan looked up": [(Reasoner, "solve"), (Reasoner, "_solve"), (PlanCache, "get"), (Reasoner, "_denied")],
+    "goal table out and back": [(GoalTables, "ask"), (GoalTables, "_take"), (GoalTables, "_keep"), (GoalTables, "_count")],
+    "call prepared, answers taken over": [(GoalRun, "ask"), (Run, "ask")],
+    "engine: seed, step, match, sort": [(Run, "_alone")],
+    "answers of many rows": [(GoalRun, "_many"), (Budget, "finish"), (Relation, "match"), (Run, "stats"), (Engine, "sort")],
     "texts": [(Engine, "texts")],
-    "rows of names": [(KnowledgeBase, "_tuples")],
+    "rows of names": [(KnowledgeBase, "_tuples"), (KnowledgeBase, "_partitions")],
 }
 """The functions of each stage, in the order in which a goal comes to them."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """Own nanoseconds of each stage, its calls, and how many wrapped calls it made itself, plain ones and managers.
+    """Own nanoseconds of each stage, its calls, and how many wrapped calls it made itself.
 
-    `open` holds the same of each call under way: what its callees have taken, and how many of both kinds they were.
+    `open` holds of each call under way what its callees have taken, and how many they were.
     """
 
     spent: dict[str, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
-    managed: dict[str, int] = field(default_factory=dict)
     open: list[list[int]] = field(default_factory=list)
 
     def wrapped(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, charged to the stage."""
         now = time.perf_counter_ns
-        spent, calls, made, managed, under_way = self.spent, self.calls, self.made, self.managed, self.open
-        for counter in (spent, calls, made, managed):
+        spent, calls, made, under_way = self.spent, self.calls, self.made, self.open
+        for counter in (spent, calls, made):
             counter.setdefault(stage, 0)
 
         def charged(*args: Any, **options: Any) -> Any:
-            own = [0, 0, 0]
+            own = [0, 0]
             under_way.append(own)
             start = now()
             try:
@@ -85,7 +81,6 @@ class Clock:
                 spent[stage] += took - own[0]
                 calls[stage] += 1
                 made[stage] += own[1]
-                managed[stage] += own[2]
                 if under_way:
                     caller = under_way[-1]
                     caller[0] += took
@@ -93,73 +88,42 @@ class Clock:
 
         return charged
 
-    def wrapped_manager(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that returns a context manager: making, entering and leaving are charged, what is inside is not."""
-        make = self.wrapped(stage, function)
-        under_way = self.open
-
-        def managed(*args: Any) -> Charged:
-            if under_way:
-                under_way[-1][2] += 1
-            manager = make(*args)
-            return Charged(self.wrapped(stage, manager.__enter__), self.wrapped(stage, manager.__exit__))
-
-        return managed
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """A context manager made of two functions."""
-
-    enter: Callable[..., Any]
-    leave: Callable[..., Any]
-
-    def __enter__(self) -> Any:
-        return self.enter()
-
-    def __exit__(self, *error: object) -> Any:
-        return self.leave(*error)
-
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """Nanoseconds of wrapping: a call is charged `inner`, its caller `outer`, the caller of a manager `manager`."""
+    """What wrapping costs, in nanoseconds: a call is charged `inner`, its caller `outer`."""
 
     inner: float
     outer: float
-    manager: float
 
     def own(self, clock: Clock, stage: str) -> float:
         """What a stage has taken without it."""
-        wrapping = clock.calls[stage] * self.inner + clock.made[stage] * self.outer + clock.managed[stage] * self.manager
-        return clock.spent[stage] - wrapping
+        return max(clock.spent[stage] - clock.calls[stage] * self.inner - clock.made[stage] * self.outer, 0.0)
 
 
 def wrapping() -> Wrapping:
     """Measure it on functions that do nothing."""
     clock = Clock()
     count = 10_000
-    child, manager = clock.wrapped("child", lambda: None), clock.wrapped_manager("inside", nullcontext)
+
+    def empty(first: object, second: object) -> None:
+        pass
+
+    child = clock.wrapped("child", empty)
 
     def calls() -> None:
         for _ in range(count):
-            child()
+            child(None, None)
 
-    def managers() -> None:
+    def bare() -> None:
         for _ in range(count):
-            with manager():
-                pass
+            empty(None, None)
 
-    def nothing() -> None:
-        for _ in range(count):
-            pass
-
-    for name, function in (("calls", calls), ("managers", managers), ("nothing", nothing)):
+    for name, function in (("calls", calls), ("bare", bare)):
         with collector_off():
             clock.wrapped(name, function)()
     spent = {name: taken / count for name, taken in clock.spent.items()}
-    outer = spent["calls"] - spent["nothing"]
-    return Wrapping(spent["child"], outer, spent["managers"] - spent["nothing"] - 3 * outer)
+    return Wrapping(spent["child"], spent["calls"] - spent["bare"])
 
 
 def asked(kb: EmbeddedKB, goals: Sequence[list[str]]) -> float:
@@ -171,22 +135,28 @@ def asked(kb: EmbeddedKB, goals: Sequence[list[str]]) -> float:
         return (time.perf_counter_ns() - start) / len(goals)
 
 
-def taken_apart(kb: EmbeddedKB, goals: Sequence[list[str]]) -> dict[str, float]:
-    """Own nanoseconds a goal of every stage."""
+def taken_apart(kb: EmbeddedKB, goals: Sequence[list[str]], cost: Wrapping) -> dict[str, float]:
+    """Own nanoseconds a goal of every stage; a function that the code no longer has is left out, here and in `gone`."""
     clock = Clock()
-    cost = wrapping()
     with ExitStack() as patches:
         for stage, functions in STAGES.items():
             for owner, name in functions:
-                wrap = clock.wrapped_manager if owner is ReadWriteLock else clock.wrapped
-                patches.enter_context(patch.object(owner, name, wrap(stage, getattr(owner, name))))
+                if hasattr(owner, name):
+                    patches.enter_context(patch.object(owner, name, clock.wrapped(stage, getattr(owner, name))))
         asked(kb, goals)
-    return {stage: max(cost.own(clock, stage) / len(goals), 0.0) for stage in STAGES}
+    return {stage: cost.own(clock, stage) / len(goals) for stage in clock.spent if stage in STAGES}
+
+
+def gone(stage: str) -> str:
+    """Which functions of a stage the code no longer has: their time stands elsewhere."""
+    names = [name for owner, name in STAGES.get(stage, []) if not hasattr(owner, name)]
+    return f" (no longer there: {', '.join(names)})" if names else ""
 
 
 def point_goal(effort: Effort, peers: object) -> Iterator[Row]:
     """Check goals and lists of random users, one after the other, no writes; the least of five rounds of each stage."""
     base = graphs.access(effort.pick(100_000, 1000), 8)
+    cost = min((wrapping() for _ in range(effort.repeats)), key=lambda found: found.inner + found.outer)
     with access.opened(base) as kb:
         for kind, count in (("check", effort.pick(2000, 50)), ("list", effort.pick(300, 20))):
             rng = random.Random(34)
@@ -198,12 +168,12 @@ def point_goal(effort: Effort, peers: object) -> Iterator[Row]:
             whole, parts = [], []
             while rounds:
                 whole.append(asked(kb, rounds.pop()))
-                parts.append(taken_apart(kb, rounds.pop()))
+                parts.append(taken_apart(kb, rounds.pop(), cost))
             total = min(whole)
-            stages = {stage: min(found[stage] for found in parts) for stage in STAGES}
+            stages = {stage: min(found[stage] for found in parts) for stage in parts[0]}
             stages["other"] = max(total - sum(stages.values()), 0.0)
             for stage, spent in stages.items():
-                yield part(f"{kind} goal: {stage}", spent, f"{spent / total:.0%}")
+                yield part(f"{kind} goal: {stage}", spent, f"{spent / total:.0%}{gone(stage)}")
             yield part(f"{kind} goal, whole", total, "")
 
 
