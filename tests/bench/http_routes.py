@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -169,8 +169,8 @@ def one(server: Server, message: bytes) -> object:
     return json.loads(text) if "json" in answer.headers["Content-Type"] else text.decode()
 
 
-def sync_rate(folder: str, seconds: float) -> float:
-    """How many times a second the disk takes a single write of 200 bytes and a sync of it."""
+def sync_rate(folder: str, seconds: float, more: Callable[[], object] = lambda: None) -> float:
+    """How many times a second the disk takes a single write of 200 bytes and a sync of it, and `more`."""
     path = Path(folder, "syncs")
     times: list[float] = []
     end = time.perf_counter() + seconds
@@ -180,6 +180,7 @@ def sync_rate(folder: str, seconds: float) -> float:
             start = time.perf_counter()
             os.write(descriptor, b"x" * 199 + b"\n")
             os.fdatasync(descriptor)
+            more()
             times.append(time.perf_counter() - start)
     finally:
         os.close(descriptor)

@@ -19,6 +19,7 @@ import http_routes
 import joins
 import loading
 import point_goal
+import slow_disk
 import table
 import writes
 from measure import FULL, SMALL, Effort
@@ -41,6 +42,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "point-goal": (point_goal.point_goal, ""),
     "loading": (loading.loading, "load"),
     "http": (http_routes.over_http, ""),
+    "slow-disk": (slow_disk.on_a_slow_disk, ""),
 }
 """What is run, in order, and the function of a peer that does the same."""
 
