@@ -28,18 +28,21 @@ VERSION = (
 )
 
 PROGRAM_MAIN = """
-timed(_, 0, _, [], _) :- !.
-timed(_, _, Left, [], Seen) :- Seen == seen, Left =< 0, !.
-timed(Goal, Repeats, Left, [Time|Times], _) :-
+timed(_, 0, _, _, _, []) :- !.
+timed(_, _, Left, _, seen, []) :- Left =< 0, !.
+timed(Goal, Repeats, Left, Limit, Seen, Times) :-
     abolish_all_tables, garbage_collect,
     statistics(cputime, Start),
-    aggregate_all(count, Goal, Count),
-    statistics(cputime, End),
-    Time is End - Start, nb_setval(count, Count),
-    Fewer is Repeats - 1, Rest is Left - Time,
-    timed(Goal, Fewer, Rest, Times, seen).
+    (   catch(call_with_time_limit(Limit, aggregate_all(count, Goal, Count)), time_limit_exceeded, fail)
+    ->  statistics(cputime, End),
+        Time is End - Start, nb_setval(count, Count),
+        Fewer is Repeats - 1, Rest is Left - Time,
+        timed(Goal, Fewer, Rest, Limit, seen, More), Times = [Time|More]
+    ;   Seen == seen -> Times = []
+    ;   throw(time_limit_exceeded)
+    ).
 bench(Goal, Repeats, Seconds, Limit) :-
-    (   catch(call_with_time_limit(Limit, timed(Goal, Repeats, Seconds, Times, new)), Error, true),
+    (   catch(timed(Goal, Repeats, Seconds, Limit, new, Times), Error, true),
         (   var(Error)
         ->  msort(Times, Sorted), length(Sorted, N), Middle is N // 2, nth0(Middle, Sorted, Median),
             nb_getval(count, Count), format("ok ~w ~w~n", [Count, Median])
