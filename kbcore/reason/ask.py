@@ -11,6 +11,7 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
 from kbcore.reason.tables import GoalTables
+from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
@@ -36,6 +37,7 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self._tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self.writer = Written(tenant)
         self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
@@ -103,6 +105,39 @@ class Reasoner:
             shown.extend(self._shown(partition, atom, some, len(part), as_of))
         return shown
 
+    def written(
+        self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
+    ) -> list[bytes] | None:
+        """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        stored = partition.get(schema)
+        if not plain(stored):
+            return None
+        rows, count = self.solve(partition, atom, budget)
+        end = count if limit is None else min(count, offset + limit)
+        if offset or end < count:
+            rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
+        budget.check_answers(count)
+        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget)))
+
+    def written_facts(
+        self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
+    ) -> list[bytes] | None:
+        """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
+        parts: list[bytes] = []
+        for stored, rows, ids in matching(self._tenant, partition, atom.predicate, terms_of(atom), positive, None):
+            if not plain(stored):
+                return None
+            count = len(ids)
+            if limit is None:
+                budget.check_answers(count)
+            else:
+                count = min(count, limit)
+                limit -= count
+            rows = self._tenant.engine.sort(rows, atom.arity, budget.via)
+            parts.extend(self.writer.rows(stored.schema, partition.name, stored, rows, count, budget, truth=True))
+        return array_of(parts)
+
     def _solve(
         self,
         partition: Partition,
@@ -115,7 +150,7 @@ class Reasoner:
         """Answer with the given rules; a plan found for what is visible now is noted under `ready`."""
         tenant = self._tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
+        args = terms_of(atom)
         asked = goal_shape(args, tenant.engine.find)
         if asked is None:
             return array("I"), 0
@@ -170,6 +205,11 @@ class Reasoner:
                     continue
             found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return found
+
+
+def terms_of(atom: Atom) -> list[Term]:
+    """The arguments of an atom that is no rule head."""
+    return [arg for arg in atom.args if isinstance(arg, (str, Variable))]
 
 
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
