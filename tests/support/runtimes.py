@@ -1,6 +1,6 @@
 """Runtimes for tests: built-in plugins, a folder or memory, a clock that stands still.
 
-With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh evaluation (`tox run -e verify`).
+With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one (`tox run -e verify`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.runtime import Runtime, open_runtime
-
 
 BASE = Config.from_env({"ENGINE_VERIFY": os.environ.get("ENGINE_VERIFY", "0")})
 
