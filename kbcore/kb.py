@@ -13,6 +13,8 @@ from kbcore.reason.ask import Answers, Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
+from kbcore.reason.proofforms import MAX_PROOF_NODES, ProofLimits
+from kbcore.reason.why import proofs
 from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.partition import Partition
@@ -141,15 +143,41 @@ class KnowledgeBase:
         """
         budget = self._budget(timeout_ms)
         tenant = self._read_tenant()
-        wanted = None if limit is None or min_confidence is not None else limit + offset
+        with tenant.lock.read():
+            found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
+            return [row for _, rows in found for row in rows]
+
+    def prove(
+        self,
+        literal: Literal,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        min_confidence: float | None = None,
+        as_of: int | None = None,
+        timeout_ms: int | None = None,
+        form: str = "tree",
+        nodes: int | None = None,
+        depth: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """The answers `infer` gives, each with its proof: a `tree`, or a `dag` that writes shared lemmas once.
+
+        A proof is cut at `nodes` nodes (None: the setting) and `depth` steps (None: the setting, for a tree; none for a
+        dag). Raises BudgetExceeded.
+        """
+        config = self._runtime.config
+        if depth is None:
+            depth = config.proof_depth if form == "tree" else MAX_PROOF_NODES
+        limits = ProofLimits(nodes or config.proof_nodes, depth)
+        budget = self._budget(timeout_ms)
+        tenant = self._read_tenant()
+        found: list[dict[str, Any]] = []
         with tenant.lock.read():
             reasoner = self._runtime.reasoner(tenant)
-            found: list[Row] = []
-            for partition in self._partitions(tenant, scope):
-                found.extend(reasoner.rows(partition, literal, budget, as_of, wanted))
-        if min_confidence is not None:
-            found = [row for row in found if row["confidence"] is None or row["confidence"] >= min_confidence]
-        return found[offset : None if limit is None else offset + limit]
+            for partition, rows in self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget):
+                found.extend(proofs(reasoner, partition, literal, rows, form, limits, budget, as_of))
+        return found
 
     def query_rows(
         self,
@@ -229,6 +257,32 @@ class KnowledgeBase:
         return self._tuples(scope, atom.arity, solve)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _answers(
+        self,
+        tenant: Tenant,
+        literal: Literal,
+        scope: str | None,
+        limit: int | None,
+        offset: int,
+        min_confidence: float | None,
+        as_of: int | None,
+        budget: Budget,
+    ) -> list[tuple[Partition, list[Row]]]:
+        """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
+        wanted = None if limit is None or min_confidence is not None else limit + offset
+        reasoner = self._runtime.reasoner(tenant)
+        found = []
+        for partition in self._partitions(tenant, scope):
+            rows = reasoner.rows(partition, literal, budget, as_of, wanted)
+            if min_confidence is not None:
+                rows = [row for row in rows if row["confidence"] is None or row["confidence"] >= min_confidence]
+            if offset or limit is not None:
+                skipped = min(offset, len(rows))
+                rows = rows[skipped : None if limit is None else skipped + limit]
+                offset, limit = offset - skipped, None if limit is None else limit - len(rows)
+            found.append((partition, rows))
+        return found
 
     def _tuples(self, scope: str | None, arity: int, solve: Any) -> list[tuple[str, ...]]:
         tenant = self._read_tenant()

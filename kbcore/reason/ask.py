@@ -10,12 +10,14 @@ from typing import TypeAlias
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
+from kbcore.reason.proof import Prover
 from kbcore.reason.tables import GoalTables
-from kbcore.state.facts import Row
+from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
 from kbplanner.evaluate import CompiledGoal, goal_shape
+from kbplanner.grounding import GroundPlans
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
@@ -36,6 +38,7 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self._tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._grounds = GroundPlans(tenant.engine)
         self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
@@ -70,6 +73,11 @@ class Reasoner:
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)
         return self._solve(partition, rules, rule.head, budget, as_of)
+
+    def prover(self, partition: Partition, budget: Budget, as_of: int | None) -> Prover:
+        """What proves answers of literals in a partition."""
+        rules = self._tenant.rules.visible(partition.name)
+        return Prover(self._tenant, self._grounds, partition, rules, budget, as_of)
 
     def rows(
         self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None
@@ -170,19 +178,3 @@ class Reasoner:
                     continue
             found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return found
-
-
-def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
-    """A row for a conclusion that nobody asserted."""
-    return {
-        "predicate": atom.predicate,
-        "args": list(args),
-        "negated": not atom.positive,
-        "scope": scope,
-        "metadata": {},
-        "createdAt": None,
-        "validFrom": None,
-        "validUntil": None,
-        "ttl": None,
-        "confidence": None,
-    }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom
 
 Row = dict[str, Any]
 """A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,
@@ -62,3 +63,19 @@ class RetractOutcome:
     newly_derivable: int
     still_derivable: bool
     truncated: bool
+
+
+def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
+    """A row for a conclusion that nobody asserted."""
+    return {
+        "predicate": atom.predicate,
+        "args": list(args),
+        "negated": not atom.positive,
+        "scope": scope,
+        "metadata": {},
+        "createdAt": None,
+        "validFrom": None,
+        "validUntil": None,
+        "ttl": None,
+        "confidence": None,
+    }

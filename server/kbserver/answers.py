@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from flask import Response
+
+if TYPE_CHECKING:
+    from kbcore.kb import KnowledgeBase
+    from kbserver.schemas.reason import Question
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -41,6 +45,47 @@ def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
         pause()
     return b"[" + b",".join(parts) + b"]"
+
+
+def answers_written(asked: Question, kb: KnowledgeBase, pause: Callable[[], None]) -> bytes:
+    """Answer a question: rows, or proof objects where proofs are wanted."""
+    if asked.proof is None:
+        return rows_written(asked.rows(kb), pause)
+    return proofs_written(asked.proofs(kb, asked.proof), pause)
+
+
+def proofs_written(proofs: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
+    """Write proof objects. A tree may be nested deeper than a JSON library follows: its nodes are written one by one."""
+    parts: list[bytes] = []
+    for proof in proofs:
+        parts.append(b"," if parts else b"[")
+        if "root" in proof["proof"]:
+            parts.append(_written(proof))
+        else:
+            parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"]), b"}")
+        pause()
+    return b"".join(parts) + b"]" if parts else b"[]"
+
+
+def _tree_written(top: dict[str, Any]) -> list[bytes]:
+    parts: list[bytes] = []
+    todo: list[bytes | dict[str, Any]] = [top]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, bytes):
+            parts.append(node)
+            continue
+        below = node["step"]["bodyProofs"]
+        if not below:
+            parts.append(_written(node))
+            continue
+        # Everything but the last key of the step, then the nodes below, then what ends this one.
+        start = _written({"goal": node["goal"], "step": {**node["step"], "bodyProofs": 0}})
+        parts.append(start.removesuffix(b"0}}") + b"[")
+        todo.append(b']},"substitution":' + _written(node["substitution"]) + b"}")
+        for i, premise in enumerate(reversed(below)):
+            todo += (b",", premise) if i else (premise,)
+    return parts
 
 
 def _written(value: Any) -> bytes:

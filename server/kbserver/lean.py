@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
-from kbserver.answers import JSON, TEXT, rows_written
+from kbserver.answers import JSON, TEXT, answers_written, rows_written
 from kbserver.body import parse_object, read_body
 from kbserver.errors import ErrorAnswer
 from kbserver.logs import access, log_request
@@ -50,8 +50,8 @@ class Lean:
             "/tell": (one_fact, _tell, TEXT),
             "/assert/fact": (one_fact, _tell, TEXT),
             "/query": (pattern, self._rows, JSON),
-            "/ask": (question, self._rows, JSON),
-            "/infer": (question, self._rows, JSON),
+            "/ask": (question, self._answers, JSON),
+            "/infer": (question, self._answers, JSON),
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -107,8 +107,11 @@ class Lean:
             and 0 < int(length) <= self._max_bytes
         )
 
-    def _rows(self, kb: KnowledgeBase, asked: Question | Pattern) -> bytes:
+    def _rows(self, kb: KnowledgeBase, asked: Pattern) -> bytes:
         return rows_written(asked.rows(kb), self._runtime.pause)
+
+    def _answers(self, kb: KnowledgeBase, asked: Question) -> bytes:
+        return answers_written(asked, kb, self._runtime.pause)
 
 
 def _tell(kb: KnowledgeBase, told: Told) -> bytes:

@@ -62,11 +62,16 @@ def test_scopes(client: Client) -> None:
     error_of(client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "no way"}), 400, "VALIDATION_ERROR")
 
 
-def test_proofs_are_refused_by_name(client: Client) -> None:
+def test_proofs_are_asked_for_in_the_body_or_the_address(client: Client) -> None:
+    client.tell("p", "a")
     goal = {"predicate": "p", "args": ["a"]}
     for response in (client.post("/ask", {**goal, "withProof": True}), client.post("/infer?proof=true", goal)):
-        error = error_of(response, 400, "VALIDATION_ERROR")
-        assert error["details"]["fields"] == {"withProof": ["proofs are not available yet"]}
+        (found,) = response.get_json()
+        assert found["result"] == found["proof"]["goal"] == found["proof"]["step"]["fact"]
+        assert found["proof"]["step"]["type"] == "fact_match"
+    for field, value in (("proofFormat", "xml"), ("proofNodes", 0), ("proofDepth", 1.5), ("proofNodes", 100_001)):
+        error = error_of(client.post("/ask", {**goal, "withProof": True, field: value}), 400, "VALIDATION_ERROR")
+        assert list(error["details"]["fields"]) == [field]
     assert client.post("/ask", {**goal, "withProof": False, "includeUndefined": True}).status_code == 200
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from kbserver.answers import as_json, rows_as_json
+from kbserver.answers import JSON, answers_written, as_json, rows_as_json
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
 from kbserver.schemas.reason import aggregation, pattern, question
@@ -17,7 +17,7 @@ bp = Blueprint("reason", __name__)
 def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
-    return rows_as_json(asked.rows(reader()), runtime().pause)
+    return Response(answers_written(asked, reader(), runtime().pause), content_type=JSON)
 
 
 @bp.post("/query")

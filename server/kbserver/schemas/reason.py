@@ -7,11 +7,13 @@ from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase
+from kbcore.reason.proofforms import MAX_PROOF_NODES
+from kbcore.reason.why import FORMS
 from kbcore.state.facts import Row
 from kbplanner.jsonform import atom_from_json, goal_from_json
 from kbplanner.terms import Atom, Literal, Term
-from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
-from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, scope_to_read, text, whole
+from kbserver.schemas.base import Envelope, atom_terms, proof_asked, sign, wildcards
+from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, one_of, scope_to_read, text, whole
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -31,6 +33,9 @@ _INFER: dict[str, Reader] = {
     "minConfidence": fraction,
     "timeoutMs": whole(1),
     "withProof": flag,
+    "proofFormat": one_of(*FORMS),
+    "proofNodes": whole(1, MAX_PROOF_NODES),
+    "proofDepth": whole(1, MAX_PROOF_NODES),
     "includeUndefined": anything,
 }
 _AGGREGATE: dict[str, Reader] = {
@@ -50,8 +55,17 @@ _aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",))
 
 
 @dataclass(frozen=True, slots=True)
+class ProofWish:
+    """How proofs are wanted: their form, and limits (None: the settings')."""
+
+    form: str
+    nodes: int | None
+    depth: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """A goal for the rules."""
+    """A goal for the rules; `proof` is None where only the answers are wanted."""
 
     literal: Literal
     scope: str | None
@@ -60,7 +74,22 @@ class Question:
     min_confidence: float | None
     as_of: int | None
     timeout_ms: int | None
+    proof: ProofWish | None = None
 
+    def proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
+        """Its answers with their proofs."""
+        return kb.prove(
+            self.literal,
+            scope=self.scope,
+            limit=self.limit,
+            offset=self.offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            timeout_ms=self.timeout_ms,
+            form=wish.form,
+            nodes=wish.nodes,
+            depth=wish.depth,
+        )
 
     def rows(self, kb: KnowledgeBase) -> list[Row]:
         """Its answers."""
@@ -122,7 +151,6 @@ class Aggregation:
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
-    refuse_proofs(found)
     goal: dict[str, Any] = {key: found[key] for key in ("predicate", "args", "polarity") if key in found}
     if sign(found) is False:
         goal["negated"] = True
@@ -134,6 +162,9 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         found.get("minConfidence"),
         found.get("asOf"),
         found.get("timeoutMs"),
+        ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
+        if proof_asked(found)
+        else None,
     )
 
 
