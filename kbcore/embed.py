@@ -25,7 +25,7 @@ from kbcore.loading import Batch, read_file, read_statements
 from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import args_from_json, goal_from_json
+from kbplanner.jsonform import args_from_json, literal_from_json
 from kbplanner.parser import parse_goal, parse_program
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import GoalStatement, RuleStatement
@@ -156,7 +156,7 @@ class EmbeddedKB:
         text with several literals gives a tuple of its variables, in order of appearance.
         """
         if args is not None:
-            return self._ask_literal(goal_from_json({"predicate": goal, "args": list(args)}).literal, scope)
+            return self._ask_literal(literal_from_json(goal, list(args)), scope)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
             return self._ask_literal(body[0], scope)

@@ -21,7 +21,6 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.arity import arity_warnings, rule_statement
-from kbplanner.backend import Limits
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
@@ -380,8 +379,8 @@ class KnowledgeBase:
 
     def _budget(self, timeout_ms: int | None) -> Budget:
         config, clock = self._runtime.config, self._runtime.clock
-        allowed = min(timeout_ms or config.query_timeout_ms, config.query_timeout_ms)
-        limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        longest = config.query_timeout_ms
+        allowed = longest if timeout_ms is None else min(timeout_ms, longest)
         deadline = clock.monotonic() + allowed / 1000
         runtime = self._runtime
-        return Budget(limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)
+        return Budget(runtime.limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)

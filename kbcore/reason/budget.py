@@ -20,7 +20,7 @@ SLICE_ROWS = 500
 """Answers turned into Python objects between two pauses."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Budget:
     """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
 

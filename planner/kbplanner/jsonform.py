@@ -103,6 +103,14 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     return Comparison(predicate, left, right, negated)
 
 
+def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS) -> Literal:
+    """Read a positive goal given as predicate and arguments. Raises InvalidInput."""
+    known = _predicate({"predicate": predicate}, "", limits)
+    if known in RESERVED:
+        raise InvalidInput.at("predicate", f'"{known}" is a builtin: there is nothing to ask')
+    return Literal(Atom(known, args_from_json(args, "args", limits)))
+
+
 def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
     """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"` means `~`.
 

@@ -14,12 +14,15 @@ from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import ANONYMOUS, COMPARISONS, Atom, Comparison, Literal, Rule, Variable
 
+PLENTY = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Slices:
     """Means without budgets: a run goes on in slices of `fuel`."""
 
     fuel: int
-    limits: Limits = Limits()
+    limits: Limits = PLENTY
     via: None = None
 
     def finish(self, run: Run) -> None:
