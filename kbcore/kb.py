@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
-from kbcore.reason.ask import Answers, Reasoner
+from kbcore.reason.annotate import Answers
+from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates

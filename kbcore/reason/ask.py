@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TypeAlias
 
+from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
@@ -28,9 +28,6 @@ GOAL = "?goal"
 MAX_READY = 1024
 """Shapes of goals whose plan is found without asking the plan cache."""
 
-Answers: TypeAlias = "tuple[array[int], int]"
-"""Rows of symbols in answer order, and how many."""
-
 
 class Reasoner:
     """Answers goals of one tenant. The caller holds the tenant's read lock and has brought it to now."""
@@ -39,6 +36,7 @@ class Reasoner:
         self._tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
         self._grounds = GroundPlans(tenant.engine)
+        self._annotations = Annotations(tenant, self._grounds, self._solve)
         self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
@@ -48,7 +46,7 @@ class Reasoner:
         tenant = self._tenant
         asked = goal_shape(atom.args, tenant.engine.find)
         if asked is None:
-            return array("I"), 0
+            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
         pattern, adornment = asked
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
@@ -101,6 +99,7 @@ class Reasoner:
                 row["metadata"]["basis"] = basis
             return found
         rows, count = self.solve(partition, atom, budget, as_of)
+        marks = self._annotations.marks(partition, atom)
         arity = atom.arity
         if limit is not None and limit < count:
             rows, count = rows[: limit * arity], limit
@@ -109,6 +108,8 @@ class Reasoner:
         for part in budget.slices(count):
             some = rows[part.start * arity : part.stop * arity]
             shown.extend(self._shown(partition, atom, some, len(part), as_of))
+        if not marks.plain:
+            self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of)
         return shown
 
     def _solve(
@@ -125,6 +126,10 @@ class Reasoner:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
         asked = goal_shape(args, tenant.engine.find)
+        if asked is None and schema in rules.derived:
+            # A constant that no fact has; a conclusion has it still where it stands in a rule.
+            engine = tenant.engine
+            asked = goal_shape(args, lambda text: (engine.intern if text in rules.constants else engine.find)(text))
         if asked is None:
             return array("I"), 0
         pattern, adornment = asked

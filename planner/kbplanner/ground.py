@@ -101,6 +101,19 @@ def widest(ground: Ground, ranks: array[int]) -> array[int]:
     return best
 
 
+def touched(ground: Ground, marked: bytearray) -> bytearray:
+    """Which nodes rest on a marked instance in some proof: those it concludes, and on from there."""
+    starts, users = _users(ground)
+    found = bytearray(ground.nodes)
+    todo = [ground.heads[instance] for instance, mark in enumerate(marked) if mark]
+    while todo:
+        node = todo.pop()
+        if not found[node]:
+            found[node] = 1
+            todo.extend(ground.heads[user] for user in users[starts[node] : starts[node + 1]])
+    return found
+
+
 def _premise_counts(ground: Ground) -> list[int]:
     ends = ground.ends
     return [end - start for start, end in zip(array("I", [0]) + ends[:-1], ends, strict=True)] if len(ends) else []

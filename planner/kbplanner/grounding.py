@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kbplanner.backend import NO_ROW, CompiledPlan, Engine, Limits, Run
+from kbplanner.backend import CompiledPlan, Engine, Limits, Run
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, Drive, moved
@@ -121,6 +121,8 @@ class GroundRun:
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
         self._starts: list[int] = []
+        self._seeds = array("I")
+        self._seed_count = 0
 
     def seed(self, rows: array[int], count: int) -> None:
         """Ask for these rows of the goal, whole ones, of which the columns that its adornment binds are used."""
@@ -132,9 +134,10 @@ class GroundRun:
             for column, place in enumerate(bound):
                 seeds[column :: len(bound)] = rows[place::arity]
             self.run.seed(seeds, count)
+            self._seeds, self._seed_count = seeds, count
 
     def read(self, drive: Drive) -> Ground:
-        """Run to the end, and read the ground program."""
+        """Run to the end, and read the ground program: the instances of `blocks`, then one for each seed that is given."""
         drive(self.run)
         nodes = 0
         sources = sorted(self.goal.program.instances, key=lambda i: not _free(i))
@@ -165,12 +168,20 @@ class GroundRun:
                 premises.extend(flat)
             else:
                 ends.extend(array("I", [len(premises)]) * count)
+        if given is not None:  # the seeds of a turned goal hold by themselves
+            heads.extend(self.nodes(given, self._seeds, self._seed_count))
+            ends.extend(array("I", [len(premises)]) * self._seed_count)
         return Ground(nodes, heads, ends, premises, free)
 
-    def node(self, schema: RelationSchema, symbols: Sequence[int]) -> int | None:
-        """The number of a conclusion, None where it does not hold."""
-        place = self.run.relation(self.goal.slots[schema]).locate(array("I", symbols), 1)[0]
-        return None if place == NO_ROW else self._offsets[schema] + place
+    def answers(self, rows: array[int], count: int) -> array[int]:
+        """The numbers of answers of the goal, given as whole rows."""
+        plan = self.goal.plan
+        arity, width = len(plan.adornment), plan.slots[plan.answer].arity
+        found = array("I", bytes(4 * width * count))
+        for place, column in enumerate(plan.answer_columns):
+            if column is not None:
+                found[column::width] = rows[place::arity]
+        return self.nodes(plan.slots[plan.answer], found, count)
 
     def nodes(self, schema: RelationSchema, rows: array[int], count: int) -> array[int]:
         """The numbers of conclusions that hold."""

@@ -190,3 +190,32 @@ def test_predicates(client: Client) -> None:
     assert client.get("/predicates?scope=*").get_json()["totalFacts"] == 3
     error_of(client.get("/predicates?scope=a/b"), 400, "VALIDATION_ERROR")
     assert client.get("/predicates", {"X-Tenant-ID": "nobody"}).get_json()["totalPredicates"] == 0
+
+
+def test_conclusions_inherit_confidence_and_validity(client: Client) -> None:
+    client.post("/teach", {"text": "r(?x) :- p(?x), q(?x). r(?x) :- s(?x). drive(?x) :- licensed(?x), duty(?x), not ill(?x)."})
+    for name, confidence in (("p", 0.9), ("q", 0.6), ("s", 0.7)):
+        client.tell(name, "a", confidence=confidence)
+    client.tell("licensed", "d", validUntil=NOW + 1000)
+    client.tell("duty", "d", validFrom=NOW - 500, validUntil=NOW + 2000)
+
+    def ask(name: str, **more: Any) -> list[tuple[Any, ...]]:
+        rows = client.post("/infer", {"predicate": name, "args": ["?x"], **more}).get_json()
+        return [(r["confidence"], r["validFrom"], r["validUntil"], r["metadata"]) for r in rows]
+
+    assert ask("r") == [(0.7, None, None, {})]
+    assert ask("r", minConfidence=0.7) == [(0.7, None, None, {})]
+    assert ask("r", minConfidence=0.71) == []
+    assert ask("drive") == [(None, NOW - 500, NOW + 1000, {"nonMonotonic": True})]
+    assert ask("drive", asOf=NOW + 1000) == []
+
+
+def test_contradictions_are_marked(client: Client) -> None:
+    client.post("/teach", {"text": "~p(?x) :- bad(?x)."})
+    client.tell("p", "a")
+    client.tell("p", "b")
+    client.tell("bad", "a")
+    for sign in (False, True):
+        rows = client.post("/ask", {"predicate": "p", "args": ["?x"], "negated": sign}).get_json()
+        marked = {row["args"][0]: row["metadata"] for row in rows}
+        assert marked == {"a": {"contradicted": True}} | ({} if sign else {"b": {}})

@@ -77,8 +77,8 @@ def _fire(rule: Rule, found: Model) -> bool:
     return len(rows) > before
 
 
-def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom]]]:
-    """Every instance of a rule in a model: its conclusion and the facts it rests on, explicit negatives included.
+def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom], bool]]:
+    """Every instance of a rule in a model: conclusion, facts it rests on, whether it rests on an absence too.
 
     A negated literal that holds both by absence and by an explicit negative gives an instance of either kind.
     """
@@ -99,7 +99,7 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom]]]:
                     choices[-1] = [None, *_rows(opposite, env, found)]
         head = Atom(rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive)
         for choice in product(*choices):
-            yield head, [fact for fact in choice if fact is not None]
+            yield head, [fact for fact in choice if fact is not None], None in choice
 
 
 def _rows(atom: Atom, env: dict, found: Model) -> list:

@@ -34,7 +34,7 @@ class Checker:
         while changed:
             changed = False
             for rule in rules:
-                for head, premises in naive.instances(rule, self.model):
+                for head, premises, _ in naive.instances(rule, self.model):
                     if all(premise in heights for premise in premises):
                         height = 1 + max((heights[premise] for premise in premises), default=0)
                         if height < heights.get(head, height + 1):
