@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
+from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
-from kbcore.reason.proofforms import MAX_PROOF_NODES, ProofLimits
-from kbcore.reason.why import proofs
 from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.partition import Partition
@@ -24,9 +23,6 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
-
-if TYPE_CHECKING:
-    from kbcore.runtime import Runtime
 
 CONFLICT_STRATEGIES = ("KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE")
 
@@ -43,17 +39,12 @@ class RulesOutcome:
     warnings: tuple[str, ...] = ()
 
 
-class KnowledgeBase:
+class KnowledgeBase(Explaining):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a name for exactly that
     one, "*" (reads only) for every partition, each reasoned about on its own. Writes return when they are durable.
     """
-
-    def __init__(self, runtime: Runtime, database: str, tenant: str) -> None:
-        self._runtime = runtime
-        self.database = database
-        self.tenant = tenant
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -147,38 +138,6 @@ class KnowledgeBase:
             found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
             return [row for _, rows in found for row in rows]
 
-    def prove(
-        self,
-        literal: Literal,
-        *,
-        scope: str | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        min_confidence: float | None = None,
-        as_of: int | None = None,
-        timeout_ms: int | None = None,
-        form: str = "tree",
-        nodes: int | None = None,
-        depth: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """The answers `infer` gives, each with its proof: a `tree`, or a `dag` that writes shared lemmas once.
-
-        A proof is cut at `nodes` nodes (None: the setting) and `depth` steps (None: the setting, for a tree; none for a
-        dag). Raises BudgetExceeded.
-        """
-        config = self._runtime.config
-        if depth is None:
-            depth = config.proof_depth if form == "tree" else MAX_PROOF_NODES
-        limits = ProofLimits(nodes or config.proof_nodes, depth)
-        budget = self._budget(timeout_ms)
-        tenant = self._read_tenant()
-        found: list[dict[str, Any]] = []
-        with tenant.lock.read():
-            reasoner = self._runtime.reasoner(tenant)
-            for partition, rows in self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget):
-                found.extend(proofs(reasoner, partition, literal, rows, form, limits, budget, as_of))
-        return found
-
     def query_rows(
         self,
         predicate: str,
@@ -257,32 +216,6 @@ class KnowledgeBase:
         return self._tuples(scope, atom.arity, solve)
 
     # -- inside -------------------------------------------------------------------------------------------------------
-
-    def _answers(
-        self,
-        tenant: Tenant,
-        literal: Literal,
-        scope: str | None,
-        limit: int | None,
-        offset: int,
-        min_confidence: float | None,
-        as_of: int | None,
-        budget: Budget,
-    ) -> list[tuple[Partition, list[Row]]]:
-        """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
-        wanted = None if limit is None or min_confidence is not None else limit + offset
-        reasoner = self._runtime.reasoner(tenant)
-        found = []
-        for partition in self._partitions(tenant, scope):
-            rows = reasoner.rows(partition, literal, budget, as_of, wanted)
-            if min_confidence is not None:
-                rows = [row for row in rows if row["confidence"] is None or row["confidence"] >= min_confidence]
-            if offset or limit is not None:
-                skipped = min(offset, len(rows))
-                rows = rows[skipped : None if limit is None else skipped + limit]
-                offset, limit = offset - skipped, None if limit is None else limit - len(rows)
-            found.append((partition, rows))
-        return found
 
     def _tuples(self, scope: str | None, arity: int, solve: Any) -> list[tuple[str, ...]]:
         tenant = self._read_tenant()
@@ -370,18 +303,3 @@ class KnowledgeBase:
     def _writable(self, scope: str | None) -> None:
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
-
-    def _read_tenant(self) -> Tenant:
-        return self._runtime.read_tenant(self.database, self.tenant)
-
-    def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
-        """The partitions a read looks at; where nothing was written yet rules may still give something."""
-        return tenant.partitions(scope) or [Partition(tenant.engine, scope)]
-
-    def _budget(self, timeout_ms: int | None) -> Budget:
-        config, clock = self._runtime.config, self._runtime.clock
-        longest = config.query_timeout_ms
-        allowed = longest if timeout_ms is None else min(timeout_ms, longest)
-        deadline = clock.monotonic() + allowed / 1000
-        runtime = self._runtime
-        return Budget(runtime.limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)

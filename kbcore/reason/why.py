@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kbcore.reason.ask import Reasoner
+from kbcore.reason.ask import Reasoner, body_variables
 from kbcore.reason.budget import Budget
 from kbcore.reason.proof import ABSENT, Proof, ProofNode
 from kbcore.reason.proofforms import ProofLimits, dag, tree
-from kbcore.state.facts import Row
+from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Literal
+from kbplanner.terms import BodyItem, Literal
 
 FORMS = ("tree", "dag")
 """A nested tree, or a table of nodes that writes a shared lemma once."""
@@ -28,10 +28,7 @@ def proofs(
     budget: Budget,
     as_of: int | None,
 ) -> Iterator[dict[str, Any]]:
-    """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order.
-
-    Raises BudgetExceeded.
-    """
+    """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order; raises BudgetExceeded."""
     prover = reasoner.prover(partition, budget, as_of)
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
@@ -42,6 +39,32 @@ def proofs(
     found = prover.proofs(schema, [row["args"] for row in rows])
     for row, (top, proof) in zip(rows, found, strict=True):
         yield _shown(row, top, proof, form, limits, literal)
+
+
+def body_proofs(
+    reasoner: Reasoner,
+    partition: Partition,
+    body: Sequence[BodyItem],
+    limit: int | None,
+    limits: ProofLimits,
+    budget: Budget,
+    as_of: int | None,
+) -> Iterator[dict[str, Any]]:
+    """The proof trees of the first answers of a goal of several literals: one step with a premise for each literal.
+
+    Their rows have the values of its variables as arguments, in order of appearance; the step has them as substitution.
+    """
+    variables = body_variables(body)
+    rows, count = reasoner.solve_body(partition, body, variables, budget, as_of)
+    count = count if limit is None else min(count, limit)
+    budget.check_answers(count)
+    width = len(variables)
+    texts = reasoner.tenant.engine.texts(rows[: count * width])
+    answers = [texts[i * width : (i + 1) * width] for i in range(count)]
+    prover, head = reasoner.body_prover(partition, body, variables, budget, as_of)
+    schema = RelationSchema(head.predicate, head.arity)
+    for args, (top, proof) in zip(answers, prover.proofs(schema, answers), strict=True):
+        yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
 
 
 def _shown(

@@ -193,7 +193,8 @@ def test_predicates(client: Client) -> None:
 
 
 def test_conclusions_inherit_confidence_and_validity(client: Client) -> None:
-    client.post("/teach", {"text": "r(?x) :- p(?x), q(?x). r(?x) :- s(?x). drive(?x) :- licensed(?x), duty(?x), not ill(?x)."})
+    client.post("/teach", {"text": "r(?x) :- p(?x), q(?x). r(?x) :- s(?x)."})
+    client.post("/teach", {"text": "drive(?x) :- licensed(?x), duty(?x), not ill(?x)."})
     for name, confidence in (("p", 0.9), ("q", 0.6), ("s", 0.7)):
         client.tell(name, "a", confidence=confidence)
     client.tell("licensed", "d", validUntil=NOW + 1000)

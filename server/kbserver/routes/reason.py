@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from kbserver.answers import JSON, answers_written, as_json, rows_as_json
+from kbserver.answers import JSON, answers_written, as_json, rows_as_json, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.reason import aggregation, pattern, question
+from kbserver.schemas.reason import aggregation, explanation, pattern, question
 
 bp = Blueprint("reason", __name__)
 
@@ -18,6 +18,12 @@ def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
     return Response(answers_written(asked, reader(), runtime().pause), content_type=JSON)
+
+
+@bp.post("/explain")
+def explain() -> Response:
+    """Tell people why the answers of a goal hold, or how it is evaluated."""
+    return text(load(explanation).told(reader()) + "\n")
 
 
 @bp.post("/query")
