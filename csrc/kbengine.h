@@ -125,7 +125,15 @@ typedef enum kb_attribute {
 } kb_attribute;
 kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count);
 kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t first, size_t count, int64_t value);
+kb_status kb_attribute_used(const kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t *out);   /* 0: no cell was ever set */
 kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values);
+
+/* answers as JSON: the objects of `count` rows, with commas between them. The caller gives what stands between the values,
+ * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it is not there
+ * or hidden (0: nowhere). A relation in which a confidence was ever set is refused. Fills as many rows as fit. */
+enum { KB_JSON_HEAD, KB_JSON_CREATED, KB_JSON_FROM, KB_JSON_UNTIL, KB_JSON_TTL, KB_JSON_END, KB_JSON_PIECES };
+kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
+                       const char *const *pieces, const size_t *lengths, char *bytes, size_t room, size_t *done, size_t *written);
 
 /* plans: bytecode is described in README.md beside this file */
 kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t *bad_word);

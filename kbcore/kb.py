@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.annotate import Answers
-from kbcore.reason.ask import Reasoner
+from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
@@ -23,6 +23,9 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
+
+Write = Callable[[list[Row]], bytes]
+"""Gives the JSON array of rows, which are used up."""
 
 CONFLICT_STRATEGIES = ("KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE")
 
@@ -137,6 +140,47 @@ class KnowledgeBase(Explaining):
         with tenant.lock.read():
             found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
             return [row for _, rows in found for row in rows]
+
+    def infer_json(self, literal: Literal, write: Write, **options: Any) -> list[bytes]:
+        """The answers of `infer`, with the same options, as a JSON array in parts.
+
+        `write` gives the array of rows that must be told one by one. Raises BudgetExceeded.
+        """
+        asked = literal.atom
+        if literal.negated:
+            asked = Atom(asked.predicate, asked.args, not asked.positive)
+        special = options.get("as_of") is not None or options.get("min_confidence") is not None
+        scope = options.get("scope")
+        if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
+            budget = self._budget(options.get("timeout_ms"))
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                (partition,) = self._partitions(tenant, scope)
+                reasoner = self._runtime.reasoner(tenant)
+                found = reasoner.written(partition, asked, budget, options.get("limit"), options.get("offset") or 0)
+            if found is not None:
+                return found
+        return [write(self.infer(literal, **options))]
+
+    def query_json(self, atom: Atom, write: Write, **options: Any) -> list[bytes]:
+        """The facts of `query_rows`, with the same options, each with its truth value, as a JSON array in parts.
+
+        `write` gives the array of rows that must be told one by one.
+        """
+        found = None
+        scope, limit = options.get("scope"), options.get("limit")
+        if options.get("as_of") is None and scope != ALL_SCOPES:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                (partition,) = self._partitions(tenant, scope)
+                reasoner = self._runtime.reasoner(tenant)
+                found = reasoner.written_facts(partition, atom, options.get("positive"), self._budget(None), limit)
+        if found is not None:
+            return found
+        rows = self.query_rows(atom.predicate, terms_of(atom), **options)
+        for row in rows:
+            row["truthVal"] = not row["negated"]
+        return [write(rows)]
 
     def query_rows(
         self,

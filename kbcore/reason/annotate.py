@@ -18,7 +18,7 @@ from kbcore.reason.weigh import ALWAYS, Weight, weigh
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER
+from kbplanner.backend import FOREVER, Attribute
 from kbplanner.evaluate import goal_shape
 from kbplanner.grounding import GroundPlans, GroundRun
 from kbplanner.monotone import MonotoneRules, tests_absence
@@ -129,7 +129,7 @@ class Annotations:
         denied = frozenset(s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live)
         found = self._slice(rules, schema, denied)
         relations = [relation for s in found.stored if (relation := partition.get(s))]
-        weighed = frozenset(r.schema for r in relations if r.confident or r.limited)
+        weighed = frozenset(r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE))
         return Marks(version, weighed if weighed or found.confident else None, found.absence, opposite)
 
     def _slice(self, rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:

@@ -72,10 +72,11 @@ class _Values:
                 self._lessen(places, [factor] * block.count)
             for atom in clause.atoms():
                 stored = partition.get(atom.schema)
-                if stored is None or not (stored.confident or stored.limited):
+                confident = stored is not None and stored.relation.uses(Attribute.CONFIDENCE)
+                if stored is None or not (confident or stored.limited):
                     continue
                 ids = stored.relation.locate(run.column(block, atom), block.count)
-                if stored.confident:
+                if confident:
                     self._lessen(places, stored.relation.attributes(Attribute.CONFIDENCE, ids))
                 if stored.limited:
                     self._narrow(places, stored, ids)

@@ -113,7 +113,6 @@ def _describe(
         stored.metadata.pop(row, None)
     if fact.confidence is not None or again:
         relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
-        stored.confident = stored.confident or fact.confidence is not None
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
         relation.set_attribute(Attribute.VALID_FROM, one, [fact.valid_from or 0])

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom
+from kbplanner.written import RowShape
 
 Row = dict[str, Any]
 """A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,
 confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
+
+
+def row_shape(predicate: str, positive: bool, scope: str | None, more: str = "") -> RowShape:
+    """How a row without metadata and confidence is written as JSON; `more` are further members, `,"key":value`."""
+    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope, "metadata": {}, "createdAt": None}
+    text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
+    before, _, after = text.partition('"args":[]')
+    return RowShape(
+        f'{before}"args":[',
+        "]" + after.removesuffix("null}"),
+        ',"validFrom":',
+        ',"validUntil":',
+        ',"ttl":',
+        f',"confidence":null{more}}}',
+    )
 
 
 @dataclass(frozen=True, slots=True)
