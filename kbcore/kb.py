@@ -15,8 +15,18 @@ from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
-from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    Change,
+    ChangeSet,
+    Delta,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+)
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -68,6 +78,13 @@ class KnowledgeBase(Explaining):
             delta = self._commit((AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts))
         else:
             delta = self._commit_resolved(facts, conflict)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
+        """Store many facts that have nothing beside their arguments, all or none; opposites of stored facts are kept."""
+        for group in rows:
+            self._writable(group.scope)
+        delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:

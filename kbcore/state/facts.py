@@ -56,6 +56,37 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class FactRows:
+    """Many facts of one relation with nothing beside their arguments: `args` holds row after row, `arity` (at least 1) each.
+
+    What a bulk load is made of: no object for a fact.
+    """
+
+    predicate: str
+    arity: int
+    args: Sequence[str]
+    positive: bool = True
+    scope: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.args) // self.arity
+
+    @property
+    def schema(self) -> RelationSchema:
+        """The stored relation they belong to."""
+        return RelationSchema(self.predicate, self.arity, self.positive)
+
+    def fact(self, place: int) -> Fact:
+        """One of them as a fact by itself."""
+        args = tuple(self.args[place * self.arity : (place + 1) * self.arity])
+        return Fact(self.predicate, args, self.positive, self.scope)
+
+    def facts(self) -> list[Fact]:
+        """All of them, each by itself."""
+        return [self.fact(place) for place in range(len(self))]
+
+
+@dataclass(frozen=True, slots=True)
 class AssertOutcome:
     """How many facts were new, how many were there already; `timestamp` is the logged time in epoch milliseconds."""
 
