@@ -6,7 +6,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from kbcore.reason.annotate import Annotations, Answers
+from kbcore.reason.annotate import Absence, Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
@@ -160,14 +160,16 @@ class Reasoner:
         """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
-        if not plain(stored) or not self._annotations.marks(partition, atom).plain:
+        marks = self._annotations.marks(partition, atom)
+        absence = marks.absence is Absence.ALL
+        if not plain(stored) or not marks.alike or (absence and stored and stored.relation.counts().live):
             return None
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
             rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
         budget.check_answers(count)
-        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget)))
+        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget, absence=absence)))
 
     def written_facts(
         self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None

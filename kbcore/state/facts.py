@@ -16,9 +16,15 @@ Row = dict[str, Any]
 confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
 
 
-def row_shape(predicate: str, positive: bool, scope: str | None, more: str = "") -> RowShape:
-    """How a row without metadata and confidence is written as JSON; `more` are further members, `,"key":value`."""
-    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope, "metadata": {}, "createdAt": None}
+def row_shape(
+    predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
+) -> RowShape:
+    """How a row without confidence, with the same metadata as every other, is written as JSON.
+
+    `more` are further members, `,"key":value`.
+    """
+    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
+    first |= {"metadata": dict(metadata or {}), "createdAt": None}
     text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
     before, _, after = text.partition('"args":[]')
     return RowShape(
