@@ -300,7 +300,7 @@ class KnowledgeBase(Explaining):
         with tenant.lock.read():
             fell = self._runtime.cascades(tenant).fallen(delta.removed, budget)
             still = self._still_derivable(tenant, change, predicate, args, budget)
-        return RetractOutcome(len(rows), rows, fell.count, fell.rows, 0, still, fell.truncated)
+        return RetractOutcome(len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated)
 
     def _still_derivable(
         self, tenant: Tenant, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...], budget: Budget
