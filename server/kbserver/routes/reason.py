@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from kbcore.state.facts import Row
-from kbserver.answers import as_json, parts_as_json, rows_written
+from kbserver.answers import as_json, parts_as_json, rows_written, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.reason import aggregation, pattern, question
+from kbserver.schemas.reason import aggregation, explanation, pattern, question
 
 bp = Blueprint("reason", __name__)
 
@@ -23,6 +23,12 @@ def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
     return parts_as_json(asked.written(reader(), _write))
+
+
+@bp.post("/explain")
+def explain() -> Response:
+    """Tell people why the answers of a goal hold, or how it is evaluated."""
+    return text(load(explanation).told(reader()) + "\n")
 
 
 @bp.post("/query")
