@@ -64,7 +64,7 @@ class Effort:
     small: bool = False
     repeats: int = 5
     seconds: float = 2.0
-    limit: float = 4.0
+    limit: float = 3.0
     stream: float = 4.0
 
     def pick(self, full: int, small: int) -> int:
@@ -73,7 +73,7 @@ class Effort:
 
 
 FULL = Effort()
-SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=4.0, stream=1.0)
+SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=3.0, stream=1.0)
 
 
 def median_of(
