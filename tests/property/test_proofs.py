@@ -16,11 +16,16 @@ from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase
 from kbcore.runtime import Runtime
 from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.printer import print_rule
 from kbplanner.terms import Atom, Literal, Rule
 
 from .test_programs import random_rules
 
 NUMBER = count()
+
+written_rules = random_rules.map(lambda rules: [parse_rule(print_rule(rule)) for rule in rules])
+"""As people write them: the text of `not ?x = a` is `?x != a`."""
 
 
 @pytest.fixture(scope="module", params=["python", "c"])
@@ -41,7 +46,7 @@ def told(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> KnowledgeBas
 
 
 programs_with_goals = given(
-    random_rules,
+    written_rules,
     st.lists(programs.facts(), max_size=14),
     st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=4),
 )
