@@ -222,6 +222,24 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     return 1;
 }
 
+static int read_call(kb_reader *reader, kb_step *step)
+{
+    uint32_t function, count, reg;
+
+    if (!below(reader, KB_FUNCTIONS, &function) || !below(reader, reader->plan->register_count, &step->a)
+        || !write_register(reader, step->a, 0) || !below(reader, KB_MAX_ARITY + 1, &count))
+        return 0;
+    if (!kb_function_takes(function, count))
+        return refuse(reader, reader->at - 1);
+    step->compare = (uint8_t)function;
+    step->keys = (uint8_t)count;
+    step->pairs = reader->plan->pair_count;
+    for (uint32_t i = 0; i < count; i++)
+        if (!readable(reader, &reg) || !add_pair(reader, i, reg))
+            return 0;
+    return 1;
+}
+
 static int read_step(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
 {
     kb_plan *plan = reader->plan;
@@ -246,6 +264,8 @@ static int read_step(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ende
     if (op == KB_OP_COPY)
         return below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
                && readable(reader, &step->b);
+    if (op == KB_OP_CALL)
+        return read_call(reader, step);
     if (!below(reader, plan->slot_count, &step->slot))
         return 0;
     step->arity = (uint8_t)plan->slots[step->slot].arity;

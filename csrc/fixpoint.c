@@ -191,6 +191,8 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
     }
     run->stats.rule = run->in_round && run->rule < run->plan->rule_count ? run->plan->rules[run->rule].id : 0;
     run->status = status;
+    if (status < 0)
+        kb_symbols_settle(run->engine, run, 1);
     if (status == KB_PAUSED)
         pin(run);
     return status;

@@ -7,7 +7,11 @@
 /* decode.c and plan.c */
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OPCODES
+    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OPCODES
+};
+enum {
+    KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
+    KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND, KB_FUNCTIONS
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
@@ -17,13 +21,13 @@ enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
 
 typedef struct kb_step {
-    uint8_t op, view, compare, arity;
+    uint8_t op, view, compare, arity; /* compare: the op of COMPARE, the function of CALL */
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
-    uint32_t a, b;                    /* registers of COMPARE and COPY */
+    uint32_t a, b;                    /* registers of COMPARE and COPY; a: of the value of CALL */
     uint32_t word;                    /* where its operands start in the bytecode */
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
@@ -116,6 +120,10 @@ static inline int kb_has_checks(const kb_step *step)
 {
     return step->sames != 0 || (step->op == KB_OP_SCAN && step->keys != 0);
 }
+
+/* compute.c */
+int kb_function_takes(uint32_t function, uint32_t count);   /* may it have so many arguments? */
+kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
 
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);

@@ -5,7 +5,7 @@
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
-    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 },
+    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 },
 };
 
 /* Who reads what when; components count from 1. */
@@ -13,7 +13,7 @@ static int in_order(const kb_plan *plan, const kb_component *component, uint32_t
 {
     const kb_slot *slot = plan->slots + step->slot;
 
-    if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT)
+    if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT || step->op == KB_OP_CALL)
         return 1;
     if (step->op == KB_OP_ABSENT)
         return !slot->derived || (slot->component != 0 && slot->component < number);

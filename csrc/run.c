@@ -291,6 +291,12 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
              * Register `to` gets the value of register `from`. */
             run->registers[step->a] = run->registers[step->b];
             break;
+        case KB_OP_CALL:
+            /* Opcode: CALL function to count registers
+             * Register `to` gets the value of the function of `count` registers; go on if it has one. */
+            if ((status = kb_compute(run, step, &goes_on)) < 0)
+                return status;
+            break;
         default:
             /* Opcode: EMIT slot registers
              * Add the row made of the registers to the relation, unless it is there; go back for the next. */

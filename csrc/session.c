@@ -152,6 +152,7 @@ void kb_run_close(kb_run *run)
         return;
     engine = run->engine;
     kb_run_unpin(run);
+    kb_symbols_settle(engine, run, 0);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kbplanner.compute import FUNCTIONS
 from kbplanner.errors import EngineFault
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
 from kbplanner.plan import (
     AntiJoin,
+    Call,
     Column,
     ColumnKind,
+    Copy,
     Filter,
     JoinPlan,
     Member,
@@ -28,7 +31,7 @@ from kbplanner.plan import (
     StratumPlan,
     View,
 )
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import COMPARISONS, Comparison, Expr, Term, Variable
 
@@ -58,6 +61,9 @@ def build(program: Program, statistics: Statistics) -> Plan:
     )
 
 
+_IDENTICAL = COMPARISONS.index("==")
+
+
 class _Builder:
     def __init__(self, program: Program) -> None:
         schemas: dict[RelationSchema, None] = {}
@@ -66,6 +72,7 @@ class _Builder:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
+                if isinstance(item, (ClauseAtom, Computation)):
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
                 else:
                     constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
@@ -99,6 +106,8 @@ class _Builder:
         for item in items:
             if isinstance(item, Comparison):
                 steps.append(self._filter(item, registers))
+            elif isinstance(item, Computation):
+                steps.extend(self._computation(item, registers))
             elif item.absent:
                 steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
             else:
@@ -138,6 +147,19 @@ class _Builder:
     def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Filter:
         op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
         return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
+
+    def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
+        """The step that computes; where the target is bound already, another that asks for the same text."""
+        args = tuple(self._register(arg, registers) for arg in item.args)
+        known = item.target in registers
+        if known and item.function == "=":
+            return [Filter(_IDENTICAL, registers[item.target], args[0])]
+        target = Variable(f"{item.target.name}'") if known else item.target
+        to = registers[target] = len(self.constants) + len(registers)
+        if item.function == "=":
+            return [Copy(to, args[0])]
+        call = Call(FUNCTIONS.index(item.function), to, args)
+        return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
         if isinstance(term, str):

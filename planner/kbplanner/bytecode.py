@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from enum import IntEnum
 
-from kbplanner.plan import AntiJoin, Column, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.plan import AntiJoin, Call, Column, Copy, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
 
 MAGIC = 0x4B425031
 VERSION = 1
@@ -25,6 +25,7 @@ class Opcode(IntEnum):
     COMPARE = 7
     COPY = 8
     EMIT = 9
+    CALL = 10
 
 
 def encode(plan: Plan) -> array[int]:
@@ -56,6 +57,10 @@ def _step(step: Step) -> list[int]:
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):
         return [Opcode.COMPARE, step.op, step.left, step.right]
+    if isinstance(step, Call):
+        return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Copy):
+        return [Opcode.COPY, step.to, step.source]
     return [Opcode.EMIT, step.slot, *step.registers]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
-from kbplanner.printer import print_item, print_term
-from kbplanner.program import Clause, ClauseItem, Program
-from kbplanner.terms import COMPARISONS, Comparison
+from kbplanner.compute import FUNCTIONS
+from kbplanner.plan import AntiJoin, Call, Column, ColumnKind, Copy, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.printer import print_expression, print_item, print_term
+from kbplanner.program import Clause, ClauseItem, Computation, Program
+from kbplanner.terms import COMPARISONS, Apply, Comparison
 
 
 def explain(plan: Plan, rule_texts: Sequence[str] = ()) -> str:
@@ -28,6 +29,9 @@ def _clause(clause: Clause) -> str:
 def _item(item: ClauseItem) -> str:
     if isinstance(item, Comparison):
         return print_item(item)
+    if isinstance(item, Computation):
+        value = print_term(item.args[0]) if item.function == "=" else print_expression(Apply(item.function, item.args))
+        return f"{item.target} := {value}"
     args = ", ".join(print_term(arg) for arg in item.args)
     return f"{'absent ' if item.absent else ''}{item.schema}({args})"
 
@@ -54,6 +58,11 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Filter):
         test = f"{join.names[step.left]} {COMPARISONS[step.op % 8]} {join.names[step.right]}"
         return f"filter {'not ' if step.op >= 8 else ''}{test}"
+    if isinstance(step, Call):
+        args = ", ".join(join.names[register] for register in step.args)
+        return f"call {join.names[step.to]} = {FUNCTIONS[step.function]} ({args})"
+    if isinstance(step, Copy):
+        return f"copy {join.names[step.to]} = {join.names[step.source]}"
     return f"emit {plan.slots[step.slot]} ({', '.join(join.names[register] for register in step.registers)})"
 
 

@@ -78,6 +78,26 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """`call ?z = + (?x, 1)`: go on with the value of a function in a register, if it has one.
+
+    `function` counts along compute.FUNCTIONS.
+    """
+
+    function: int
+    to: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`copy ?y = ?x`: go on with the value of a register in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
 
@@ -86,7 +106,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | AntiJoin | Filter | Project
+Step = Scan | Probe | Member | AntiJoin | Filter | Call | Copy | Project
 
 
 @dataclass(frozen=True, slots=True)

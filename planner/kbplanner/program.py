@@ -26,7 +26,28 @@ class ClauseAtom:
         return (arg for arg in self.args if isinstance(arg, Variable) and not arg.anonymous)
 
 
-ClauseItem = ClauseAtom | Comparison
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """`target` is the text of `function` applied to `args`; it does not hold where the function has no value.
+
+    `function` is one of compute.FUNCTIONS, or `=`, which hands its one argument on.
+    """
+
+    target: Variable
+    function: str
+    args: tuple[Term, ...]
+
+    def inputs(self) -> Iterator[Variable]:
+        """The variables it computes from, repeats included."""
+        return (arg for arg in self.args if isinstance(arg, Variable))
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variables it is computed from."""
+        yield self.target
+        yield from self.inputs()
+
+
+ClauseItem = ClauseAtom | Comparison | Computation
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +61,16 @@ class Clause:
     def atoms(self) -> Iterator[ClauseAtom]:
         """The atoms of the body that are not under absence."""
         return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
+
+    def bound(self) -> set[Variable]:
+        """The named variables that get values: from atoms, and computed from such."""
+        bound = {variable for atom in self.atoms() for variable in atom.variables()}
+        waiting = [item for item in self.body if isinstance(item, Computation)]
+        while True:
+            ready = [item for item in waiting if item.target not in bound and bound.issuperset(item.inputs())]
+            if not ready:
+                return bound
+            bound.update(item.target for item in ready)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from kbplanner.backend import Limits, RunState, RunStats, Via
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
+from kbplanner.compute import FUNCTIONS, compute
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.numbers import answer_key, test
 from kbplanner.reference_relation import ReferenceRelation
@@ -72,7 +73,7 @@ class ReferenceRun:
         self._started = False
         self._limits = limits
         self._cancelled = False
-        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = 0
+        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = self._warnings = 0
         self._budget: str | None = None
         self._work: Iterator[None] | None = None
 
@@ -117,7 +118,8 @@ class ReferenceRun:
 
     def stats(self) -> RunStats:
         """Counters so far."""
-        return RunStats(self._rows, self._read, self._probes, self._steps, 0, self._rounds, self._budget, self._rule)
+        counted = self._rows, self._read, self._probes, self._steps, 0, self._rounds
+        return RunStats(*counted, self._budget, self._rule, self._warnings)
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
@@ -172,6 +174,15 @@ class ReferenceRun:
                 yield from self._steps_from(rule, place + 1, registers, bounds)
         elif opcode == Opcode.COPY:
             yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+        elif opcode == Opcode.CALL:
+            value = compute(FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]])
+            self._tick()
+            yield
+            if value is None:
+                self._warnings += 1
+            else:
+                registers = {**registers, step[2]: self._engine.intern(value)}
+                yield from self._steps_from(rule, place + 1, registers, bounds)
         elif opcode == Opcode.ABSENT:
             relation = self._slots[step[1]]
             self._probes += 1
@@ -320,7 +331,12 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
     end = at + length
     while at < end:
         opcode = Opcode(words[at])
-        size = _FIXED[opcode] if opcode in _FIXED else _HEADER[opcode] + arities[words[at + 1]]
+        if opcode in _FIXED:
+            size = _FIXED[opcode]
+        elif opcode == Opcode.CALL:
+            size = 4 + words[at + 3]
+        else:
+            size = _HEADER[opcode] + arities[words[at + 1]]
         yield tuple(words[at : at + size])
         at += size
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.passes.order import Statistics, order_items
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Variable
 
@@ -70,6 +70,8 @@ def _spread(
                         known.update(item.variables())
                 else:
                     body.append(item)
+                    if isinstance(item, Computation):
+                        known.add(item.target)
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 

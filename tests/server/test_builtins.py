@@ -1,0 +1,80 @@
+"""Computed values in rules, over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+from support.http import Client, error_of
+
+
+def ask(client: Client, rules: str, predicate: str, *args: object) -> list[list[str]]:
+    assert client.post("/teach", {"text": rules}).status_code == 200
+    return client.ask(predicate, *args)
+
+
+def test_numbers_compare_by_value_and_match_by_text(client: Client) -> None:
+    client.post("/teach", {"text": 'age(ann, "30"). age(bob, "30.0"). age(cy, 17). age(dan, old).'})
+    assert client.ask("age", "?x", "30") == [["ann", "30"]]
+    assert ask(client, "adult(?x) :- age(?x, ?n), ?n >= 18.", "adult", "?x") == [["ann"], ["bob"]]
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("?x + ?y * 2", "13"),
+        ("(?x + ?y) * 2", "20"),
+        ("?x / ?y", "2.3333333333333335"),
+        ("(?x - 1) / ?y", "2"),
+        ("?x div ?y", "2"),
+        ("(0 - ?x) div ?y", "-3"),
+        ("(0 - ?x) mod ?y", "2"),
+        ("abs(?y - ?x)", "4"),
+        ("min(?x, ?y, 5)", "3"),
+        ("max(?x, ?y, 5)", "7"),
+        ("round(?x / ?y)", "2"),
+        ("round(?x / ?y, 2)", "2.33"),
+        ("?x * 1.5 - 0.5", "10"),
+        ("?x * 1000000 * 1000000", "7000000000000"),
+    ],
+)
+def test_arithmetic(client: Client, expression: str, value: str) -> None:
+    rules = f"p(7, 3). z(?z) :- p(?x, ?y), ?z = {expression}."
+    assert ask(client, rules, "z", "?z") == [[value]]
+    assert client.ask("z", value) == [[value]]
+
+
+@pytest.mark.parametrize(
+    "expression", ["?x / 0", "?x mod 0", "?x div 0.0", "?x + word", "?x * 9223372036854775807", "1e308 * ?x * 10"]
+)
+def test_what_has_no_value_fails_its_literal(client: Client, expression: str) -> None:
+    rules = f"p(7). p(word). z(?z) :- p(?x), ?z = {expression}. z(ok) :- p(?x)."
+    assert ask(client, rules, "z", "?z") == [["ok"]]
+
+
+def test_computed_values_join_and_are_tested(client: Client) -> None:
+    facts = "at(a, 1). at(b, 2). at(c, 3.0). at(d, 4). "
+    rules = facts + "next(?x, ?y) :- at(?x, ?n), ?m = ?n + 1, at(?y, ?m)."
+    assert ask(client, rules, "next", "?x", "?y") == [["a", "b"], ["b", "c"], ["c", "d"]]
+    assert client.ask("next", "b", "?y") == [["b", "c"]]
+    assert client.ask("next", "?x", "d") == [["c", "d"]]
+
+
+def test_the_json_form(client: Client) -> None:
+    rule = {
+        "head": {"predicate": "next", "args": ["?x", "?z"]},
+        "body": [
+            {"predicate": "=", "args": ["?z", "?x + 1"]},
+            {"predicate": "p", "args": ["?x"]},
+            {"predicate": "<", "args": ["?x", "18"], "negated": True},
+        ],
+    }
+    assert client.post("/teach", rule).text == "Rule Asserted: next(?x, ?z) :- ?z = ?x + 1, p(?x), ?x >= 18."
+    client.post("/teach", {"text": "p(17). p(18)."})
+    assert client.ask("next", "?x", "?z") == [["18", "19"]]
+
+
+def test_counting_up_meets_a_bound_or_the_budget(client: Client) -> None:
+    text = "n(0). n(?y) :- n(?x), ?x < 5, ?y = ?x + 1. m(0). m(?y) :- m(?x), ?y = ?x + 1."
+    assert ask(client, text, "n", "?x") == [[str(i)] for i in range(6)]
+    error = client.post("/ask", {"predicate": "m", "args": ["?x"], "timeoutMs": 200})
+    details = error_of(error, 422, "BUDGET_EXCEEDED")["details"]
+    assert set(details) == {"limit", "value", "rule"}
