@@ -80,7 +80,8 @@ static int has_views(const kb_run *run, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         uint32_t low, high;
 
-        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER)
+        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER
+            && steps[i].op != KB_OP_AGGREGATE)
             continue;
         low = run->low[steps[i].mark];
         high = run->high[steps[i].mark];

@@ -7,7 +7,7 @@
 /* decode.c and plan.c */
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OPCODES
+    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
@@ -15,6 +15,8 @@ enum {
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
+
+enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLDS };
 
 #define KB_FIXED 0xFFu
 
@@ -27,7 +29,8 @@ typedef struct kb_step {
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
-    uint32_t a, b;                    /* registers of COMPARE and COPY; a: of the value of CALL */
+    uint32_t a, b;                    /* registers of COMPARE and COPY; a: of the value of CALL; AGGREGATE: how many folds,
+                                       * and their pairs, two each: (function, column), (0, register) */
     uint32_t word;                    /* where its operands start in the bytecode */
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
@@ -44,7 +47,8 @@ struct kb_plan {
     kb_pair *pairs;
     uint32_t *marks;                  /* the slot of each mark */
     uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
-    uint32_t rule_count, step_count, pair_count, mark_count, base_count, depth, width;   /* deepest rule, widest head */
+    uint32_t rule_count, step_count, pair_count, mark_count, base_count;
+    uint32_t depth, width, folds;     /* deepest rule, widest head, most folds of a step */
 };
 
 kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);   /* decode.c */
@@ -56,6 +60,21 @@ typedef struct kb_cursor {
     kb_lookup *index;
     uint32_t entry, at, end;
 } kb_cursor;
+
+#define KB_EXACT_WORDS 70u
+
+typedef struct kb_exact {             /* exact.c: a sum of doubles; zeroed is 0 */
+    int64_t words[KB_EXACT_WORDS];
+    uint32_t waiting;
+} kb_exact;
+
+typedef struct kb_fold {              /* aggregate.c: one aggregate of the group at work */
+    uint64_t count, low;              /* low and high: the sum of the integers, 128 bits */
+    int64_t high;
+    kb_sym best;
+    uint8_t reals, infinite;
+    kb_exact sum;                     /* of the reals, while there is one */
+} kb_fold;
 
 typedef struct kb_source {            /* a base relation as the run last saw it */
     kb_rel rel;
@@ -78,11 +97,13 @@ struct kb_run {
     kb_cursor *cursors;
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
     uint64_t *hashes;
+    kb_fold *folds;
     kb_relation *target;
     uint32_t head_count, derived_count, source_count;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
+    uint8_t folding;                  /* a group is open */
     uint8_t in_pass, in_round, in_rule, first_pass, started;
     uint8_t fresh;                    /* the first round of this component in this pass is not over */
     kb_status status;
@@ -124,6 +145,14 @@ static inline int kb_has_checks(const kb_step *step)
 /* compute.c */
 int kb_function_takes(uint32_t function, uint32_t count);   /* may it have so many arguments? */
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
+
+/* exact.c */
+void kb_exact_add_real(kb_exact *sum, double value);                    /* finite */
+void kb_exact_add_whole(kb_exact *sum, int64_t high, uint64_t low);     /* high * 2^64 + low */
+double kb_exact_value(kb_exact *sum);                                   /* the nearest double; uses the sum up */
+
+/* aggregate.c: OK: the next group is in the registers; DONE: there is none; PAUSED: `left` is used up */
+kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
 
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);

@@ -5,7 +5,7 @@
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
-    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 },
+    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 }, { "AGGREGATE", -1 },
 };
 
 /* Who reads what when; components count from 1. */
@@ -15,7 +15,7 @@ static int in_order(const kb_plan *plan, const kb_component *component, uint32_t
 
     if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT || step->op == KB_OP_CALL)
         return 1;
-    if (step->op == KB_OP_ABSENT)
+    if (step->op == KB_OP_ABSENT || step->op == KB_OP_AGGREGATE)
         return !slot->derived || (slot->component != 0 && slot->component < number);
     return slot->component < number || (slot->component == number && component->recursive);
 }
@@ -37,7 +37,8 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
 
 static int reads(const kb_step *step)
 {
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
+    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
+           || step->op == KB_OP_AGGREGATE;
 }
 
 /* One pass over a component, from heads to bodies; answers whether it marked a slot it could have used. */
@@ -53,7 +54,7 @@ static int trace_rules(kb_plan *plan, const kb_component *component, int everyth
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
 
-            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT)) {
+            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT || steps[s].op == KB_OP_AGGREGATE)) {
                 slot->sensitive = 1;
                 marked = 1;
             }
@@ -62,7 +63,7 @@ static int trace_rules(kb_plan *plan, const kb_component *component, int everyth
     return marked;
 }
 
-/* Marks each slot read by ABSENT and each from which such a slot is derived. Slots are read only in the
+/* Marks each slot read by ABSENT or AGGREGATE and each from which such a slot is derived. Slots are read only in the
  * component that emits to them and later, so one walk from the last component to the first sees all; inside
  * a recursive one passes go on until nothing changes, or, should that take long, all it reads counts. */
 static void trace(kb_plan *plan)

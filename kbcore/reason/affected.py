@@ -1,7 +1,8 @@
 """The program that finds what a removal affects: clauses beside those of the rules.
 
 For each rule and each non-empty choice of its affected body atoms there is a clause that reads those from what is affected
-and the others from what holds. `ALL` depends on every affected relation, so that one goal evaluates them all.
+and the others from what holds. What depends on an affected predicate through an aggregate is not followed: the program says
+that it is incomplete. `ALL` depends on every affected relation, so that one goal evaluates them all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _REMOVED = "\0removed\0"
 _AFFECTED = "\0affected\0"
 
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
+
+
+_COUNTED = (Role.BINDINGS, Role.GROUPS)
 
 
 def removed_schema(schema: RelationSchema) -> RelationSchema:
@@ -47,7 +51,9 @@ class Affected:
             args = tuple(_variables(schema.arity))
             made.append(Clause(ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)))
         for clause in clauses:
-            if clause.rule and clause.head.schema.stored in affected:
+            if clause.head.schema.role in _COUNTED:
+                self.incomplete = self.incomplete or any(atom.schema.stored in affected for atom in clause.atoms())
+            elif clause.rule and clause.head.schema.stored in affected:
                 made.extend(self._variants(clause, affected))
         for schema in sorted(affected, key=str):
             made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
@@ -60,7 +66,7 @@ class Affected:
             grown = False
             for clause in clauses:
                 head = clause.head.schema.stored
-                if head not in affected and any(
+                if head not in affected and clause.head.schema.role not in _COUNTED and any(
                     isinstance(item, ClauseAtom) and item.schema.stored in affected for item in clause.body
                 ):
                     affected.add(head)

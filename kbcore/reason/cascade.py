@@ -5,7 +5,8 @@ Forward, then backward, in the manner of Backward/Forward maintenance (Motik et 
 the removed facts are affected to begin with. Every conclusion that fell is affected. Backward: each affected conclusion is
 asked as a goal on the state after the retraction; those that do not hold have fallen.
 
-Where an affected predicate is used under `not`, or the work meets its budget, the count is not complete and says so.
+Where an affected predicate is used under `not` or aggregated, or the work meets its budget, the count is not complete and
+says so.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kbplanner.aggregates import FOLDS
 from kbplanner.compute import FUNCTIONS
 from kbplanner.errors import EngineFault
 from kbplanner.passes.order import Statistics, order_items
@@ -20,6 +21,8 @@ from kbplanner.plan import (
     ColumnKind,
     Copy,
     Filter,
+    Fold,
+    Group,
     JoinPlan,
     Member,
     Plan,
@@ -31,9 +34,9 @@ from kbplanner.plan import (
     StratumPlan,
     View,
 )
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import COMPARISONS, Comparison, Expr, Term, Variable
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Comparison, Expr, Term, Variable
 
 
 def build(program: Program, statistics: Statistics) -> Plan:
@@ -74,7 +77,7 @@ class _Builder:
                     schemas[item.schema] = None
                 if isinstance(item, (ClauseAtom, Computation)):
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
-                else:
+                elif isinstance(item, Comparison):
                     constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
         for extra in (program.seed, program.answer):
             if extra is not None:
@@ -90,6 +93,8 @@ class _Builder:
 
     def join_plans(self, clause: Clause, statistics: Statistics) -> list[JoinPlan]:
         reads = list(clause.atoms())
+        if clause.aggregates:
+            return [self._grouping(clause, reads[0])]
         if not reads:
             return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
         plans = []
@@ -100,6 +105,20 @@ class _Builder:
             plans.append(self._join_plan(clause, order_items(clause.body, (), statistics, first=driver), views))
         return plans
 
+    def _grouping(self, clause: Clause, source: ClauseAtom) -> JoinPlan:
+        registers: dict[Variable, int] = {}
+        folds = [item for item in clause.body if isinstance(item, Aggregation)]
+        targets = {item.target for item in folds}
+        group = {arg for arg in clause.head.args if arg not in targets}
+        shown = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
+        columns = self._columns(ClauseAtom(source.schema, shown), registers)
+        made = []
+        for item in folds:
+            registers[item.target] = len(self.constants) + len(registers)
+            column = 0 if item.variable is None else source.args.index(item.variable)
+            made.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
+        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(made))], registers)
+
     def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
         registers: dict[Variable, int] = {}
         steps: list[Step] = []
@@ -108,10 +127,13 @@ class _Builder:
                 steps.append(self._filter(item, registers))
             elif isinstance(item, Computation):
                 steps.extend(self._computation(item, registers))
-            elif item.absent:
+            elif isinstance(item, ClauseAtom) and item.absent:
                 steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
-            else:
+            elif isinstance(item, ClauseAtom):
                 steps.append(self._read(item, views[id(item)], registers))
+        return self._finished(clause, steps, registers)
+
+    def _finished(self, clause: Clause, steps: list[Step], registers: dict[Variable, int]) -> JoinPlan:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from enum import IntEnum
 
-from kbplanner.plan import AntiJoin, Call, Column, Copy, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.plan import AntiJoin, Call, Column, Copy, Filter, Group, JoinPlan, Member, Plan, Probe, Scan, Step, View
 
 MAGIC = 0x4B425031
 VERSION = 1
@@ -26,6 +26,7 @@ class Opcode(IntEnum):
     COPY = 8
     EMIT = 9
     CALL = 10
+    AGGREGATE = 11
 
 
 def encode(plan: Plan) -> array[int]:
@@ -57,6 +58,10 @@ def _step(step: Step) -> list[int]:
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):
         return [Opcode.COMPARE, step.op, step.left, step.right]
+    if isinstance(step, Group):
+        folds = [word for fold in step.folds for word in (fold.function, fold.column, fold.to)]
+        columns = [_column(column) for column in step.columns]
+        return [Opcode.AGGREGATE, step.slot, View.DELTA, *columns, len(step.folds), *folds]
     if isinstance(step, Call):
         return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
     if isinstance(step, Copy):

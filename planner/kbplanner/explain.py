@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kbplanner.aggregates import FOLDS
 from kbplanner.compute import FUNCTIONS
-from kbplanner.plan import AntiJoin, Call, Column, ColumnKind, Copy, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.plan import AntiJoin, Call, Column, ColumnKind, Copy, Filter, Group, JoinPlan, Member, Plan, Probe, Scan, Step
 from kbplanner.printer import print_expression, print_item, print_term
-from kbplanner.program import Clause, ClauseItem, Computation, Program
-from kbplanner.terms import COMPARISONS, Apply, Comparison
+from kbplanner.program import Aggregation, Clause, ClauseItem, Computation, Program
+from kbplanner.terms import COMPARISONS, Aggregate, Apply, Comparison
 
 
 def explain(plan: Plan, rule_texts: Sequence[str] = ()) -> str:
@@ -29,6 +30,8 @@ def _clause(clause: Clause) -> str:
 def _item(item: ClauseItem) -> str:
     if isinstance(item, Comparison):
         return print_item(item)
+    if isinstance(item, Aggregation):
+        return f"{item.target} := {print_term(Aggregate(item.function, item.variable))}"
     if isinstance(item, Computation):
         value = print_term(item.args[0]) if item.function == "=" else print_expression(Apply(item.function, item.args))
         return f"{item.target} := {value}"
@@ -53,6 +56,9 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
+    if isinstance(step, Group):
+        folds = ", ".join(f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}" for fold in step.folds)
+        return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"
     if isinstance(step, AntiJoin):
         return f"absent {plan.slots[step.slot]} {_columns(step.columns, join.names)}"
     if isinstance(step, Filter):

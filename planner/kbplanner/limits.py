@@ -23,6 +23,10 @@ MAX_NAME = 255
 """Most characters of a rule's name."""
 
 
+MAX_COLUMNS = 64
+"""Most columns of a relation of the engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The bounds on what is read; every one is a setting of the server."""

@@ -61,6 +61,24 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along aggregates.FOLDS."""
+
+    function: int
+    column: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded columns, its aggregates."""
+
+    slot: int
+    columns: tuple[Column, ...]
+    folds: tuple[Fold, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AntiJoin:
     """`absent banned/1 (=?x)`: go on if no row matches."""
 
@@ -106,7 +124,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | AntiJoin | Filter | Call | Copy | Project
+Step = Scan | Probe | Member | Group | AntiJoin | Filter | Call | Copy | Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,25 @@ class Computation:
         yield from self.inputs()
 
 
-ClauseItem = ClauseAtom | Comparison | Computation
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`target` is the value of an aggregate over the rows of a group: those that agree in the other columns of the head.
+
+    The clause has one atom besides its aggregations. `variable` is None for the count of all rows.
+    """
+
+    target: Variable
+    function: str
+    variable: Variable | None
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variable that is aggregated."""
+        yield self.target
+        if self.variable is not None:
+            yield self.variable
+
+
+ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +80,15 @@ class Clause:
         """The atoms of the body that are not under absence."""
         return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
 
+    @property
+    def aggregates(self) -> bool:
+        """Whether the clause gives a row for each group of rows, which have to be complete before."""
+        return any(isinstance(item, Aggregation) for item in self.body)
+
     def bound(self) -> set[Variable]:
         """The named variables that get values: from atoms, and computed from such."""
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
+        bound.update(item.target for item in self.body if isinstance(item, Aggregation))
         waiting = [item for item in self.body if isinstance(item, Computation)]
         while True:
             ready = [item for item in waiting if item.target not in bound and bound.issuperset(item.inputs())]
@@ -177,6 +201,16 @@ def _close(
             break
     recursive = len(members) > 1 or node in graph[node]
     return Component(frozenset(members), recursive)
+
+
+def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
+    """The relations of a component that depends on itself through an aggregate, in a fixed order; None if none does."""
+    for part in components(clauses):
+        for clause in clauses:
+            inside = clause.aggregates and clause.head.schema in part.relations
+            if inside and any(atom.schema in part.relations for atom in clause.atoms()):
+                return sorted(part.relations, key=str)
+    return None
 
 
 def negative_cycle(clauses: Sequence[Clause], parts: Iterable[Component] | None = None) -> list[RelationSchema] | None:

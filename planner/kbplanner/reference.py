@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kbplanner.aggregates import FOLDS, fold
 from kbplanner.backend import Limits, RunState, RunStats, Via
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
 from kbplanner.compute import FUNCTIONS, compute
@@ -183,6 +184,11 @@ class ReferenceRun:
             else:
                 registers = {**registers, step[2]: self._engine.intern(value)}
                 yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.AGGREGATE:
+            for bound in self._groups(step, registers, bounds):
+                self._tick()
+                yield
+                yield from self._steps_from(rule, place + 1, bound, bounds)
         elif opcode == Opcode.ABSENT:
             relation = self._slots[step[1]]
             self._probes += 1
@@ -195,6 +201,27 @@ class ReferenceRun:
                 self._tick()
                 yield
                 yield from self._steps_from(rule, place + 1, bound, bounds)
+
+    def _groups(
+        self, step: tuple[int, ...], registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> Iterator[dict[int, int]]:
+        relation = self._slots[step[1]]
+        loads = {at: word & 0x3FFFFFFF for at, word in enumerate(step[3 : 3 + relation.arity]) if word >> 30 == 1}
+        folds = [step[at : at + 3] for at in range(4 + relation.arity, len(step), 3)]
+        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for row in relation.visible(*bounds[step[1]][step[2]]):
+            groups.setdefault(tuple(row[at] for at in loads), []).append(row)
+        for key, rows in groups.items():
+            bound = {**registers, **dict(zip(loads.values(), key, strict=True))}
+            for function, column, to in folds:
+                texts = [self._engine.text(row[column]) if row else "" for row in rows]
+                value, warnings = fold(FOLDS[function], texts)
+                self._warnings += warnings
+                if value is None:
+                    break
+                bound[to] = self._engine.intern(value)
+            else:
+                yield bound
 
     def _matching(
         self, relation: ReferenceRelation, low: int, high: int, columns: Sequence[int], registers: dict[int, int]
@@ -294,7 +321,7 @@ class ReferenceEngine:
         """Nothing to give back."""
 
 
-_READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER)
+_READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER, Opcode.AGGREGATE)
 _FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3}
 _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
 
@@ -333,6 +360,9 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
         opcode = Opcode(words[at])
         if opcode in _FIXED:
             size = _FIXED[opcode]
+        elif opcode == Opcode.AGGREGATE:
+            arity = arities[words[at + 1]]
+            size = 4 + arity + 3 * words[at + 3 + arity]
         elif opcode == Opcode.CALL:
             size = 4 + words[at + 3]
         else:
@@ -350,7 +380,7 @@ def _sensitive(plan: ReferencePlan) -> set[int]:
             for step in rule.steps:
                 if step[0] in _READS or step[0] == Opcode.ABSENT:
                     feeds.setdefault(target, set()).add(step[1])
-                if step[0] == Opcode.ABSENT:
+                if step[0] in (Opcode.ABSENT, Opcode.AGGREGATE):
                     found.add(step[1])
     todo = list(found)
     while todo:

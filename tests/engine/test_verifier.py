@@ -52,10 +52,10 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
-        "CALL",
+        "CALL", "AGGREGATE",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(11))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1]
+    assert [number for number, _ in table.values()] == list(range(12))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1]
 
 
 def test_good_plans(engine):
@@ -91,7 +91,7 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([11], emit(3)), HEAD),
+    "an unknown opcode": (one([12], emit(3)), HEAD),
     "an unknown function": (one([asm.OP["CALL"], 10, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
     "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),

@@ -78,3 +78,80 @@ def test_counting_up_meets_a_bound_or_the_budget(client: Client) -> None:
     error = client.post("/ask", {"predicate": "m", "args": ["?x"], "timeoutMs": 200})
     details = error_of(error, 422, "BUDGET_EXCEEDED")["details"]
     assert set(details) == {"limit", "value", "rule"}
+
+
+# ---- aggregates ----
+
+ORDERS = "order(c, o1, 5). order(c, o2, 5). order(d, o3, 1.5). order(d, o4, 2). order(d, o5, later). order(e, o6, never). "
+
+
+def test_a_sum_counts_each_binding(client: Client) -> None:
+    rules = "order(c, o1, 5). order(c, o2, 5). total(?c, sum(?v)) :- order(?c, ?o, ?v)."
+    assert ask(client, rules, "total", "?c", "?s") == [["c", "10"]]
+    assert client.ask("total", "c", "10") == [["c", "10"]]
+    assert client.ask("total", "c", "10.0") == []
+    assert client.ask("total", "nobody", "?s") == []
+
+
+@pytest.mark.parametrize(
+    ("head", "rows"),
+    [
+        ("t(?c, sum(?v))", [["c", "10"], ["d", "3.5"], ["e", "0"]]),
+        ("t(?c, count(*))", [["c", "2"], ["d", "3"], ["e", "1"]]),
+        ("t(?c, count(?v))", [["c", "1"], ["d", "3"], ["e", "1"]]),
+        ("t(?c, min(?v))", [["c", "5"], ["d", "1.5"]]),
+        ("t(?c, max(?v))", [["c", "5"], ["d", "2"]]),
+        ("t(?c, avg(?v))", [["c", "5"], ["d", "1.75"]]),
+        ("t(count(*))", [["6"]]),
+        ("t(count(?c), sum(?v))", [["3", "13.5"]]),
+        ("t(count(?c), count(?o), ?c)", [["1", "1", "e"], ["1", "2", "c"], ["1", "3", "d"]]),
+        ("t(sum(?v), ?c, ?c, x)", [["0", "e", "e", "x"], ["3.5", "d", "d", "x"], ["10", "c", "c", "x"]]),
+        ("~t(?c, max(?o))", []),
+    ],
+)
+def test_aggregates(client: Client, head: str, rows: list[list[str]]) -> None:
+    variables = [f"?a{i}" for i in range(head.count(",") + 1)]
+    assert ask(client, f"{ORDERS} {head} :- order(?c, ?o, ?v).", "t", *variables) == rows
+
+
+def test_aggregates_over_what_rules_conclude(client: Client) -> None:
+    rules = """
+        reach(?x, ?y) :- edge(?x, ?y).   reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z).
+        edge(a, b). edge(b, c). edge(c, b). edge(d, a).
+        size(?x, count(?y)) :- reach(?x, ?y).
+        best(max(?n)) :- size(_, ?n).
+        widest(?x) :- best(?n), size(?x, ?n).
+        narrow(?x) :- edge(?x, _), not widest(?x).
+    """
+    assert ask(client, rules, "size", "?x", "?n") == [["a", "2"], ["b", "2"], ["c", "2"], ["d", "3"]]
+    assert client.ask("size", "a", "?n") == [["a", "2"]]
+    assert client.ask("widest", "?x") == [["d"]]
+    assert client.ask("narrow", "?x") == [["a"], ["b"], ["c"]]
+    client.tell("edge", "a", "e")
+    assert client.ask("size", "a", "?n") == [["a", "3"]]
+    client.post("/retract", {"predicate": "edge", "args": ["b", "c"]})
+    assert client.ask("size", "?x", "?n") == [["a", "2"], ["c", "1"], ["d", "3"]]
+
+
+def test_an_aggregate_in_json(client: Client) -> None:
+    rule = {
+        "head": {"predicate": "total", "args": ["?c", "sum(?v)"]},
+        "body": [{"predicate": "order", "args": ["?c", "?o", "?v"]}],
+    }
+    assert client.post("/assert/rule", rule).text == "Rule Asserted: total(?c, sum(?v)) :- order(?c, ?o, ?v)."
+
+
+def test_recursion_through_an_aggregate_is_refused(client: Client) -> None:
+    text = "share(?x, ?y, ?n) :- owns(?x, ?y, ?n). share(?x, ?z, ?n) :- all(?x, ?y, ?s), ?s > 50, share(?y, ?z, ?n). "
+    text += "all(?x, ?y, sum(?n)) :- share(?x, ?y, ?n)."
+    details = error_of(client.post("/teach", {"text": text}), 400, "VALIDATION_ERROR")["details"]
+    assert details == {"kind": "unstratified", "cycle": ["all/3", "share/3"]}
+    assert client.get("/rules").get_json() == {"rules": []}
+
+
+def test_a_retraction_below_an_aggregate_is_counted_as_far_as_it_is_followed(client: Client) -> None:
+    client.post("/teach", {"text": ORDERS + "total(?c, sum(?v)) :- order(?c, ?o, ?v)."})
+    wanted = {"Prefer": "return=representation"}
+    reply = client.post("/retract", {"predicate": "order", "args": ["c", "o1", "5"]}, wanted).get_json()
+    assert (reply["cascaded"], reply["truncated"]) == (0, True)
+    assert client.ask("total", "c", "?s") == [["c", "5"]]

@@ -4,6 +4,7 @@
 - `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
   rule is written twice, once with the absence of `p(t)` and once with `~p(t)`; with anonymous arguments, where that
   would not be the same, it is the absence of `p(t)` that is not denied (an UNDENIED relation).
+- Aggregates become clauses that count and sum (`aggregate.py`).
 - Expressions become computations (`expressions.py`).
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 from kbplanner.compute import FUNCTIONS
 from kbplanner.errors import InvalidInput
+from kbplanner.passes.aggregate import aggregate
 from kbplanner.passes.expressions import flatten
 from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.schema import RelationSchema, Role
@@ -41,9 +43,6 @@ def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
 
 def supported(rule: Rule) -> None:
     """Raise InvalidInput where a rule uses what the engine does not evaluate yet."""
-    for arg in rule.head.args:
-        if isinstance(arg, Aggregate):
-            raise InvalidInput(f"aggregate {arg.function} in a rule head is not supported", {"kind": "unsupported"})
     for item in rule.body:
         if isinstance(item, Comparison):
             if item.op not in COMPARISONS:
@@ -70,13 +69,16 @@ class _Lowering:
     def rule(self, rule: Rule, number: int) -> list[Clause]:
         supported(rule)
         items, head_terms = flatten(rule.body, rule.head.args)
-        head_args = tuple(arg for arg in head_terms if not isinstance(arg, Aggregate))
-        head = ClauseAtom(_schema(rule.head).derived, head_args)
+        head = _schema(rule.head).derived
         variants: list[list[ClauseItem]] = [[]]
         for item in items:
             choices = self._item(item, room=MAX_VARIANTS // len(variants) >= 2)
             variants = [[*variant, choice] for variant in variants for choice in choices]
-        return [Clause(head, tuple(variant), number) for variant in variants]
+        bodies = [tuple(variant) for variant in variants]
+        args = tuple(term for term in head_terms if not isinstance(term, Aggregate))
+        if len(args) < len(head_terms):
+            return list(aggregate(head, head_terms, bodies, number))
+        return [Clause(ClauseAtom(head, args), body, number) for body in bodies]
 
     def _item(self, item: Literal | Comparison | Computation, room: bool) -> list[ClauseItem]:
         if not isinstance(item, Literal):
