@@ -9,6 +9,7 @@
 /* By number of the function: fewest and most arguments. */
 static const struct { uint8_t least, most; } arities[KB_FUNCTIONS] = {
     { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 1, KB_MAX_ARITY }, { 1, KB_MAX_ARITY }, { 1, 2 },
+    { 1, KB_MAX_ARITY }, { 1, 1 }, { 1, 1 }, { 1, 1 },
 };
 
 int kb_function_takes(uint32_t function, uint32_t count)
@@ -168,6 +169,12 @@ kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
     kb_gather(run, step, args);
     run->left--;
     run->stats.probes++;
+    if (step->compare >= KB_FUNCTION_CONCAT) {
+        kb_status status = kb_compute_text(run, step, args, has_value);
+
+        run->stats.warnings += !*has_value;
+        return status;
+    }
     for (uint32_t i = 0; i < step->keys && fits; i++) {
         const char *bytes;
         size_t len;

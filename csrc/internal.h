@@ -68,6 +68,8 @@ double kb_round_decimal(double value, uint32_t places);                /* halves
 /* A symbol for a text that a run has worked out; `heap` is charged for a new one. */
 kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out);
 void kb_symbols_settle(kb_engine *engine, const void *maker, int forget);   /* the maker is done; `forget`: with what only it knows */
+uint32_t kb_lower(uint32_t point);                                     /* casing.c */
+uint32_t kb_upper(uint32_t point);
 void kb_symbols_free(kb_engine *engine);
 void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, size_t *len, kb_number *number);
 int kb_symbol_order(const kb_symbols *symbols, kb_sym a, kb_sym b);    /* answer order */

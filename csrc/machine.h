@@ -7,11 +7,17 @@
 /* decode.c and plan.c */
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OPCODES
+    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
+    KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
-    KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND, KB_FUNCTIONS
+    KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND,
+    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTIONS
+};
+enum { KB_TEST_STARTS, KB_TEST_ENDS, KB_TEST_CONTAINS, KB_TESTS };
+enum {
+    KB_PATTERN_ACCEPT, KB_PATTERN_RANGES, KB_PATTERN_SPLIT, KB_PATTERN_JUMP, KB_PATTERN_BEGIN, KB_PATTERN_END
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
@@ -19,17 +25,18 @@ enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLDS };
 
 #define KB_FIXED 0xFFu
+#define KB_PATTERN_MOST 4096u         /* words of a program of MATCHES */
 
 typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
 
 typedef struct kb_step {
-    uint8_t op, view, compare, arity; /* compare: the op of COMPARE, the function of CALL */
+    uint8_t op, view, compare, arity; /* compare: of COMPARE and TEST, the function of CALL, negated of MATCHES */
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
-    uint32_t a, b;                    /* registers of COMPARE and COPY; a: of the value of CALL; AGGREGATE: how many folds,
+    uint32_t a, b;                    /* registers of COMPARE, COPY and TEST; MATCHES: register, program of `mark` words; a: of the value of CALL; AGGREGATE: how many folds,
                                        * and their pairs, two each: (function, column), (0, register) */
     uint32_t word;                    /* where its operands start in the bytecode */
     uint64_t mask;                    /* the KEY columns */
@@ -46,8 +53,10 @@ struct kb_plan {
     kb_step *steps;
     kb_pair *pairs;
     uint32_t *marks;                  /* the slot of each mark */
+    kb_word *patterns;                /* programs of MATCHES */
     uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
     uint32_t rule_count, step_count, pair_count, mark_count, base_count;
+    uint32_t pattern_words;
     uint32_t depth, width, folds;     /* deepest rule, widest head, most folds of a step */
 };
 
@@ -98,6 +107,7 @@ struct kb_run {
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
     uint64_t *hashes;
     kb_fold *folds;
+    void *scratch;                    /* room for one text, or one match */
     kb_relation *target;
     uint32_t head_count, derived_count, source_count;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
@@ -145,6 +155,19 @@ static inline int kb_has_checks(const kb_step *step)
 /* compute.c */
 int kb_function_takes(uint32_t function, uint32_t count);   /* may it have so many arguments? */
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
+
+kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value);   /* strings.c */
+
+/* strings.c and pattern.c */
+#define KB_TEXT_MOST 65536u           /* bytes; a longer text is no value */
+#define KB_BYTES_A_STEP 64u           /* of text that are worked on for one step of fuel */
+#define KB_NO_POINT 0x110000u         /* past the last character: a byte that starts none */
+
+uint32_t kb_read_point(const char **at, const char *end);
+void *kb_scratch(kb_run *run, size_t count, size_t size);                /* NULL: no room; what was there is gone */
+int kb_text_test(kb_run *run, const kb_step *step);
+uint32_t kb_pattern_check(const kb_word *program, uint32_t count);
+kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on);
 
 /* exact.c */
 void kb_exact_add_real(kb_exact *sum, double value);                    /* finite */

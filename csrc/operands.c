@@ -203,6 +203,32 @@ static int read_folds(kb_reader *reader, kb_step *step)
     return 1;
 }
 
+/* The program of MATCHES, which is kept whole. */
+static int read_pattern(kb_reader *reader, kb_step *step)
+{
+    kb_plan *plan = reader->plan;
+    uint32_t negated, count, bad;
+
+    if (!kb_read_below(reader, 2, &negated) || !readable(reader, &step->a) || !kb_read_next(reader, &count))
+        return 0;
+    if (count == 0 || count > KB_PATTERN_MOST || count > reader->words - reader->at)
+        return kb_read_refuse(reader, reader->at - 1);
+    step->compare = (uint8_t)negated;
+    step->b = plan->pattern_words;
+    step->mark = count;
+    bad = kb_pattern_check(reader->code + reader->at, count);
+    if (bad != count)
+        return kb_read_refuse(reader, reader->at + bad);
+    for (uint32_t i = 0; i < count; i++) {
+        kb_word *word = kb_read_push(&plan->patterns, &plan->pattern_words, sizeof *word);
+
+        if (word == NULL)
+            return kb_read_no_room(reader);
+        *word = reader->code[reader->at++];
+    }
+    return 1;
+}
+
 int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
 {
     kb_plan *plan = reader->plan;
@@ -224,6 +250,15 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
         step->compare = (uint8_t)value;
         return readable(reader, &step->a) && readable(reader, &step->b);
     }
+    if (op == KB_OP_TEST) {
+        if (!kb_read_next(reader, &value))
+            return 0;
+        step->compare = (uint8_t)value;
+        return (value < 16 && (value & 7) < KB_TESTS) ? readable(reader, &step->a) && readable(reader, &step->b)
+                                                      : kb_read_refuse(reader, reader->at - 1);
+    }
+    if (op == KB_OP_MATCHES)
+        return read_pattern(reader, step);
     if (op == KB_OP_COPY)
         return kb_read_below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
                && readable(reader, &step->b);

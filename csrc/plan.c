@@ -6,14 +6,21 @@
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
     { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 }, { "AGGREGATE", -1 },
+    { "TEST", 3 }, { "MATCHES", -1 },
 };
+
+static int reads(const kb_step *step)
+{
+    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
+           || step->op == KB_OP_AGGREGATE;
+}
 
 /* Who reads what when; components count from 1. */
 static int in_order(const kb_plan *plan, const kb_component *component, uint32_t number, const kb_step *step)
 {
     const kb_slot *slot = plan->slots + step->slot;
 
-    if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT || step->op == KB_OP_CALL)
+    if (!reads(step))
         return 1;
     if (step->op == KB_OP_ABSENT || step->op == KB_OP_AGGREGATE)
         return !slot->derived || (slot->component != 0 && slot->component < number);
@@ -33,12 +40,6 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
                 }
     }
     return 1;
-}
-
-static int reads(const kb_step *step)
-{
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
-           || step->op == KB_OP_AGGREGATE;
 }
 
 /* One pass over a component, from heads to bodies; answers whether it marked a slot it could have used. */
@@ -87,6 +88,7 @@ void kb_plan_free(kb_plan *plan)
     kb_release(NULL, plan->steps);
     kb_release(NULL, plan->pairs);
     kb_release(NULL, plan->marks);
+    kb_release(NULL, plan->patterns);
     kb_release(NULL, plan);
 }
 

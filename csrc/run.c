@@ -298,6 +298,17 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             if ((status = kb_compute(run, step, &goes_on)) < 0)
                 return status;
             break;
+        case KB_OP_TEST:
+            /* Opcode: TEST op a b
+             * Go on if the text in register a starts with, ends with or contains the one in register b. */
+            goes_on = kb_text_test(run, step);
+            break;
+        case KB_OP_MATCHES:
+            /* Opcode: MATCHES negated register count program
+             * Go on if the regular expression, compiled to `count` words, matches somewhere in the text. */
+            if ((status = kb_match_pattern(run, step, &goes_on)) < 0)
+                return status;
+            break;
         case KB_OP_AGGREGATE:
             /* Opcode: AGGREGATE slot view columns count folds
              * For each group of rows of the view with the same LOAD columns: load them and the value of each fold, go on. */

@@ -158,6 +158,7 @@ void kb_run_close(kb_run *run)
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);
     }
+    kb_release(&run->heap, run->scratch);
     kb_release(&engine->heap, run);
     kb_engine_release(engine);
 }

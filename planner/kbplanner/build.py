@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kbplanner.aggregates import FOLDS
-from kbplanner.compute import FUNCTIONS
+from kbplanner.compute import FUNCTIONS, TESTS
 from kbplanner.errors import EngineFault
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
@@ -24,6 +24,7 @@ from kbplanner.plan import (
     Fold,
     Group,
     JoinPlan,
+    Match,
     Member,
     Plan,
     Probe,
@@ -32,6 +33,7 @@ from kbplanner.plan import (
     Scan,
     Step,
     StratumPlan,
+    TextTest,
     View,
 )
 from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
@@ -166,7 +168,12 @@ class _Builder:
                 columns.append(Column(ColumnKind.LOAD, registers[arg]))
         return tuple(columns)
 
-    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Filter:
+    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
+        if item.op == "matches":
+            return Match(self._register(item.left, registers), str(item.right), item.negated)
+        if item.op in TESTS:
+            op = TESTS.index(item.op) + (8 if item.negated else 0)
+            return TextTest(op, self._register(item.left, registers), self._register(item.right, registers))
         op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
         return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
 

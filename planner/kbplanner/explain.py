@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.aggregates import FOLDS
-from kbplanner.compute import FUNCTIONS
-from kbplanner.plan import AntiJoin, Call, Column, ColumnKind, Copy, Filter, Group, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.compute import FUNCTIONS, TESTS
+from kbplanner.plan import (
+    AntiJoin,
+    Call,
+    Column,
+    ColumnKind,
+    Copy,
+    Filter,
+    Group,
+    JoinPlan,
+    Match,
+    Member,
+    Plan,
+    Probe,
+    Scan,
+    Step,
+    TextTest,
+)
 from kbplanner.printer import print_expression, print_item, print_term
 from kbplanner.program import Aggregation, Clause, ClauseItem, Computation, Program
 from kbplanner.terms import COMPARISONS, Aggregate, Apply, Comparison
@@ -64,6 +80,11 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Filter):
         test = f"{join.names[step.left]} {COMPARISONS[step.op % 8]} {join.names[step.right]}"
         return f"filter {'not ' if step.op >= 8 else ''}{test}"
+    if isinstance(step, TextTest):
+        test = f"{join.names[step.left]} {TESTS[step.op % 8]} {join.names[step.right]}"
+        return f"test {'not ' if step.op >= 8 else ''}{test}"
+    if isinstance(step, Match):
+        return f"match {'not ' if step.negated else ''}{join.names[step.text]} {print_term(step.pattern)}"
     if isinstance(step, Call):
         args = ", ".join(join.names[register] for register in step.args)
         return f"call {join.names[step.to]} = {FUNCTIONS[step.function]} ({args})"

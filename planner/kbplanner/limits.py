@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .terms import ARITHMETIC, COMPARISONS, STRING_TESTS
+from .terms import ARITHMETIC, COMPARISONS, STRING_FUNCTIONS, STRING_TESTS
 
-RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS))
+RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS, *STRING_FUNCTIONS))
 """Predicates no fact and no rule head may have: a body atom of that name is a builtin."""
 
 MAX_DEPTH = 64

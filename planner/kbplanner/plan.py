@@ -108,6 +108,24 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class TextTest:
+    """`test ?x starts_with ?y`: go on if the test holds; `op` counts along compute.TESTS, +8 negates it."""
+
+    op: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`match ?x "a+b"`: go on if the pattern matches somewhere in the text, or, `negated`, if it does not."""
+
+    text: int
+    pattern: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """`copy ?y = ?x`: go on with the value of a register in another."""
 
@@ -124,7 +142,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | Group | AntiJoin | Filter | Call | Copy | Project
+Step = Scan | Probe | Member | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from kbplanner.aggregates import FOLDS, fold
 from kbplanner.backend import Limits, RunState, RunStats, Via
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
-from kbplanner.compute import FUNCTIONS, compute
+from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.numbers import answer_key, test
+from kbplanner.pattern import matches
 from kbplanner.reference_relation import ReferenceRelation
 
 
@@ -173,6 +174,12 @@ class ReferenceRun:
             texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
             if test(step[1], *texts):
                 yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.TEST:
+            if text_test(step[1], *(self._engine.text(registers[side]) for side in step[2:])):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.MATCHES:
+            if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
         elif opcode == Opcode.COPY:
             yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
         elif opcode == Opcode.CALL:
@@ -322,7 +329,7 @@ class ReferenceEngine:
 
 
 _READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER, Opcode.AGGREGATE)
-_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3}
+_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.TEST: 4}
 _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
 
 
@@ -363,7 +370,7 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
         elif opcode == Opcode.AGGREGATE:
             arity = arities[words[at + 1]]
             size = 4 + arity + 3 * words[at + 3 + arity]
-        elif opcode == Opcode.CALL:
+        elif opcode in (Opcode.CALL, Opcode.MATCHES):
             size = 4 + words[at + 3]
         else:
             size = _HEADER[opcode] + arities[words[at + 1]]

@@ -155,3 +155,74 @@ def test_a_retraction_below_an_aggregate_is_counted_as_far_as_it_is_followed(cli
     reply = client.post("/retract", {"predicate": "order", "args": ["c", "o1", "5"]}, wanted).get_json()
     assert (reply["cascaded"], reply["truncated"]) == (0, True)
     assert client.ask("total", "c", "?s") == [["c", "5"]]
+
+
+# ---- strings ----
+
+NAMES = 'name(a, "Ann", "Lee"). name(b, "ÅSA", "Öberg"). name(c, "straße", "İx"). '
+
+
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        ('?z = concat(?f, " ", ?l)', [["a", "Ann Lee"], ["b", "ÅSA Öberg"], ["c", "straße İx"]]),
+        ("concat(?f, ?l, ?z)", [["a", "AnnLee"], ["b", "ÅSAÖberg"], ["c", "straßeİx"]]),
+        ("?z = lower(?f)", [["a", "ann"], ["b", "åsa"], ["c", "straße"]]),
+        ("lower(?l, ?z)", [["a", "lee"], ["b", "öberg"], ["c", "ix"]]),
+        ("upper(?f, ?z)", [["a", "ANN"], ["b", "ÅSA"], ["c", "STRAßE"]]),
+        ("length(?f, ?z)", [["a", "3"], ["b", "3"], ["c", "6"]]),
+        ("?z = length(concat(?f, ?l)) * 2", [["a", "12"], ["b", "16"], ["c", "16"]]),
+        ("length(?f, 3), ?z = ok", [["a", "ok"], ["b", "ok"]]),
+        ("not length(?f, 3), ?z = ok", [["c", "ok"]]),
+        ("starts_with(?f, A), ?z = ok", [["a", "ok"]]),
+        ("ends_with(lower(?l), rg), ?z = ok", [["b", "ok"]]),
+        ("contains(?f, ?part), part(?part), ?z = ok", [["a", "ok"], ["c", "ok"]]),
+        ("not contains(?f, n), ?z = ok", [["b", "ok"], ["c", "ok"]]),
+        ('matches(?f, "^[A-Z]n+$"), ?z = ok', [["a", "ok"]]),
+        ('not matches(?f, "a"), ?z = ok', [["a", "ok"], ["b", "ok"]]),
+    ],
+)
+def test_strings(client: Client, body: str, rows: list[list[str]]) -> None:
+    rules = f"{NAMES} part(nn). part(aß). z(?x, ?z) :- name(?x, ?f, ?l), {body}."
+    assert ask(client, rules, "z", "?x", "?z") == rows
+
+
+def test_strings_in_json(client: Client) -> None:
+    body = [
+        {"predicate": "name", "args": ["?x", "?f", "?l"]},
+        {"predicate": "matches", "args": ["?f", "n?n$"]},
+        {"predicate": "concat", "args": ["?f", "-", "?l", "?z"]},
+        {"predicate": "contains", "args": ["lower(?f)", "x"], "negated": True},
+    ]
+    response = client.post("/teach", {"head": {"predicate": "z", "args": ["?z"]}, "body": body})
+    assert response.text == (
+        'Rule Asserted: z(?z) :- name(?x, ?f, ?l), matches(?f, "n?n$"), ?z = concat(?f, "-", ?l), not contains(lower(?f), x).'
+    )
+    client.post("/teach", {"text": NAMES})
+    assert client.ask("z", "?z") == [["Ann-Lee"]]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2", "*a", "[b-a]", "[a", "\\\\1", "(?=a)", "a)", "(a{999}){999}", "(" * 70])
+def test_a_pattern_that_is_none_is_refused(client: Client, pattern: str) -> None:
+    details = error_of(
+        client.post("/teach", {"text": f'p(?x) :- q(?x), matches(?x, "{pattern}").'}), 400, "VALIDATION_ERROR"
+    )
+    assert "is no regular expression here" in details["message"]
+
+
+def test_a_pattern_is_a_constant(client: Client) -> None:
+    error_of(client.post("/teach", {"text": "p(?x) :- q(?x, ?y), matches(?x, ?y)."}), 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize("name", ["=", "<", "+", "div", "matches", "concat", "lower", "upper", "length", "contains"])
+def test_names_of_builtins_are_taken(client: Client, name: str) -> None:
+    error_of(client.post("/tell", {"predicate": name, "args": ["a", "b"]}), 400, "VALIDATION_ERROR")
+    rule = {"head": {"predicate": name, "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}
+    error_of(client.post("/teach", rule), 400, "VALIDATION_ERROR")
+
+
+def test_a_text_beyond_its_bound_is_no_value(client: Client) -> None:
+    text = "x" * 40_000
+    client.tell("p", text)
+    client.tell("p", "ab")
+    assert ask(client, "z(?n) :- p(?x), length(concat(?x, ?x), ?n).", "z", "?n") == [["4"]]

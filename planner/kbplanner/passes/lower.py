@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.compute import FUNCTIONS
-from kbplanner.errors import InvalidInput
 from kbplanner.passes.aggregate import aggregate
 from kbplanner.passes.expressions import flatten
 from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Term, Variable
+from kbplanner.terms import ANONYMOUS, Aggregate, Atom, Comparison, Literal, Rule, Term, Variable
 
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
@@ -41,25 +39,6 @@ def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
     return tuple(clauses)
 
 
-def supported(rule: Rule) -> None:
-    """Raise InvalidInput where a rule uses what the engine does not evaluate yet."""
-    for item in rule.body:
-        if isinstance(item, Comparison):
-            if item.op not in COMPARISONS:
-                raise InvalidInput(f"builtin {item.op} is not supported in rules", {"kind": "unsupported"})
-            for side in (item.left, item.right):
-                if isinstance(side, Apply):
-                    _supported(side)
-
-
-def _supported(expr: Apply) -> None:
-    if expr.function not in FUNCTIONS:
-        raise InvalidInput(f"'{expr.function}' in an expression is not supported in rules", {"kind": "unsupported"})
-    for arg in expr.args:
-        if isinstance(arg, Apply):
-            _supported(arg)
-
-
 class _Lowering:
     def __init__(self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]) -> None:
         self._derived = derived
@@ -67,7 +46,6 @@ class _Lowering:
         self._undenied: dict[RelationSchema, None] = {}
 
     def rule(self, rule: Rule, number: int) -> list[Clause]:
-        supported(rule)
         items, head_terms = flatten(rule.body, rule.head.args)
         head = _schema(rule.head).derived
         variants: list[list[ClauseItem]] = [[]]
