@@ -44,7 +44,7 @@ typedef struct kb_step {
 
 typedef struct kb_rule { uint32_t id, first, count, viewed; } kb_rule;   /* viewed: it has a step with a view */
 typedef struct kb_component { uint32_t recursive, first_rule, rules, first_mark, marks; } kb_component;
-typedef struct kb_slot { uint32_t arity, derived, sensitive, component; } kb_slot;   /* component: that emits to it */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component; } kb_slot;   /* component: that emits to it */
 
 struct kb_plan {
     kb_slot *slots;
@@ -102,6 +102,7 @@ struct kb_run {
     kb_relation *derived;             /* those of the run itself */
     kb_source *sources;
     uint32_t *low, *high;             /* by mark: the views of this round */
+    uint32_t *from;                   /* by mark: rows before it are worked in whole; not 0 for demand in a pass of new seeds only */
     kb_sym *registers;
     kb_cursor *cursors;
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */

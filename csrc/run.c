@@ -8,7 +8,7 @@
 
 static uint32_t view_start(const kb_run *run, const kb_step *step)
 {
-    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : 0;
+    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : run->from[step->mark];
 }
 
 static uint32_t view_end(const kb_run *run, const kb_step *step)

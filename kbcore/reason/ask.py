@@ -11,17 +11,21 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
 from kbcore.reason.tables import GoalTables
+from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import adornment_of, goal_pattern
+from kbplanner.evaluate import CompiledGoal, goal_shape
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
+
+MAX_READY = 1024
+"""Shapes of goals whose plan is found without asking the plan cache."""
 
 Answers: TypeAlias = "tuple[array[int], int]"
 """Rows of symbols in answer order, and how many."""
@@ -33,12 +37,23 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self._tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self.writer = Written(tenant)
+        self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
     def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
         """The answers of a signed atom in a partition; raises BudgetExceeded."""
-        return self._solve(partition, self._tenant.rules.visible(partition.name), atom, budget, as_of)
+        tenant = self._tenant
+        asked = goal_shape(atom.args, tenant.engine.find)
+        if asked is None:
+            return array("I"), 0
+        pattern, adornment = asked
+        key = (partition.name, atom.predicate, atom.positive, adornment)
+        ready = self._ready.get(key)
+        if ready is None or ready[0] != tenant.version or as_of is not None:
+            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
+        return self.tables.ask(partition.name, ready[1], pattern, partition.bind, budget)
 
     def solve_body(
         self,
@@ -90,18 +105,60 @@ class Reasoner:
             shown.extend(self._shown(partition, atom, some, len(part), as_of))
         return shown
 
-    def _solve(self, partition: Partition, rules: RuleSet, atom: Atom, budget: Budget, as_of: int | None) -> Answers:
+    def written(
+        self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
+    ) -> list[bytes] | None:
+        """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        stored = partition.get(schema)
+        if not plain(stored):
+            return None
+        rows, count = self.solve(partition, atom, budget)
+        end = count if limit is None else min(count, offset + limit)
+        if offset or end < count:
+            rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
+        budget.check_answers(count)
+        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget)))
+
+    def written_facts(
+        self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
+    ) -> list[bytes] | None:
+        """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
+        parts: list[bytes] = []
+        for stored, rows, ids in matching(self._tenant, partition, atom.predicate, terms_of(atom), positive, None):
+            if not plain(stored):
+                return None
+            count = len(ids)
+            if limit is None:
+                budget.check_answers(count)
+            else:
+                count = min(count, limit)
+                limit -= count
+            rows = self._tenant.engine.sort(rows, atom.arity, budget.via)
+            parts.extend(self.writer.rows(stored.schema, partition.name, stored, rows, count, budget, truth=True))
+        return array_of(parts)
+
+    def _solve(
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        atom: Atom,
+        budget: Budget,
+        as_of: int | None,
+        ready: tuple[str | None, str, bool, str] | None = None,
+    ) -> Answers:
+        """Answer with the given rules; a plan found for what is visible now is noted under `ready`."""
         tenant = self._tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
-        pattern = goal_pattern(args, tenant.engine.find)
-        if pattern is None:
+        args = terms_of(atom)
+        asked = goal_shape(args, tenant.engine.find)
+        if asked is None:
             return array("I"), 0
+        pattern, adornment = asked
         if schema not in rules.derived:
             for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
-        adornment = adornment_of(args)
         if as_of is not None:
             moment = Moment(partition, as_of)
             try:
@@ -112,7 +169,11 @@ class Reasoner:
                 moment.close()
         denied = self._denied(partition, rules)
         goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.version)
-        return self.tables.ask(partition.name, goal, pattern, lambda s: partition.need(s).relation, budget)
+        if ready is not None:
+            if len(self._ready) >= MAX_READY:
+                self._ready.clear()
+            self._ready[ready] = (tenant.version, goal)
+        return self.tables.ask(partition.name, goal, pattern, partition.bind, budget)
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
@@ -144,6 +205,11 @@ class Reasoner:
                     continue
             found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return found
+
+
+def terms_of(atom: Atom) -> list[Term]:
+    """The arguments of an atom that is no rule head."""
+    return [arg for arg in atom.args if isinstance(arg, (str, Variable))]
 
 
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:

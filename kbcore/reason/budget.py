@@ -20,7 +20,7 @@ SLICE_ROWS = 500
 """Answers turned into Python objects between two pauses."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Budget:
     """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
 
@@ -31,6 +31,7 @@ class Budget:
     clock: Clock
     via: Via | None = None
     pause: Callable[[], None] | None = None
+    fuel: int = FIRST_FUEL
 
     def slices(self, count: int) -> Iterator[range]:
         """Places 0 .. count-1 in slices of about a millisecond of Python each; others have their turn in between."""
@@ -42,7 +43,10 @@ class Budget:
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""
         run.limit(self.limits)
-        state = run.step(FIRST_FUEL)
+        self.finish(run, run.step(self.fuel))
+
+    def finish(self, run: Run, state: RunState = RunState.PAUSED) -> None:
+        """Go on with a run that was left in `state`, to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
             if self.clock.monotonic() >= self.deadline:
                 raise BudgetExceeded(

@@ -56,6 +56,7 @@ def build(program: Program, statistics: Statistics) -> Plan:
     return Plan(
         slots=tuple(builder.slots),
         derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
+        demand=tuple(schema.role is Role.DEMAND for schema in builder.slots),
         parameters=tuple(builder.constants),
         registers=builder.registers,
         strata=tuple(stages),
@@ -73,6 +74,7 @@ class _Builder:
     def __init__(self, program: Program) -> None:
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
+        self._seed = program.seed
         for clause in program.clauses:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
@@ -104,7 +106,8 @@ class _Builder:
             views = {
                 id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL for i, atom in enumerate(reads)
             }
-            plans.append(self._join_plan(clause, order_items(clause.body, (), statistics, first=driver), views))
+            items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
+            plans.append(self._join_plan(clause, items, views))
         return plans
 
     def _grouping(self, clause: Clause, source: ClauseAtom) -> JoinPlan:

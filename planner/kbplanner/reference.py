@@ -9,46 +9,16 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kbplanner.aggregates import FOLDS, fold
-from kbplanner.backend import Limits, RunState, RunStats, Via
-from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
+from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
+from kbplanner.bytecode import Opcode
 from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.numbers import answer_key, test
 from kbplanner.pattern import matches
+from kbplanner.reference_plan import READS, Component, ReferencePlan, Rule, decode
 from kbplanner.reference_relation import ReferenceRelation
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    number: int
-    steps: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Component:
-    recursive: bool
-    rules: tuple[_Rule, ...]
-    reads: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class ReferencePlan:
-    """Decoded bytecode."""
-
-    arities: list[int]
-    derived: list[bool]
-    params: int
-    registers: int
-    seed: int | None
-    answer: int
-    components: list[_Component] = field(default_factory=list)
-    sensitive: set[int] = field(default_factory=set)
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 class ReferenceRun:
@@ -114,6 +84,20 @@ class ReferenceRun:
                 return RunState.STALE
         return state
 
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one call."""
+        if seed is not None:
+            self.seed(array("I", seed), 1)
+        state = self.check()
+        worked = state is RunState.READY
+        if worked:
+            self.limit(limits)
+            state = self.step(fuel)
+        if state is not RunState.DONE:
+            return Asked(state)
+        rows, _ = self._slots[slot].match(pattern)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked)
+
     def relation(self, slot: int) -> ReferenceRelation:
         """The relation bound to a slot."""
         return self._slots[slot]
@@ -152,11 +136,11 @@ class ReferenceRun:
                     break
 
     def _round(
-        self, component: _Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
+        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
     ) -> Iterator[None]:
         bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
         for rule in component.rules:
-            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in _READS]
+            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
             if all(low < top for low, top in views):
@@ -164,7 +148,7 @@ class ReferenceRun:
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
-        self, rule: _Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+        self, rule: Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
     ) -> Iterator[None]:
         step = rule.steps[place]
         opcode = step[0]
@@ -311,7 +295,7 @@ class ReferenceEngine:
 
     def load(self, words: array[int]) -> ReferencePlan:
         """Decode bytecode that our own planner has made."""
-        return _decode(words)
+        return decode(words)
 
     def open_run(
         self, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
@@ -326,73 +310,3 @@ class ReferenceEngine:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-_READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER, Opcode.AGGREGATE)
-_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.TEST: 4}
-_HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
-
-
-def _decode(words: array[int]) -> ReferencePlan:
-    magic, version, slots, params, registers, parts, seed, answer = words[:8]
-    if (magic, version) != (MAGIC, VERSION):
-        raise EngineFault("not bytecode of this version")
-    shapes = words[8 : 8 + 2 * slots]
-    plan = ReferencePlan(
-        list(shapes[::2]),
-        [bool(kind) for kind in shapes[1::2]],
-        params,
-        registers,
-        None if seed == NO_SLOT else seed,
-        answer,
-    )
-    at = 8 + 2 * slots
-    for _ in range(parts):
-        _, recursive, rules = words[at : at + 3]
-        at += 3
-        found = []
-        for _ in range(rules):
-            _, number, length = words[at : at + 3]
-            found.append(_Rule(number, tuple(_steps(words, at + 3, length, plan.arities))))
-            at += 3 + length
-        reads = {step[1]: None for rule in found for step in rule.steps if step[0] in _READS}
-        plan.components.append(_Component(bool(recursive), tuple(found), tuple(reads)))
-    plan.sensitive = _sensitive(plan)
-    return plan
-
-
-def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    end = at + length
-    while at < end:
-        opcode = Opcode(words[at])
-        if opcode in _FIXED:
-            size = _FIXED[opcode]
-        elif opcode == Opcode.AGGREGATE:
-            arity = arities[words[at + 1]]
-            size = 4 + arity + 3 * words[at + 3 + arity]
-        elif opcode in (Opcode.CALL, Opcode.MATCHES):
-            size = 4 + words[at + 3]
-        else:
-            size = _HEADER[opcode] + arities[words[at + 1]]
-        yield tuple(words[at : at + size])
-        at += size
-
-
-def _sensitive(plan: ReferencePlan) -> set[int]:
-    feeds: dict[int, set[int]] = {}
-    found: set[int] = set()
-    for component in plan.components:
-        for rule in component.rules:
-            target = rule.steps[-1][1]
-            for step in rule.steps:
-                if step[0] in _READS or step[0] == Opcode.ABSENT:
-                    feeds.setdefault(target, set()).add(step[1])
-                if step[0] in (Opcode.ABSENT, Opcode.AGGREGATE):
-                    found.add(step[1])
-    todo = list(found)
-    while todo:
-        for slot in feeds.get(todo.pop(), ()):
-            if slot not in found:
-                found.add(slot)
-                todo.append(slot)
-    return {slot for slot in found if not plan.derived[slot]}

@@ -26,9 +26,11 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
     return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
 
 
-def rows_as_json(rows: list[dict[str, Any]], pause: Callable[[], None]) -> Response:
-    """Answer with rows, which are used up."""
-    return Response(rows_written(rows, pause), content_type=JSON)
+def parts_as_json(parts: list[bytes]) -> Response:
+    """Answer with finished JSON in parts, which go out one by one."""
+    response = Response(parts, content_type=JSON)
+    response.content_length = sum(map(len, parts))
+    return response
 
 
 def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:

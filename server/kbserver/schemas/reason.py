@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
-from kbcore.state.facts import Row
+from kbcore.kb import KnowledgeBase, Write
 from kbplanner.jsonform import atom_from_json, goal_from_json
 from kbplanner.terms import Atom, Literal, Term
 from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
@@ -61,11 +60,11 @@ class Question:
     as_of: int | None
     timeout_ms: int | None
 
-
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """Its answers."""
-        return kb.infer(
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
+        return kb.infer_json(
             self.literal,
+            write,
             scope=self.scope,
             limit=self.limit,
             offset=self.offset,
@@ -85,25 +84,11 @@ class Pattern:
     limit: int | None
     as_of: int | None
 
-    @property
-    def args(self) -> tuple[Term, ...]:
-        """The arguments to match."""
-        return atom_terms(self.atom)
-
-
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """The facts that match, each with its truth value."""
-        found = kb.query_rows(
-            self.atom.predicate,
-            self.args,
-            positive=self.positive,
-            scope=self.scope,
-            limit=self.limit,
-            as_of=self.as_of,
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
+        return kb.query_json(
+            self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of
         )
-        for row in found:
-            row["truthVal"] = not row["negated"]
-        return found
 
 
 @dataclass(frozen=True, slots=True)
