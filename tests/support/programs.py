@@ -12,7 +12,8 @@ from kbplanner.backend import Engine, Limits, Relation, Run, RunState
 from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import ANONYMOUS, COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.compute import TESTS
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 
 PLENTY = Limits()
 
@@ -45,6 +46,52 @@ def facts(draw, signs: bool = True):
     args = tuple(draw(constants) for _ in range(arity))
     positive = draw(st.sampled_from([True, True, True, not signs]))
     return Atom(name, args, positive)
+
+
+SHAPES = [
+    lambda a, b: Apply("mod", (Apply("+", (a, b)), "3")),
+    lambda a, b: Apply("mod", (Apply("*", (a, b)), "4")),
+    lambda a, b: Apply("mod", (Apply("length", (Apply("concat", (a, b)),)), "3")),
+    lambda a, b: Apply("min", (a, b)),
+    lambda a, b: Apply("max", (a, Apply("abs", (b,)))),
+    lambda a, b: Apply("div", (a, "2")),
+    lambda a, b: Apply("upper", (a,)),
+    lambda a, b: Apply("round", (a,)),
+]
+"""Expressions of which no recursion makes values without end."""
+
+
+@st.composite
+def computing_rules(draw):
+    """Rules with expressions, tests of strings, and sometimes aggregates."""
+    plain = draw(rules())
+    bound = sorted({v for item in plain.body if isinstance(item, Literal) and not item.negated for v in item.variables()
+                    if not v.anonymous}, key=str)  # fmt: skip
+    terms = st.sampled_from([*bound, *bound, *bound, "1", "a", "2"])
+    values = st.one_of(terms, st.builds(lambda shape, a, b: shape(a, b), st.sampled_from(SHAPES), terms, terms))
+    body = list(plain.body)
+    made = []
+    for _ in range(draw(st.integers(1, 2))):
+        kind = draw(st.integers(0, 3))
+        if kind == 0:
+            body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(values), draw(values), draw(st.booleans())))
+        elif kind == 1:
+            body.append(Comparison(draw(st.sampled_from(TESTS)), draw(values), draw(values), draw(st.booleans())))
+        else:
+            made.append(Variable(f"made{len(made)}"))
+            body.append(Comparison("=", made[-1], draw(values)))
+            if draw(st.booleans()):  # joined with what is stored or derived
+                name, arity = draw(predicates.filter(lambda one: one[1] > 0))
+                body.append(Literal(Atom(name, tuple(draw(st.sampled_from([made[-1], *bound, "1"])) for _ in range(arity)))))
+    args = [draw(st.sampled_from([*made, arg])) for arg in plain.head.args]
+    known = [*bound, *made]
+    if known and args and draw(st.integers(0, 2)) == 0:
+        function = draw(st.sampled_from(["count", "sum", "min", "max", "avg", "*"]))
+        one = Aggregate("count", None) if function == "*" else Aggregate(function, draw(st.sampled_from(known)))
+        args[draw(st.integers(0, len(args) - 1))] = one
+        if draw(st.booleans()):
+            args[draw(st.integers(0, len(args) - 1))] = Aggregate(draw(st.sampled_from(["count", "sum", "max"])), known[-1])
+    return Rule(Atom(plain.head.predicate, tuple(args), plain.head.positive), tuple(draw(st.permutations(body))))
 
 
 @st.composite
