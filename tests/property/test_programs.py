@@ -69,7 +69,7 @@ def test_goals_have_the_answers_of_the_model(name, rules, facts, goals):
 @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     computing_rules,
-    st.lists(programs.facts(), max_size=14),
+    st.lists(programs.facts(), min_size=4, max_size=20),
     st.lists(programs.goals(), min_size=1, max_size=4),
 )
 def test_goals_on_computed_values_have_the_answers_of_the_model(name, rules, facts, goals):

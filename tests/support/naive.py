@@ -156,9 +156,9 @@ def _named(item, env: dict) -> tuple[Variable, str | None] | None:
     if not isinstance(item, Comparison) or item.op not in ("=", "==") or item.negated:
         return None
     for a, b in ((item.left, item.right), (item.right, item.left)):
-        if isinstance(a, Variable) and a not in env and all(v in env for v in expression_variables(b)):
-            if item.op == "=" or not isinstance(b, Apply):
-                return a, _value(b, env)
+        computes = item.op == "=" or not isinstance(b, Apply)
+        if computes and isinstance(a, Variable) and a not in env and all(v in env for v in expression_variables(b)):
+            return a, _value(b, env)
     return None
 
 

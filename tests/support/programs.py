@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from kbplanner.backend import Engine, Limits, Relation, Run, RunState
+from kbplanner.compute import TESTS
 from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
-from kbplanner.compute import TESTS
 from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 
 PLENTY = Limits()
@@ -64,15 +64,19 @@ SHAPES = [
 @st.composite
 def computing_rules(draw):
     """Rules with expressions, tests of strings, and sometimes aggregates."""
-    plain = draw(rules())
-    bound = sorted({v for item in plain.body if isinstance(item, Literal) and not item.negated for v in item.variables()
-                    if not v.anonymous}, key=str)  # fmt: skip
+    body = []
+    for _ in range(draw(st.integers(1, 2))):
+        name, arity = draw(st.sampled_from([*BASE[:4], *BASE[:3], *DERIVED[:4]]))
+        args = draw(st.permutations(VARIABLES))[:arity]
+        if draw(st.integers(0, 5)) == 0:
+            args = [draw(st.sampled_from([*args, ANONYMOUS, "1"])) for _ in args]
+        body.append(Literal(Atom(name, tuple(args))))
+    bound = [v for v in VARIABLES if any(v in item.variables() for item in body)]
     terms = st.sampled_from([*bound, *bound, *bound, "1", "a", "2"])
     values = st.one_of(terms, st.builds(lambda shape, a, b: shape(a, b), st.sampled_from(SHAPES), terms, terms))
-    body = list(plain.body)
     made = []
-    for _ in range(draw(st.integers(1, 2))):
-        kind = draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(0, 2))):
+        kind = draw(st.integers(0, 5))
         if kind == 0:
             body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(values), draw(values), draw(st.booleans())))
         elif kind == 1:
@@ -80,18 +84,19 @@ def computing_rules(draw):
         else:
             made.append(Variable(f"made{len(made)}"))
             body.append(Comparison("=", made[-1], draw(values)))
-            if draw(st.booleans()):  # joined with what is stored or derived
+            if draw(st.integers(0, 3)) == 0:  # joined with what is stored or derived
                 name, arity = draw(predicates.filter(lambda one: one[1] > 0))
-                body.append(Literal(Atom(name, tuple(draw(st.sampled_from([made[-1], *bound, "1"])) for _ in range(arity)))))
-    args = [draw(st.sampled_from([*made, arg])) for arg in plain.head.args]
-    known = [*bound, *made]
-    if known and args and draw(st.integers(0, 2)) == 0:
-        function = draw(st.sampled_from(["count", "sum", "min", "max", "avg", "*"]))
-        one = Aggregate("count", None) if function == "*" else Aggregate(function, draw(st.sampled_from(known)))
-        args[draw(st.integers(0, len(args) - 1))] = one
-        if draw(st.booleans()):
-            args[draw(st.integers(0, len(args) - 1))] = Aggregate(draw(st.sampled_from(["count", "sum", "max"])), known[-1])
-    return Rule(Atom(plain.head.predicate, tuple(args), plain.head.positive), tuple(draw(st.permutations(body))))
+                args = (made[-1], *(draw(st.sampled_from([*bound, ANONYMOUS])) if bound else "1" for _ in range(arity - 1)))
+                body.append(Literal(Atom(name, args), draw(st.integers(0, 2)) == 0))
+    known = [*bound, *made] or ["a"]
+    name, arity = draw(st.sampled_from(DERIVED[:4]))
+    args = [draw(st.sampled_from([*known, *made])) for _ in range(arity)]
+    if any(isinstance(one, Variable) for one in known) and draw(st.integers(0, 2)) == 0:
+        for _ in range(draw(st.integers(1, 2))):
+            function = draw(st.sampled_from(["count", "sum", "sum", "min", "max", "avg", "*"]))
+            one = Aggregate("count", None) if function == "*" else Aggregate(function, draw(st.sampled_from(known)))
+            args[draw(st.integers(0, arity - 1))] = one
+    return Rule(Atom(name, tuple(args), draw(st.sampled_from([True] * 5 + [False]))), tuple(draw(st.permutations(body))))
 
 
 @st.composite
