@@ -156,6 +156,7 @@ kb_status kb_run_check(const kb_run *run);
 typedef struct kb_answer {
     uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */
     uint64_t bytes;                   /* of the run's own relations */
+    uint64_t warnings;                /* as kb_stats has them */
     uint32_t worked;                  /* 0: the run was DONE already, nothing had to be worked in */
 } kb_answer;
 /* A small goal in one call: adds the demand `seed` (NULL: none), sets new budgets, works for about `fuel` steps unless the

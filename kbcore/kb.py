@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.ask import Answers, Reasoner, terms_of
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
 from kbcore.state.changes import (
@@ -111,6 +111,7 @@ class KnowledgeBase:
             self._read_tenant().rules.check(stored)
 
         self._commit(changes, check=check)
+        warnings += self._read_tenant().rules.endless(stored)
         return RulesOutcome(stored, tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings))
 
     def retract_fact(
@@ -153,12 +154,13 @@ class KnowledgeBase:
         min_confidence: float | None = None,
         as_of: int | None = None,
         timeout_ms: int | None = None,
+        notes: Notes | None = None,
     ) -> list[Row]:
         """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
 
-        `as_of` (epoch milliseconds) judges validity at that moment. Raises BudgetExceeded.
+        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. Raises BudgetExceeded.
         """
-        budget = self._budget(timeout_ms)
+        budget = self._budget(timeout_ms, notes)
         tenant = self._read_tenant()
         wanted = None if limit is None or min_confidence is not None else limit + offset
         with tenant.lock.read():
@@ -181,7 +183,7 @@ class KnowledgeBase:
         special = options.get("as_of") is not None or options.get("min_confidence") is not None
         scope = options.get("scope")
         if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
-            budget = self._budget(options.get("timeout_ms"))
+            budget = self._budget(options.get("timeout_ms"), options.get("notes"))
             tenant = self._read_tenant()
             with tenant.lock.read():
                 (partition,) = self._partitions(tenant, scope)
@@ -384,10 +386,10 @@ class KnowledgeBase:
         """The partitions a read looks at; where nothing was written yet rules may still give something."""
         return tenant.partitions(scope) or [Partition(tenant.engine, scope)]
 
-    def _budget(self, timeout_ms: int | None) -> Budget:
+    def _budget(self, timeout_ms: int | None, notes: Notes | None = None) -> Budget:
         config, clock = self._runtime.config, self._runtime.clock
         longest = config.query_timeout_ms
         allowed = longest if timeout_ms is None else min(timeout_ms, longest)
         deadline = clock.monotonic() + allowed / 1000
-        runtime = self._runtime
-        return Budget(runtime.limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)
+        run, most = self._runtime, config.query_max_answers
+        return Budget(run.limits, allowed, deadline, most, clock, run.offload, run.pause, notes=notes or Notes())

@@ -82,13 +82,15 @@ class RunStats:
 class Asked(NamedTuple):
     """What became of a small goal: `rows` are its answers in answer order, None where they must be read another way.
 
-    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before.
+    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` are counted as
+    in `RunStats`.
     """
 
     state: RunState
     rows: array[int] | None = None
     bytes: int = 0
     worked: bool = True
+    warnings: int = 0
 
 
 @dataclass(frozen=True, slots=True)

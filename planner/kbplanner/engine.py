@@ -327,7 +327,7 @@ class Run:
             if count <= room:
                 rows = array("I")
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
-            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked))
+            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.

@@ -96,7 +96,7 @@ class ReferenceRun:
         if state is not RunState.DONE:
             return Asked(state)
         rows, _ = self._slots[slot].match(pattern)
-        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings)
 
     def relation(self, slot: int) -> ReferenceRelation:
         """The relation bound to a slot."""

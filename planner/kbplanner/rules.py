@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
-from kbplanner.passes.stratify import check_stratified
+from kbplanner.passes.stratify import check_stratified, computed_recursion
 from kbplanner.program import Clause, ClauseAtom
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Rule
@@ -26,6 +26,8 @@ class RuleSet:
         check_stratified(clauses)
         self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
         """Stored schemas of the predicates that have rules."""
+        self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
+        """Rules of a recursion through a computed value, which may not come to an end."""
         self.reads = frozenset(
             item.schema.stored
             for clause in clauses

@@ -225,3 +225,31 @@ def test_a_text_beyond_its_bound_is_no_value(client: Client) -> None:
     client.tell("p", text)
     client.tell("p", "ab")
     assert ask(client, "z(?n) :- p(?x), length(concat(?x, ?x), ?n).", "z", "?n") == [["4"]]
+
+
+# ---- what the caller is told ----
+
+
+@pytest.mark.parametrize("path", ["/ask", "/infer"])
+def test_literals_without_a_value_are_counted(client: Client, path: str) -> None:
+    text = "p(1). p(0). p(x). half(?z) :- p(?x), ?z = 8 / ?x. q(?x) :- p(?x). total(sum(?x)) :- p(?x)."
+    client.post("/teach", {"text": text})
+    for _ in range(2):  # from a goal table the second time
+        response = client.post(path, {"predicate": "half", "args": ["?z"]})
+        assert [row["args"] for row in response.get_json()] == [["8"]]
+        assert response.headers["X-Answer-Warnings"] == "2"
+    assert client.post(path, {"predicate": "total", "args": ["?z"]}).headers["X-Answer-Warnings"] == "1"
+    assert "X-Answer-Warnings" not in client.post(path, {"predicate": "q", "args": ["?x"]}).headers
+
+
+def test_recursion_through_a_computed_value_is_taken_with_a_warning(client: Client) -> None:
+    response = client.post("/teach", {"text": "n(?x) :- start(?x). n(?y) :- n(?x), ?y = ?x + 1."})
+    assert response.status_code == 200
+    assert response.headers["X-Rule-Warnings"].startswith("n/1 recurses through a computed value and may not end")
+    for text in ("m(?y) :- n(?x), ?y = ?x + 1.", "k(?x) :- k(?x), l(?x), ?x + 1 < 3.", "n(?x) :- l(?x)."):
+        assert "X-Rule-Warnings" not in client.post("/teach", {"text": text + " start(z). l(1). k(1)."}).headers
+    client.tell("start", 5)
+    error = client.post("/ask", {"predicate": "m", "args": ["?x"], "timeoutMs": 300})
+    details = error_of(error, 422, "BUDGET_EXCEEDED")["details"]
+    assert details["rule"] == "2"
+    assert client.ask("l", "?x") == [["1"]]

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbplanner.errors import RecursiveAggregate, UnstratifiedNegation
-from kbplanner.program import Clause, ClauseAtom, Component, Program, aggregate_cycle, components, negative_cycle
+from kbplanner.program import (
+    Clause,
+    ClauseAtom,
+    Component,
+    Computation,
+    Program,
+    aggregate_cycle,
+    components,
+    negative_cycle,
+)
 from kbplanner.schema import RelationSchema, Role
 
 
@@ -23,6 +32,25 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
             f"recursion through negation: the rules of {' and '.join(names)} wait for what they have not concluded",
             names,
         )
+
+
+def computed_recursion(clauses: Sequence[Clause]) -> set[int]:
+    """The numbers of the rules that belong to a recursion in which a head takes a value that its body computes."""
+    found: set[int] = set()
+    for part in components(clauses):
+        own = [c for c in clauses if part.recursive and c.head.schema in part.relations and _recurs(c, part)]
+        if any(_computes_head(clause) for clause in own):
+            found.update(clause.rule for clause in own if clause.rule)
+    return found
+
+
+def _recurs(clause: Clause, part: Component) -> bool:
+    return any(atom.schema in part.relations for atom in clause.atoms())
+
+
+def _computes_head(clause: Clause) -> bool:
+    targets = {item.target for item in clause.body if isinstance(item, Computation)}
+    return not targets.isdisjoint(clause.head.args)
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase, Write
+from kbcore.reason.budget import Notes
 from kbplanner.jsonform import atom_from_json, goal_from_json
 from kbplanner.terms import Atom, Literal, Term
 from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
@@ -60,7 +61,7 @@ class Question:
     as_of: int | None
     timeout_ms: int | None
 
-    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
         return kb.infer_json(
             self.literal,
@@ -71,6 +72,7 @@ class Question:
             min_confidence=self.min_confidence,
             as_of=self.as_of,
             timeout_ms=self.timeout_ms,
+            notes=notes,
         )
 
 
@@ -84,7 +86,7 @@ class Pattern:
     limit: int | None
     as_of: int | None
 
-    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
         return kb.query_json(
             self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of
