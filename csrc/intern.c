@@ -159,6 +159,8 @@ void kb_symbols_free(kb_engine *engine)
     kb_release(&engine->heap, engine->symbols.bytes);
     kb_release(&engine->heap, engine->symbols.starts);
     kb_release(&engine->heap, engine->symbols.slots);
+    kb_release(&engine->heap, engine->symbols.equals.items);
+    kb_release(&engine->heap, engine->symbols.equals.slots);
 }
 
 /* `number` may be NULL; the symbol must be one of the engine. */
@@ -181,22 +183,25 @@ void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, siz
     }
 }
 
-/* Somebody learns of a symbol: from now on nobody may take it back. */
-static void tell(kb_symbols *symbols, kb_sym sym)
+void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym)
 {
-    if (sym > symbols->made_from)
+    if (symbols->maker != maker && sym > symbols->made_from)
         symbols->maker = NULL;
+}
+
+kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len)
+{
+    return find_text(symbols, text, len, hash_text(symbols, text, len));
 }
 
 kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out)
 {
     kb_symbols *symbols = &engine->symbols;
-    kb_sym sym = find_text(symbols, text, len, hash_text(symbols, text, len));
+    kb_sym sym = kb_symbol_find(symbols, text, len);
     kb_status status;
 
     if (sym != 0) {
-        if (symbols->maker != maker)
-            tell(symbols, sym);
+        kb_symbol_tell(symbols, maker, sym);
         *out = sym;
         return KB_OK;
     }
@@ -229,7 +234,7 @@ kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *ou
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
     if ((status = intern(engine, bytes == NULL ? "" : bytes, len, out)) == KB_OK)
-        tell(&engine->symbols, *out);
+        kb_symbol_tell(&engine->symbols, NULL, *out);
     return status;
 }
 
@@ -255,7 +260,7 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
         }
     }
     for (size_t i = 0; i < count; i++)
-        tell(&engine->symbols, out[i]);
+        kb_symbol_tell(&engine->symbols, NULL, out[i]);
     return KB_OK;
 }
 
@@ -264,8 +269,8 @@ kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
     bytes = bytes == NULL ? "" : bytes;
-    *out = find_text(&engine->symbols, bytes, len, hash_text(&engine->symbols, bytes, len));
-    tell(&engine->symbols, *out);
+    *out = kb_symbol_find(&engine->symbols, bytes, len);
+    kb_symbol_tell(&engine->symbols, NULL, *out);
     return KB_OK;
 }
 

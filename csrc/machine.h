@@ -8,7 +8,7 @@
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
     KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
-    KB_OPCODES
+    KB_OP_EQUAL, KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
@@ -177,6 +177,9 @@ double kb_exact_value(kb_exact *sum);                                   /* the n
 
 /* aggregate.c: OK: the next group is in the registers; DONE: there is none; PAUSED: `left` is used up */
 kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
+
+/* equal.c: OK: the next text that is the same number is in the register; DONE: there is none */
+kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
 
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);

@@ -259,7 +259,9 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     }
     if (op == KB_OP_MATCHES)
         return read_pattern(reader, step);
-    if (op == KB_OP_COPY)
+    if (op == KB_OP_EQUAL)
+        *back = plan->step_count - 1 - rule->first;
+    if (op == KB_OP_COPY || op == KB_OP_EQUAL)
         return kb_read_below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
                && readable(reader, &step->b);
     if (op == KB_OP_CALL)

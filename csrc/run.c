@@ -309,6 +309,13 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             if ((status = kb_match_pattern(run, step, &goes_on)) < 0)
                 return status;
             break;
+        case KB_OP_EQUAL:
+            /* Opcode: EQUAL to from
+             * For each text that is the same number as register `from`, or just that text: register `to` gets it, go on. */
+            if ((status = kb_equal(run, step, cursor, entering)) < 0)
+                return status;
+            goes_on = status == KB_OK;
+            break;
         case KB_OP_AGGREGATE:
             /* Opcode: AGGREGATE slot view columns count folds
              * For each group of rows of the view with the same LOAD columns: load them and the value of each fold, go on. */

@@ -20,6 +20,7 @@ from kbplanner.plan import (
     Column,
     ColumnKind,
     Copy,
+    Equal,
     Filter,
     Fold,
     Group,
@@ -36,7 +37,7 @@ from kbplanner.plan import (
     TextTest,
     View,
 )
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import ANONYMOUS, COMPARISONS, Comparison, Expr, Term, Variable
 
@@ -172,6 +173,12 @@ class _Builder:
         return tuple(columns)
 
     def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
+        given = equated(item, registers)
+        if given is not None:
+            target, source = given
+            known = self._register(source, registers)
+            registers[target] = len(self.constants) + len(registers)
+            return Equal(registers[target], known)
         if item.op == "matches":
             return Match(self._register(item.left, registers), str(item.right), item.negated)
         if item.op in TESTS:

@@ -11,6 +11,7 @@ from kbplanner.plan import (
     Call,
     Column,
     Copy,
+    Equal,
     Filter,
     Group,
     JoinPlan,
@@ -46,6 +47,7 @@ class Opcode(IntEnum):
     AGGREGATE = 11
     TEST = 12
     MATCHES = 13
+    EQUAL = 14
 
 
 def encode(plan: Plan) -> array[int]:
@@ -88,6 +90,8 @@ def _step(step: Step) -> list[int]:
         return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
     if isinstance(step, Call):
         return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Equal):
+        return [Opcode.EQUAL, step.to, step.source]
     if isinstance(step, Copy):
         return [Opcode.COPY, step.to, step.source]
     return [Opcode.EMIT, step.slot, *step.registers]

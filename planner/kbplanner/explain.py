@@ -12,6 +12,7 @@ from kbplanner.plan import (
     Column,
     ColumnKind,
     Copy,
+    Equal,
     Filter,
     Group,
     JoinPlan,
@@ -88,6 +89,8 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Call):
         args = ", ".join(join.names[register] for register in step.args)
         return f"call {join.names[step.to]} = {FUNCTIONS[step.function]} ({args})"
+    if isinstance(step, Equal):
+        return f"equal {join.names[step.to]} = {join.names[step.source]}"
     if isinstance(step, Copy):
         return f"copy {join.names[step.to]} = {join.names[step.source]}"
     return f"emit {plan.slots[step.slot]} ({', '.join(join.names[register] for register in step.registers)})"

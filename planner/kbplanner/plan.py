@@ -134,6 +134,14 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Equal:
+    """`equal ?y = ?x`: for each text that is the same number as that of a register, or just that text, in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
 
@@ -142,7 +150,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Project
+Step = Scan | Probe | Member | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ name, `not` is plain absence, and equalities that only name a value are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Comparison, Term, Variable
+from kbplanner.terms import Apply, Comparison, Term, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,21 @@ class Aggregation:
 ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
 
 
+def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
+    """The variable to which an equation gives values, and the term it has them from: all texts of the same number.
+
+    None where it is no equation, or tests what is `known` already, or neither side is.
+    """
+    if not isinstance(item, Comparison) or item.op != "=" or item.negated:
+        return None
+    for target, source in ((item.left, item.right), (item.right, item.left)):
+        if isinstance(source, Apply) or not (isinstance(source, str) or source in known):
+            continue
+        if isinstance(target, Variable) and target not in known:
+            return target, source
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
     """`head` holds where `body` does; `rule` is the number of the rule it comes from, 0 for one the compiler made."""
@@ -89,12 +104,18 @@ class Clause:
         """The named variables that get values: from atoms, and computed from such."""
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
         bound.update(item.target for item in self.body if isinstance(item, Aggregation))
-        waiting = [item for item in self.body if isinstance(item, Computation)]
         while True:
-            ready = [item for item in waiting if item.target not in bound and bound.issuperset(item.inputs())]
+            ready = {target for item in self.body if (target := _bound_by(item, bound)) is not None}
             if not ready:
                 return bound
-            bound.update(item.target for item in ready)
+            bound |= ready
+
+
+def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
+    if isinstance(item, Computation):
+        return item.target if item.target not in bound and bound.issuperset(item.inputs()) else None
+    given = equated(item, bound)
+    return None if given is None else given[0]
 
 
 @dataclass(frozen=True, slots=True)

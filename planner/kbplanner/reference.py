@@ -164,6 +164,9 @@ class ReferenceRun:
         elif opcode == Opcode.MATCHES:
             if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
                 yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.EQUAL:
+            for symbol in self._engine.same_number(registers[step[2]]):
+                yield from self._steps_from(rule, place + 1, {**registers, step[1]: symbol}, bounds)
         elif opcode == Opcode.COPY:
             yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
         elif opcode == Opcode.CALL:
@@ -276,6 +279,11 @@ class ReferenceEngine:
     def text(self, symbol: int) -> str:
         """The text of a symbol."""
         return self._texts[symbol]
+
+    def same_number(self, symbol: int) -> list[int]:
+        """The symbols that are `=` to one."""
+        text = self._texts[symbol]
+        return [other for other in range(1, len(self._texts)) if test(0, self._texts[other], text)]
 
     def texts(self, symbols: array[int]) -> list[str]:
         """The texts of many symbols."""

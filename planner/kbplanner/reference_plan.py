@@ -47,7 +47,7 @@ class ReferencePlan:
         """Nothing to give back."""
 
 
-_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.TEST: 4}
+_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.EQUAL: 3, Opcode.TEST: 4}
 _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
 
 

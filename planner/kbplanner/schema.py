@@ -78,4 +78,6 @@ class RelationSchema:
         name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
         if self.role is not Role.STORED and self.adornment:
             name += f"[{self.adornment}]"
+        if self.source not in (None, Role.DERIVED):
+            name = f"{self.source.value} {name}"
         return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"

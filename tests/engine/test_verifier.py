@@ -54,10 +54,10 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
-        "CALL", "AGGREGATE", "TEST", "MATCHES",
+        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(14))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1]
+    assert [number for number, _ in table.values()] == list(range(15))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1, 2]
 
 
 def test_good_plans(engine):
@@ -93,7 +93,7 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([14], emit(3)), HEAD),
+    "an unknown opcode": (one([15], emit(3)), HEAD),
     "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
     "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),
@@ -112,6 +112,8 @@ FAULTS = {
     "an aggregate into a column of the group": (one(group(2, load(1), 0, (1, 1, 1))), HEAD + 8),
     "more aggregates than columns": (one([asm.OP["AGGREGATE"], 3, DELTA, 65]), HEAD + 3),
     "groups of what is not complete": (one(group(1, load(1)), emit(3)), HEAD + 1),
+    "numbers into a parameter": (one([asm.OP["EQUAL"], 0, 0], emit(3)), HEAD + 1),
+    "numbers of nothing": (one([asm.OP["EQUAL"], 1, 1], emit(3)), HEAD + 2),
     "an unknown test": (one(SCANNED, [asm.OP["TEST"], 3, 1, 2], emit(3)), HEAD + 6),
     "a test of too many bits": (one(SCANNED, [asm.OP["TEST"], 16, 1, 2], emit(3)), HEAD + 6),
     "a test of nothing": (one(SCANNED, [asm.OP["TEST"], 0, 1, 3], emit(3)), HEAD + 8),

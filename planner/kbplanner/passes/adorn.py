@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.passes.order import Statistics, order_items
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Variable
 
@@ -73,6 +73,8 @@ def _spread(
                     body.append(item)
                     if isinstance(item, Computation):
                         known.add(item.target)
+                    elif (given_by := equated(item, known)) is not None:
+                        known.add(given_by[0])
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 
