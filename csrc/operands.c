@@ -195,8 +195,8 @@ static int read_folds(kb_reader *reader, kb_step *step)
     step->b = plan->pair_count;
     if (plan->folds < step->a)
         plan->folds = step->a;
-    for (uint32_t i = 0; i < step->a; i++)
-        if (!kb_read_below(reader, KB_FOLDS, &function) || !kb_read_below(reader, step->arity == 0 ? 1 : step->arity, &column)
+    for (uint32_t i = 0; i < step->a; i++)   /* rows without columns can be counted only */
+        if (!kb_read_below(reader, step->arity == 0 ? KB_FOLD_COUNT + 1 : KB_FOLDS, &function) || !kb_read_below(reader, step->arity == 0 ? 1 : step->arity, &column)
             || !kb_read_below(reader, plan->register_count, &reg) || !write_register(reader, reg, 0)
             || !add_pair(reader, function, column) || !add_pair(reader, 0, reg))
             return 0;

@@ -240,6 +240,14 @@ def hostile():
 GOOD = [
     asm.closure(),
     asm.reach(),
+    asm.computing(),
+    one(SCANNED, asm.call(1, 3, 1, 2), [asm.OP["EQUAL"], 4, 3], probe(0, FULL, key(4), 0), emit(1, 3), recursive=True),
+    plan(
+        SLOTS,
+        component(rule(1, SCANNED, emit(2, 1, 2))),
+        component(rule(2, group(2, load(1), 0, (2, 1, 2)), emit(1, 2))),
+        answer=1,
+    ),
     one(SCANNED, probe(0, FULL, key(2), load(3)), absent(0, key(3), 0), compare("<", 1, 3), emit(2, 1, 3)),
     one(scan(0, DELTA, load(1), same(1)), member(0, FULL, key(1), key(0)), asm.copy(2, 1), emit(1, 2)),
     plan(
@@ -251,9 +259,7 @@ GOOD = [
 ]
 WORDS = st.one_of(
     st.integers(0, 12),
-    st.sampled_from(
-        [0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]
-    ),
+    st.sampled_from([0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]),
     st.integers(0, 0xFFFFFFFF),
 )
 
@@ -285,7 +291,15 @@ def steps(draw):
     slot = draw(st.integers(0, 3))
     arity = SLOTS[slot][0]
     kinds = st.one_of(st.just(0), st.builds(load, REGISTERS), st.builds(key, REGISTERS), st.builds(same, REGISTERS))
-    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY"]))
+    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "CALL", "TEST", "MATCHES", "EQUAL"]))
+    if op == "CALL":
+        return asm.call(draw(st.integers(0, 14)), draw(REGISTERS), *draw(st.lists(REGISTERS, min_size=1, max_size=3)))
+    if op == "TEST":
+        return [asm.OP[op], draw(st.integers(0, 11)), draw(REGISTERS), draw(REGISTERS)]
+    if op == "MATCHES":
+        return pattern(draw(REGISTERS), *draw(st.lists(st.integers(0, 6), max_size=5)), 0)
+    if op == "EQUAL":
+        return [asm.OP[op], draw(REGISTERS), draw(REGISTERS)]
     if op == "COMPARE":
         return [asm.OP[op], draw(st.integers(0, 15)), draw(REGISTERS), draw(REGISTERS)]
     if op == "COPY":
@@ -304,8 +318,7 @@ def heads(draw):
 @given(data=st.data(), recursive=st.booleans())
 def test_made_up_rules_do_no_harm(hostile, data, recursive):
     rules = [
-        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads()))
-        for n in range(data.draw(st.integers(1, 3)))
+        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads())) for n in range(data.draw(st.integers(1, 3)))
     ]
     words = plan(SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6)
     assert try_to_run(hostile, words)
