@@ -6,7 +6,7 @@
 
 #define LIMBS 40                      /* 1,280 bits: the least double times a power of ten that makes it whole takes 1,131 */
 
-typedef struct kb_large { uint32_t limbs[LIMBS], used; } kb_large;
+typedef struct kb_large { uint32_t limbs[LIMBS], used; } kb_large;   /* limbs from `used` on are 0 */
 
 static void set(kb_large *a, uint64_t value)
 {
@@ -43,7 +43,7 @@ static void multiply_power(kb_large *a, uint32_t base, int exponent)
 
 static int order(const kb_large *a, const kb_large *b)
 {
-    for (uint32_t i = LIMBS; i-- > 0;)
+    for (uint32_t i = a->used > b->used ? a->used : b->used; i-- > 0;)
         if (a->limbs[i] != b->limbs[i])
             return a->limbs[i] < b->limbs[i] ? -1 : 1;
     return 0;
@@ -53,20 +53,22 @@ static void add(kb_large *a, const kb_large *b)
 {
     uint64_t carry = 0;
 
-    for (uint32_t i = 0; i < LIMBS; i++) {
+    if (a->used < b->used)
+        a->used = b->used;
+    for (uint32_t i = 0; i < a->used; i++) {
         carry += (uint64_t)a->limbs[i] + b->limbs[i];
         a->limbs[i] = (uint32_t)carry;
-        if (a->limbs[i] != 0 && i >= a->used)
-            a->used = i + 1;
         carry >>= 32;
     }
+    if (carry != 0)
+        a->limbs[a->used++] = (uint32_t)carry;
 }
 
 static void subtract(kb_large *a, const kb_large *b)
 {
     uint64_t borrow = 0;
 
-    for (uint32_t i = 0; i < LIMBS; i++) {
+    for (uint32_t i = 0; i < a->used; i++) {
         uint64_t take = (uint64_t)b->limbs[i] + borrow;
 
         borrow = a->limbs[i] < take;
