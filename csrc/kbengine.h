@@ -169,5 +169,19 @@ kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets,
 void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
 void kb_run_close(kb_run *run);
 
+/* ground programs: `nodes` conclusions from 0, and `count` instances of rules. Instance i concludes heads[i] from the
+ * nodes premises[ends[i-1] .. ends[i]); the first `free`, which have no premises, cost nothing. */
+#define KB_NO_NODE 0xFFFFFFFFu
+typedef struct kb_ground {
+    uint32_t nodes, count, free, premise_count;
+    const uint32_t *heads, *ends, *premises;
+} kb_ground;
+/* For each node the steps of its lowest proof (KB_NO_NODE: none), the first instance that ends such a proof, and how many
+ * instances conclude it from others. */
+kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *ground, uint32_t *heights, uint32_t *chosen, uint32_t *counts);
+/* For each node, over its proofs the greatest, in a proof the least rank of its instances; ranks go from 1 to at most
+ * `count`, an instance of rank 0 is not used; 0 for a node without a proof. */
+kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uint32_t *ranks, uint32_t *best);
+
 /* cdef: end */
 #endif

@@ -172,6 +172,13 @@ class EmbeddedKB:
         names = [variable.name for variable in variables]
         return AnswerSet(found, lambda: [dict(zip(names, row, strict=True)) for row in found])
 
+    def explain(self, goal: str, *, scope: str | None = None, limit: int | None = None) -> str:
+        """Why the answers of a goal hold, as text: each answer stands above what it rests on.
+
+        For programs, `kb.kb.prove` gives proofs as objects.
+        """
+        return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit)
+
     def query(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> AnswerSet:
         """Stored facts that match, no rules applied."""
         terms = _terms(args)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbcore.errors import Conflict, InvalidInput, NotFound
+from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
-from kbcore.reason.ask import Answers, Reasoner, terms_of
+from kbcore.reason.annotate import Answers
+from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
@@ -32,9 +34,6 @@ from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
-if TYPE_CHECKING:
-    from kbcore.runtime import Runtime
-
 Write = Callable[[list[Row]], bytes]
 """Gives the JSON array of rows, which are used up."""
 
@@ -53,17 +52,12 @@ class RulesOutcome:
     warnings: tuple[str, ...] = ()
 
 
-class KnowledgeBase:
+class KnowledgeBase(Explaining):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a name for exactly that
     one, "*" (reads only) for every partition, each reasoned about on its own. Writes return when they are durable.
     """
-
-    def __init__(self, runtime: Runtime, database: str, tenant: str) -> None:
-        self._runtime = runtime
-        self.database = database
-        self.tenant = tenant
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -162,15 +156,9 @@ class KnowledgeBase:
         """
         budget = self._budget(timeout_ms, notes)
         tenant = self._read_tenant()
-        wanted = None if limit is None or min_confidence is not None else limit + offset
         with tenant.lock.read():
-            reasoner = self._runtime.reasoner(tenant)
-            found: list[Row] = []
-            for partition in self._partitions(tenant, scope):
-                found.extend(reasoner.rows(partition, literal, budget, as_of, wanted))
-        if min_confidence is not None:
-            found = [row for row in found if row["confidence"] is None or row["confidence"] >= min_confidence]
-        return found[offset : None if limit is None else offset + limit]
+            found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
+            return [row for _, rows in found for row in rows]
 
     def infer_json(self, literal: Literal, write: Write, **options: Any) -> list[bytes]:
         """The answers of `infer`, with the same options, as a JSON array in parts.
@@ -378,18 +366,3 @@ class KnowledgeBase:
     def _writable(self, scope: str | None) -> None:
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
-
-    def _read_tenant(self) -> Tenant:
-        return self._runtime.read_tenant(self.database, self.tenant)
-
-    def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
-        """The partitions a read looks at; where nothing was written yet rules may still give something."""
-        return tenant.partitions(scope) or [Partition(tenant.engine, scope)]
-
-    def _budget(self, timeout_ms: int | None, notes: Notes | None = None) -> Budget:
-        config, clock = self._runtime.config, self._runtime.clock
-        longest = config.query_timeout_ms
-        allowed = longest if timeout_ms is None else min(timeout_ms, longest)
-        deadline = clock.monotonic() + allowed / 1000
-        run, most = self._runtime, config.query_max_answers
-        return Budget(run.limits, allowed, deadline, most, clock, run.offload, run.pause, notes=notes or Notes())

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.affected import ALL, Affected, affected_of, before, removed_schema
-from kbcore.reason.ask import derived_row
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Removed
-from kbcore.state.facts import Row
+from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Limits, Relation

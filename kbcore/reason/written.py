@@ -24,7 +24,7 @@ class Written:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._shapes: dict[tuple[str, bool, str | None, bool], RowShape] = {}
+        self._shapes: dict[tuple[str, bool, str | None, bool, bool], RowShape] = {}
 
     def rows(
         self,
@@ -36,15 +36,20 @@ class Written:
         budget: Budget,
         *,
         truth: bool = False,
+        absence: bool = False,
     ) -> Iterator[bytes]:
-        """The JSON of answer rows in slices, each row with a comma before it; others have their turn in between."""
-        key = (schema.predicate, schema.positive, scope, truth)
+        """The JSON of answer rows in slices, each row with a comma before it; others have their turn in between.
+
+        With `truth` they have a truth value, with `absence` they say that they rest on something being absent.
+        """
+        key = (schema.predicate, schema.positive, scope, truth, absence)
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
             more = TRUTH[schema.positive] if truth else ""
-            shape = self._shapes[key] = row_shape(schema.predicate, schema.positive, scope, more)
+            metadata = {"nonMonotonic": True} if absence else None
+            shape = self._shapes[key] = row_shape(schema.predicate, schema.positive, scope, more, metadata)
         relation = stored.relation if stored else None
         first = True
         for part in rows_json(self._tenant.engine, shape, relation, rows, schema.arity, count):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom
 from kbplanner.written import RowShape
 
 Row = dict[str, Any]
@@ -15,9 +16,15 @@ Row = dict[str, Any]
 confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
 
 
-def row_shape(predicate: str, positive: bool, scope: str | None, more: str = "") -> RowShape:
-    """How a row without metadata and confidence is written as JSON; `more` are further members, `,"key":value`."""
-    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope, "metadata": {}, "createdAt": None}
+def row_shape(
+    predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
+) -> RowShape:
+    """How a row without confidence, with the same metadata as every other, is written as JSON.
+
+    `more` are further members, `,"key":value`.
+    """
+    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
+    first |= {"metadata": dict(metadata or {}), "createdAt": None}
     text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
     before, _, after = text.partition('"args":[]')
     return RowShape(
@@ -110,3 +117,19 @@ class RetractOutcome:
     newly_derivable: int
     still_derivable: bool
     truncated: bool
+
+
+def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
+    """A row for a conclusion that nobody asserted."""
+    return {
+        "predicate": atom.predicate,
+        "args": list(args),
+        "negated": not atom.positive,
+        "scope": scope,
+        "metadata": {},
+        "createdAt": None,
+        "validFrom": None,
+        "validUntil": None,
+        "ttl": None,
+        "confidence": None,
+    }

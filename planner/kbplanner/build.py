@@ -75,7 +75,9 @@ class _Builder:
     def __init__(self, program: Program) -> None:
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
-        self._seed = program.seed
+        # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
+        asked = {clause.head.schema for clause in program.clauses}
+        self._seed = None if program.seed in asked else program.seed
         for clause in program.clauses:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):

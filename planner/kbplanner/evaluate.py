@@ -87,7 +87,7 @@ class PlanCache:
         key = (rules, goal, adornment, denied, many)
         with self._mutex:
             found = self._plans.get(key)
-            if found is not None and (self._seen.get(key) == version != -1 or not _moved(found.sizes, statistics)):
+            if found is not None and (self._seen.get(key) == version != -1 or not moved(found.sizes, statistics)):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
                 return found
@@ -112,7 +112,8 @@ class PlanCache:
         return len(self._plans)
 
 
-def _moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+    """Whether the size of some relation is ten times, or a tenth of, what it was when a plan was made."""
     for schema, size in sizes.items():
         now = statistics.rows(schema)
         if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):

@@ -34,7 +34,7 @@ def evaluate_builtin(item: Comparison, values: Mapping[str, str]) -> Evaluated:
     if item.op == "=" and not item.negated:
         for target, source in ((item.left, item.right), (item.right, item.left)):
             if isinstance(target, Variable) and target.name not in known and _given(source, known):
-                value = _value(source, known)
+                value = value_of(source, known)
                 if value is not None:
                     known[target.name] = value
                     break
@@ -45,7 +45,7 @@ def evaluate_builtin(item: Comparison, values: Mapping[str, str]) -> Evaluated:
 
 
 def _holds(item: Comparison, known: Substitution) -> bool:
-    left, right = _value(item.left, known), _value(item.right, known)
+    left, right = value_of(item.left, known), value_of(item.right, known)
     if left is None or right is None:
         return False
     if item.op in COMPARISONS:
@@ -59,12 +59,13 @@ def _given(expr: Expr, known: Substitution) -> bool:
     return all(variable.name in known for variable in expression_variables(expr))
 
 
-def _value(expr: Expr, known: Substitution) -> str | None:
+def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
+    """The value of an expression; None where it has none, or a variable of it is not known."""
     if isinstance(expr, Variable):
-        return known[expr.name]
+        return known.get(expr.name)
     if not isinstance(expr, Apply):
         return expr
-    args = [_value(arg, known) for arg in expr.args]
+    args = [value_of(arg, known) for arg in expr.args]
     return compute(expr.function, [arg for arg in args if arg is not None]) if None not in args else None
 
 

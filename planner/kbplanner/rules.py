@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified, computed_recursion
-from kbplanner.program import Clause, ClauseAtom
+from kbplanner.program import Aggregation, Clause, ClauseAtom, Computation
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Rule
+from kbplanner.terms import Comparison, Literal, Rule
 
 
 class RuleSet:
@@ -28,6 +29,8 @@ class RuleSet:
         """Stored schemas of the predicates that have rules."""
         self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
         """Rules of a recursion through a computed value, which may not come to an end."""
+        self.computes = any(isinstance(item, (Computation, Aggregation)) for clause in clauses for item in clause.body)
+        """Whether conclusions can have arguments that stand in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
             for clause in clauses
@@ -43,6 +46,19 @@ class RuleSet:
             if isinstance(item, ClauseAtom) and item.absent
         )
         """Stored relations whose rows decide how a `not` is compiled, once there are any."""
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """The constants of rules: conclusions can have them as arguments although no fact does."""
+        found: set[str] = set()
+        for rule in self.rules:
+            for part in (rule.head, *rule.body):
+                if isinstance(part, Comparison):
+                    found.update(side for side in (part.left, part.right) if isinstance(side, str))
+                else:
+                    atom = part.atom if isinstance(part, Literal) else part
+                    found.update(arg for arg in atom.args if isinstance(arg, str))
+        return frozenset(found)
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """The rules lowered, given which of `deniable` have rows."""

@@ -25,6 +25,8 @@ class Role(str, Enum):
     """The groups of a rule with aggregates, each with the values of those."""
     UNDENIED = "undenied"
     """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
+    INSTANCE = "instance"
+    """Instances of a clause: the values of its variables wherever its body holds."""
 
 
 @dataclass(frozen=True, slots=True)

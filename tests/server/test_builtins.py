@@ -253,3 +253,35 @@ def test_recursion_through_a_computed_value_is_taken_with_a_warning(client: Clie
     details = error_of(error, 422, "BUDGET_EXCEEDED")["details"]
     assert details["rule"] == "2"
     assert client.ask("l", "?x") == [["1"]]
+
+
+def test_a_value_nobody_has_written_down_can_be_asked_for(client: Client) -> None:
+    text = "p(7). next(?z) :- p(?x), ?z = ?x + 1. total(sum(?x)) :- p(?x). p(4)."
+    client.post("/teach", {"text": text})
+    assert client.ask("next", "8") == [["8"]]
+    assert client.ask("total", "11") == [["11"]]
+    assert client.ask("next", "9") == []
+
+
+def test_proofs_of_computed_values(client: Client) -> None:
+    client.post("/teach", {"text": "p(7). next(?z) :- p(?x), ?m = ?x + 1, ?z = ?m * 2, ?m >= 8. total(sum(?x)) :- p(?x)."})
+    (found,) = client.post("/ask", {"predicate": "next", "args": ["?z"], "withProof": True}).get_json()
+    step = found["proof"]["step"]
+    assert found["proof"]["substitution"] == {"?z": "16", "?x": "7", "?m": "8"}
+    assert [part["step"]["type"] for part in step["bodyProofs"]] == ["fact_match", "builtin", "builtin", "builtin"]
+    assert [part["step"]["text"] for part in step["bodyProofs"][1:]] == ["8 = 7 + 1", "16 = 8 * 2", "8 >= 8"]
+    (found,) = client.post("/ask", {"predicate": "total", "args": ["?z"], "withProof": True}).get_json()
+    assert [part["step"]["type"] for part in found["proof"]["step"]["bodyProofs"]] == ["aggregate"]
+    body = {"predicate": "total", "args": ["?z"], "withProof": True, "proofFormat": "dag"}
+    (found,) = client.post("/ask", body).get_json()
+    assert [node["kind"] for node in found["proof"]["nodes"].values()] == ["derived", "aggregate"]
+    assert client.post("/explain", {"text": "total(?x)"}).status_code == 200
+
+
+def test_what_is_aggregated_may_change_with_more_facts(client: Client) -> None:
+    client.post("/teach", {"text": "p(7). total(sum(?x)) :- p(?x). next(?z) :- p(?x), ?z = ?x + 1."})
+    client.tell("p", 9, confidence=0.5)
+    (row,) = client.post("/ask", {"predicate": "total", "args": ["?z"]}).get_json()
+    assert (row["args"], row["metadata"]) == (["16"], {"nonMonotonic": True})
+    found = client.post("/ask", {"predicate": "next", "args": ["?z"]}).get_json()
+    assert [(row["args"], row["confidence"], row["metadata"]) for row in found] == [(["8"], None, {}), (["10"], 0.5, {})]

@@ -7,6 +7,7 @@ what the planner and both engines are held against.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from kbplanner.aggregates import fold
 from kbplanner.compute import TESTS, compute, text_test
@@ -83,7 +84,7 @@ def _fire(rule: Rule, found: Model) -> bool:
     envs = []
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
-        if env is not None and all(_holds(item, env, found) for item in tests):
+        if env is not None and all(holds(item, env, found) for item in tests):
             envs.append(env)
     if aggregates(rule):
         rows |= _grouped(rule, envs)
@@ -116,6 +117,36 @@ def _grouped(rule: Rule, envs: list[dict]) -> set[tuple[str, ...]]:
         if None not in row:
             rows.add(tuple(row))
     return rows
+
+
+def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom], bool]]:
+    """Every instance of a rule in a model: conclusion, facts it rests on, whether it rests on an absence too.
+
+    A negated literal that holds both by absence and by an explicit negative gives an instance of either kind.
+    """
+    tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
+    atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
+    for env in _join(atoms, {}, found):
+        env = _equate(tests, env)
+        if env is None or not all(holds(item, env, found) for item in tests):
+            continue
+        # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
+        choices = [_rows(atom, env, found) for atom in atoms]
+        for item in tests:
+            if isinstance(item, Literal):
+                opposite = Atom(item.atom.predicate, item.atom.args, not item.atom.positive)
+                absent = [None] if not _rows(item.atom, env, found) or Variable("_") in item.atom.args else []
+                choices.append(absent or _rows(opposite, env, found))
+                if absent and Variable("_") not in item.atom.args:
+                    choices[-1] = [None, *_rows(opposite, env, found)]
+        head = Atom(rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive)
+        for choice in product(*choices):
+            yield head, [fact for fact in choice if fact is not None], None in choice
+
+
+def _rows(atom: Atom, env: dict, found: Model) -> list:
+    rows = (row for row in found.get(key(atom), ()) if _unify(atom.args, row, env) is not None)
+    return [Atom(atom.predicate, row, atom.positive) for row in rows]
 
 
 def _join(atoms: list[Atom], env: dict, found: Model) -> Iterator[dict]:
@@ -169,7 +200,7 @@ def _value(expr, env: dict) -> str | None:
     return None if None in args else compute(expr.function, args)
 
 
-def _holds(item, env: dict, found: Model) -> bool:
+def holds(item, env: dict, found: Model) -> bool:
     if isinstance(item, Comparison):
         left, right = _value(item.left, env), _value(item.right, env)
         if left is None or right is None:

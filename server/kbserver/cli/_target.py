@@ -42,6 +42,9 @@ class Target(Protocol):
     def ask(self, goal: str, scope: str | None) -> list[str]:
         """The answers of a goal, a line of text each."""
 
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan, as text."""
+
     def close(self) -> None:
         """Let go of it."""
 
@@ -75,6 +78,11 @@ class Server:
         atom = _goal_atom(goal)
         rows = self._post("/ask", {**atom, "scope": scope}).json()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan."""
+        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "plan": plan}
+        return self._post("/explain", body).text.rstrip("\n")
 
     def close(self) -> None:
         """Close the connection."""
@@ -119,6 +127,13 @@ class Folder:
         _goal_atom(goal)
         rows = self._kb.ask(goal, scope=scope).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan."""
+        body = parse_goal(goal).body
+        if plan:
+            return self._kb.kb.plan(body, scope=scope)
+        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes)
 
     def close(self) -> None:
         """Write a snapshot and release the folder."""

@@ -6,10 +6,10 @@ from flask import Blueprint, Response, request
 
 from kbcore.reason.budget import Notes
 from kbcore.state.facts import Row
-from kbserver.answers import as_json, noted, parts_as_json, rows_written
+from kbserver.answers import as_json, noted, parts_as_json, rows_written, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.reason import aggregation, pattern, question
+from kbserver.schemas.reason import aggregation, explanation, pattern, question
 
 bp = Blueprint("reason", __name__)
 
@@ -24,6 +24,12 @@ def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked, notes = load(question), Notes()
     return parts_as_json(asked.written(reader(), _write, notes), noted(notes))
+
+
+@bp.post("/explain")
+def explain() -> Response:
+    """Tell people why the answers of a goal hold, or how it is evaluated."""
+    return text(load(explanation).told(reader()) + "\n")
 
 
 @bp.post("/query")
