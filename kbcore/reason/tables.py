@@ -11,10 +11,10 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
@@ -69,9 +69,10 @@ class GoalTables:
         if run is None or found is None:
             run = GoalRun(self._engine, goal, bind, budget.limits)
             found = self._fresh(run, pattern, budget)
-        if self._verify and found != self.once(goal, pattern, bind, budget):
+        if self._verify and found != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
+        budget.notes.warnings += run.warnings
         self._keep(key, run)
         return found
 
@@ -88,6 +89,7 @@ class GoalTables:
         """Answer a goal with a run that is not kept."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
         found = self._fresh(run, pattern, budget)
+        budget.notes.warnings += run.warnings
         run.close()
         return found
 
