@@ -28,8 +28,13 @@ typedef struct kb_step {
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
 
-typedef struct kb_rule { uint32_t id, first, count, viewed; } kb_rule;   /* viewed: it has a step with a view */
-typedef struct kb_component { uint32_t recursive, first_rule, rules, first_mark, marks; } kb_component;
+typedef struct kb_rule { uint32_t id, first, count, viewed, linear; } kb_rule;   /* viewed: it has a step with a view */
+typedef struct kb_component {
+    uint32_t recursive, first_rule, rules, first_mark, marks;
+    uint32_t linear, target;          /* group.c: how many of its rules are linear, each with its number; the slot they write */
+    uint8_t carried;                  /* the column that their rules hand on unchanged; KB_FIXED: there is only one column */
+    uint8_t live;                     /* one linear rule, of any shape: it may go on over what it makes itself */
+} kb_component;
 typedef struct kb_slot { uint32_t arity, derived, sensitive, component; } kb_slot;   /* component: that emits to it */
 
 struct kb_plan {
@@ -59,6 +64,18 @@ typedef struct kb_source {            /* a base relation as the run last saw it 
     uint64_t serial, epoch;
 } kb_source;
 
+#define KB_QUEUES 4u                  /* linear rules of a component, at most */
+
+typedef struct kb_group {             /* group.c */
+    uint64_t *seen;                   /* NULL: not at work */
+    uint64_t *order;                  /* carried value << 32 | id of the first `rows` rows; NULL: one group */
+    uint64_t retry;                   /* rows at which to try again */
+    uint32_t words, rows, done;       /* rows below `done` have been worked on */
+    uint32_t first, next, tail;       /* the group: places first .. next in the order, and all rows from `tail` on */
+    uint32_t queues[KB_QUEUES];       /* by rule: the place it has come to */
+    uint8_t open, inside;             /* inside: the rule's cursor stands in a list */
+} kb_group;
+
 struct kb_run {
     kb_engine *engine;
     const kb_plan *plan;
@@ -76,6 +93,7 @@ struct kb_run {
     uint64_t *hashes;
     kb_relation *target;
     uint32_t head_count, derived_count, source_count;
+    kb_group group;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
@@ -121,6 +139,43 @@ static inline int kb_has_checks(const kb_step *step)
 kb_status kb_heads_flush(kb_run *run);
 kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /* all rows of a loop before EMIT, or `left` */
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
+
+/* run.c */
+uint32_t kb_view_start(const kb_run *run, const kb_step *step);   /* the ids of the step's view in this round */
+uint32_t kb_view_end(const kb_run *run, const kb_step *step);
+void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cursor *cursor);   /* on the ids of the view that have the key */
+int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor);      /* a test, or a SCAN without columns */
+
+/* linear.c, group.c, walk.c */
+typedef struct kb_walk {              /* what the usual rule needs for each row of the queue, looked up once */
+    uint32_t key, value;              /* columns: of the target that is looked up; of the inner rows that goes on */
+    uint32_t cost;                    /* steps for a row, up to and with its look-up */
+    uint32_t probes;                  /* how many of them are probes */
+} kb_walk;
+
+/* Which column of the relation tells the rows of a group apart? */
+static inline uint32_t kb_own_column(const kb_component *component)
+{
+    return component->carried == 0;
+}
+
+/* The id of the row at a place of the queue: first come rows there were, in the order of groups, then new ones. */
+static inline uint32_t kb_row_at(const kb_group *group, uint32_t place)
+{
+    return place < group->rows && group->order != NULL ? (uint32_t)group->order[place] : place;
+}
+
+int kb_walk_plan(kb_run *run, const kb_component *component, const kb_rule *rule, uint32_t place, kb_walk *walk);
+uint32_t kb_walk_rows(kb_run *run, const kb_component *component, const kb_rule *rule, const kb_walk *walk, uint32_t place,
+                      uint32_t end);
+void kb_group_mark(kb_plan *plan, kb_component *component);
+int kb_group_pays(const kb_run *run, const kb_component *component);
+void kb_group_begin(kb_run *run, const kb_component *component);                  /* takes over the round, if that pays */
+kb_status kb_group_work(kb_run *run, const kb_component *component);
+void kb_group_end(kb_run *run);
+
+/* fixpoint.c */
+int kb_rule_has_views(const kb_run *run, const kb_rule *rule);                    /* 0: it has nothing to do */
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */

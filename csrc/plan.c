@@ -106,6 +106,8 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         return status;
     }
     trace(plan);
+    for (uint32_t i = 0; i < plan->component_count; i++)
+        kb_group_mark(plan, plan->components + i);
     *out = plan;
     return KB_OK;
 }

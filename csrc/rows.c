@@ -83,10 +83,9 @@ void kb_relation_unplace(kb_relation *relation, uint32_t id)
     relation->slots[hole] = 0;
 }
 
-/* Room for one more row in the cells and what lies beside them. */
-static kb_status grow_rows(kb_relation *relation)
+kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
 {
-    uint64_t rows = (uint64_t)relation->rows + 1;
+    uint64_t rows = (uint64_t)relation->rows + more;
     void *block;
 
     if (rows > KB_MAX_ROWS)
@@ -157,12 +156,19 @@ kb_status kb_relation_place(kb_relation *relation)
     return KB_OK;
 }
 
+kb_status kb_relation_ready(kb_relation *relation)
+{
+    if (kb_is_bits(relation) || relation->placed == relation->rows)
+        return KB_OK;
+    return relation->rows > BITS_AT && kb_bits_try(relation) ? KB_OK : kb_relation_place(relation);
+}
+
 /* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 {
     uint32_t id = relation->rows;
 
-    if ((id >= relation->capacity && grow_rows(relation) < 0) || grow_set(relation, row) < 0)
+    if ((id >= relation->capacity && kb_relation_reserve(relation, 1) < 0) || grow_set(relation, row) < 0)
         return KB_NOMEM;
     relation->rows++;
     if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */

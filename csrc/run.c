@@ -6,12 +6,12 @@
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
 
-static uint32_t view_start(const kb_run *run, const kb_step *step)
+uint32_t kb_view_start(const kb_run *run, const kb_step *step)
 {
     return step->view == KB_VIEW_DELTA ? run->low[step->mark] : 0;
 }
 
-static uint32_t view_end(const kb_run *run, const kb_step *step)
+uint32_t kb_view_end(const kb_run *run, const kb_step *step)
 {
     return step->view == KB_VIEW_OLD ? run->low[step->mark] : run->high[step->mark];
 }
@@ -21,7 +21,7 @@ static inline void seek(const kb_run *run, const kb_step *step, kb_cursor *curso
 {
     const kb_relation *relation = run->slots[step->slot];
     const kb_lookup *index = cursor->index;
-    uint32_t start = view_start(run, step), end = view_end(run, step), count, entry;
+    uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), count, entry;
     const uint32_t *list;
     kb_sym key[KB_MAX_ARITY];
 
@@ -50,7 +50,7 @@ static int is_member(const kb_run *run, const kb_step *step)
     const kb_relation *relation = run->slots[step->slot];
     kb_sym key[KB_MAX_ARITY];
     const kb_sym *row = kb_gather(run, step, key);
-    uint32_t start = view_start(run, step), end = view_end(run, step), id;
+    uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), id;
 
     if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
         return kb_relation_has(relation, row);
@@ -82,6 +82,27 @@ static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cu
         if (kb_visible(relation, list[i]))
             return 0;
     return 1;
+}
+
+void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    seek(run, step, cursor);
+}
+
+int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor)
+{
+    run->left -= step->op != KB_OP_COMPARE;
+    run->stats.probes += step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
+    switch (step->op) {
+    case KB_OP_MEMBER:
+        return is_member(run, step);
+    case KB_OP_ABSENT:
+        return is_absent(run, step, cursor);
+    case KB_OP_COMPARE:
+        return kb_symbol_test(&run->engine->symbols, step->compare, run->registers[step->a], run->registers[step->b]);
+    default:                          /* a relation without columns has one row at most */
+        return kb_view_start(run, step) < kb_view_end(run, step) && kb_visible(run->slots[step->slot], kb_view_start(run, step));
+    }
 }
 
 /* Moves the cursor to the next row that fits and loads its registers; 0: none, or `left` is used up. */
@@ -213,8 +234,8 @@ static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 /* Is the view less than the whole relation, or will it be by the end of the round? Then it takes ids to tell. */
 static int cuts(const kb_run *run, const kb_step *step)
 {
-    return run->plan->slots[step->slot].component == run->component + 1 || view_start(run, step) != 0
-           || view_end(run, step) != run->slots[step->slot]->rows;
+    return run->plan->slots[step->slot].component == run->component + 1 || kb_view_start(run, step) != 0
+           || kb_view_end(run, step) != run->slots[step->slot]->rows;
 }
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
@@ -227,12 +248,32 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
         if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
+        if (looks_up_rows(step) && kb_relation_ready(run->slots[step->slot]) < 0)
+            return KB_NOMEM;
         if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
             return KB_NOMEM;
     }
     run->target = run->slots[steps[rule->count - 1].slot];
     run->depth = 0;
     run->entering = 1;
+    return KB_OK;
+}
+
+/* At the end of a linear rule: rows that it has made itself are taken in the same round, unless group.c would do so. */
+static kb_status extend(kb_run *run, const kb_rule *rule)
+{
+    const kb_component *component = run->plan->components + run->component;
+    const kb_step *scan = run->plan->steps + rule->first;
+    uint32_t end = run->cursors->end;
+    kb_status status;
+
+    if (!component->live || !rule->linear || run->fresh)
+        return KB_DONE;
+    if ((status = kb_heads_flush(run)) < 0)
+        return status;
+    if (run->target->rows == end || kb_group_pays(run, component))
+        return KB_DONE;
+    run->high[scan->mark] = run->cursors->end = run->target->rows;
     return KB_OK;
 }
 
@@ -254,8 +295,8 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             /* Opcode: SCAN slot view columns
              * For each row of the view: check the KEY and SAME columns, load registers, go on. */
             if (entering) {
-                cursor->at = view_start(run, step);
-                cursor->end = view_end(run, step);
+                cursor->at = kb_view_start(run, step);
+                cursor->end = kb_view_end(run, step);
             }
             break;
         case KB_OP_PROBE:
@@ -335,7 +376,10 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             depth = step->back;
             entering = 0;
         } else {
-            return KB_DONE;
+            if ((status = extend(run, rule)) != KB_OK)
+                return status;
+            depth = 0;
+            entering = 0;
         }
     }
 }

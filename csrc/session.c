@@ -85,8 +85,12 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count)
     for (size_t i = 0; i < count * relation->arity; i++)
         if (rows[i] - 1 >= run->engine->symbols.count)
             return KB_MISUSE;
-    before = relation->rows;
     run->heap.refused = 0;
+    if (kb_relation_ready(relation) < 0) {
+        run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
+        return run->heap.refused ? KB_LIMIT : KB_NOMEM;
+    }
+    before = relation->rows;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
@@ -152,6 +156,7 @@ void kb_run_close(kb_run *run)
         return;
     engine = run->engine;
     kb_run_unpin(run);
+    kb_group_end(run);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);
