@@ -1,111 +1,12 @@
 /* decode.c - bytecode to steps, each word checked where it stands.
  * Owns: the layout of the bytecode and every rule that one word, or one rule of the plan, can break.
  * Never: trusts a word, or looks at what only the whole plan shows; that is plan.c. */
-#include "machine.h"
+#include "reader.h"
 
 #define MAGIC 0x4B425031u
 #define VERSION 1u
 #define MAX_REGISTERS 0x10000u        /* so that one fits a kb_pair */
 #define MAX_WORDS 0x10000000u
-
-typedef struct kb_written { uint32_t rule, step; uint16_t column; } kb_written;   /* where a register got its value */
-
-typedef struct kb_reader {
-    const kb_word *code;
-    size_t words, at, bad;
-    kb_plan *plan;
-    kb_written *written;              /* by register; `rule` and `step` count from 1 */
-    uint32_t *mark_of;                /* by slot: its mark in this component, if not below first_mark */
-    kb_status status;
-} kb_reader;
-
-static int refuse(kb_reader *reader, size_t word)
-{
-    reader->status = KB_BADPLAN;
-    reader->bad = word;
-    return 0;
-}
-
-static int no_room(kb_reader *reader)
-{
-    reader->status = KB_NOMEM;
-    return 0;
-}
-
-static int next(kb_reader *reader, kb_word *out)
-{
-    if (reader->at >= reader->words)
-        return refuse(reader, reader->words);
-    *out = reader->code[reader->at++];
-    return 1;
-}
-
-/* A word that has to lie below `bound`. */
-static int below(kb_reader *reader, uint32_t bound, uint32_t *out)
-{
-    return next(reader, out) && (*out < bound || refuse(reader, reader->at - 1));
-}
-
-/* Room for one more item at the end of a growing array; NULL when there is none. */
-static void *push(void *array, uint32_t *count, size_t size)
-{
-    char **items = array;
-    size_t have = *items == NULL ? 0 : kb_capacity(*items) / size;
-
-    if (*count >= have) {
-        char *block = kb_resize(NULL, *items, (size_t)kb_grown(have, *count + 1u, 4), size);
-
-        if (block == NULL)
-            return NULL;
-        *items = block;
-    }
-    memset(*items + *count * size, 0, size);
-    return *items + size * (*count)++;
-}
-
-static int is_param(const kb_reader *reader, uint32_t reg)
-{
-    return reg < reader->plan->param_count;
-}
-
-/* A register that got its value in an earlier step of this rule, or is a parameter. */
-static int has_value(const kb_reader *reader, uint32_t reg)
-{
-    const kb_written *written = reader->written + reg;
-
-    return is_param(reader, reg)
-           || (written->rule == reader->plan->rule_count && written->step != reader->plan->step_count);
-}
-
-static int readable(kb_reader *reader, uint32_t *out)
-{
-    return below(reader, reader->plan->register_count, out)
-           && (has_value(reader, *out) || refuse(reader, reader->at - 1));
-}
-
-/* A register that gets its value here, the word read last: no parameter, and only one value in a rule. */
-static int write_register(kb_reader *reader, uint32_t reg, uint32_t column)
-{
-    const kb_plan *plan = reader->plan;
-
-    if (is_param(reader, reg) || reader->written[reg].rule == plan->rule_count)
-        return refuse(reader, reader->at - 1);
-    reader->written[reg].rule = plan->rule_count;
-    reader->written[reg].step = plan->step_count;
-    reader->written[reg].column = (uint16_t)column;
-    return 1;
-}
-
-static int add_pair(kb_reader *reader, uint32_t column, uint32_t with)
-{
-    kb_pair *pair = push(&reader->plan->pairs, &reader->plan->pair_count, sizeof *pair);
-
-    if (pair == NULL)
-        return no_room(reader);
-    pair->column = (uint16_t)column;
-    pair->with = (uint16_t)with;
-    return 1;
-}
 
 /* The column words of a step; pairs come out as keys, then loads, then sames. */
 static int read_columns(kb_reader *reader, kb_step *step)
@@ -222,11 +123,57 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     return 1;
 }
 
+/* INTERSECT becomes two steps: a PROBE that loads one value, and a MEMBER that the row with this value has to be. */
+static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
+{
+    kb_plan *plan = reader->plan;
+    kb_step *probe = plan->steps + first, *other;
+    uint32_t value;
+
+    if (probe->keys + 1u != probe->arity || probe->loads != 1 || probe->keys == 0)
+        return refuse(reader, probe->word);
+    value = plan->pairs[probe->pairs + probe->keys].with;
+    if ((other = push(&plan->steps, &plan->step_count, sizeof *other)) == NULL)
+        return no_room(reader);
+    plan->steps[first].meets = 1;
+    other->op = KB_OP_MEMBER;
+    other->back = first - rule->first;
+    other->word = (uint32_t)reader->at;
+    if (!below(reader, plan->slot_count, &other->slot))
+        return 0;
+    other->arity = (uint8_t)plan->slots[other->slot].arity;
+    other->row_first = KB_FIXED;
+    if (!read_view(reader, other, rule))
+        return 0;
+    other->pairs = plan->pair_count;
+    for (uint32_t column = 0; column < other->arity; column++) {
+        kb_written *written;
+        kb_word word;
+        uint32_t reg;
+
+        if (!next(reader, &word))
+            return 0;
+        reg = word & 0x3FFFFFFFu;
+        if (word >> 30 == KB_COLUMN_SAME && reg == value && other->row_first == KB_FIXED)
+            other->row_first = (uint8_t)column;
+        else if (word >> 30 != KB_COLUMN_KEY || reg >= plan->register_count || reg == value || !has_value(reader, reg))
+            return refuse(reader, reader->at - 1);
+        if (!add_pair(reader, column, reg))
+            return 0;
+        other->keys++;
+        other->mask |= UINT64_C(1) << column;
+        written = reader->written + reg;
+        if (reg != value && !is_param(reader, reg) && plan->steps[written->step - 1].op == KB_OP_SCAN)
+            plan->steps[written->step - 1].sorts = (uint8_t)(written->column + 1);
+    }
+    return (other->row_first != KB_FIXED && other->keys > 1) || refuse(reader, other->word);
+}
+
 static int read_step(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
 {
     kb_plan *plan = reader->plan;
     kb_step *step = push(&plan->steps, &plan->step_count, sizeof *step);
-    uint32_t op, value;
+    uint32_t op, value, first = plan->step_count - 1;
 
     if (step == NULL)
         return no_room(reader);
@@ -234,7 +181,7 @@ static int read_step(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ende
         return 0;
     if (op < KB_OP_SCAN || op >= KB_OPCODES)
         return refuse(reader, reader->at - 1);
-    step->op = (uint8_t)op;
+    step->op = (uint8_t)(op == KB_OP_INTERSECT ? KB_OP_PROBE : op);
     step->back = *back;
     step->word = (uint32_t)reader->at;
     if (op == KB_OP_COMPARE) {
@@ -255,9 +202,9 @@ static int read_step(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ende
     }
     if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
         return 0;
-    if (op == KB_OP_SCAN || op == KB_OP_PROBE)
-        *back = plan->step_count - 1 - rule->first;
-    return read_columns(reader, step);
+    if (op == KB_OP_SCAN || op == KB_OP_PROBE || op == KB_OP_INTERSECT)
+        *back = first - rule->first;
+    return read_columns(reader, step) && (op != KB_OP_INTERSECT || read_intersect(reader, rule, first));
 }
 
 static int read_rule(kb_reader *reader)

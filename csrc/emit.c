@@ -29,6 +29,26 @@ static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
     return KB_OK;
 }
 
+/* Heads of which each is new: the set is made when somebody asks for it. */
+static kb_status append_all(kb_run *run, uint32_t count, uint64_t room)
+{
+    kb_relation *target = run->target;
+    uint32_t before = target->rows, taken = count < room ? count : (uint32_t)room;
+
+    if (kb_relation_reserve(target, taken) < 0)
+        return KB_NOMEM;
+    memcpy(target->cells + (size_t)before * target->arity, run->heads, (size_t)taken * target->arity * sizeof *run->heads);
+    target->rows += taken;
+    run->stats.rows_made += taken;
+    for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
+        for (uint32_t id = before; id < target->rows; id++)
+            if (kb_index_add(index, target, id) < 0)
+                return KB_NOMEM;
+    if (taken < count)
+        run->stats.budget = KB_BUDGET_ROWS;
+    return taken < count ? KB_LIMIT : KB_OK;
+}
+
 kb_status kb_heads_flush(kb_run *run)
 {
     kb_relation *target = run->target;
@@ -44,6 +64,8 @@ kb_status kb_heads_flush(kb_run *run)
     run->head_count = 0;
     if (run->limits.max_rows != 0)
         room = run->limits.max_rows - (run->stats.rows_made - run->rows_from);
+    if (run->distinct)
+        return append_all(run, count, room);
     for (uint32_t i = 0; i < count; i++)
         run->hashes[i] = kb_relation_touch(target, run->heads + (size_t)i * arity);
     if (!kb_is_bits(target) && target->slots != NULL)
@@ -219,7 +241,7 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     kb_status status = KB_OK;
 
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
-        if (!kb_is_bits(run->target) || scattered(run->target, step + 1))
+        if (run->distinct || !kb_is_bits(run->target) || scattered(run->target, step + 1))
             status = emit_heads(run, step, cursor);
         else if (run->head_count != 0)
             status = kb_heads_flush(run);
@@ -239,7 +261,7 @@ kb_status kb_emit_one(kb_run *run, const kb_step *step)
 
     run->left--;
     run->stats.probes++;
-    if (run->head_count == 0 && kb_is_bits(run->target) && !is_large(run->target))
+    if (run->head_count == 0 && !run->distinct && kb_is_bits(run->target) && !is_large(run->target))
         return kb_relation_has(run->target, head) ? KB_OK : add_fresh(run, head);
     return ++run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
 }

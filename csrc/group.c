@@ -6,7 +6,7 @@
  * cache however large the relation becomes. The set of the relation is not kept meanwhile; it is made when somebody
  * asks for it (kb_relation_ready). A relation of one column is one group. Each row comes after the row it was made
  * from, and the rows of a group in the order of their distance. */
-#include "machine.h"
+#include "cursor.h"
 
 #define LEAST_ROWS 256u               /* fewer are done before the bits are set up */
 #define SYMBOLS_A_ROW 1024u           /* symbols there may be for each row: their bits are zeroed and read */
@@ -30,38 +30,6 @@ static int is_one_group(const kb_relation *target, const kb_component *component
         if (target->cells[(size_t)id * 2 + component->carried] != target->cells[component->carried])
             return 0;
     return 1;
-}
-
-/* The ids of all rows by the carried column, and ascending for each value of it: a radix sort from below. */
-static uint64_t *sorted_rows(kb_relation *target, const kb_component *component)
-{
-    uint32_t rows = target->rows, top = 0;
-    uint64_t *items = kb_alloc(target->heap, rows, sizeof *items);
-    uint64_t *other = kb_alloc(target->heap, rows, sizeof *items), *swap;
-
-    for (uint32_t id = 0; id < rows && items != NULL && other != NULL; id++) {
-        items[id] = (uint64_t)target->cells[(size_t)id * 2 + component->carried] << 32 | id;
-        top |= target->cells[(size_t)id * 2 + component->carried];
-    }
-    for (uint32_t shift = 32; items != NULL && other != NULL && shift < 64 && top >> (shift - 32) != 0; shift += 8) {
-        uint32_t starts[257] = { 0 };
-
-        for (uint32_t i = 0; i < rows; i++)
-            starts[(items[i] >> shift & 255) + 1]++;
-        for (uint32_t i = 0; i < 256; i++)
-            starts[i + 1] += starts[i];
-        for (uint32_t i = 0; i < rows; i++)
-            other[starts[items[i] >> shift & 255]++] = items[i];
-        swap = items;
-        items = other;
-        other = swap;
-    }
-    if (items == NULL || other == NULL) {
-        kb_release(target->heap, items);
-        items = NULL;
-    }
-    kb_release(target->heap, other);
-    return items;
 }
 
 /* Are there rows enough to set up the bits for? */
@@ -95,7 +63,7 @@ void kb_group_begin(kb_run *run, const kb_component *component)
     group->words = run->engine->symbols.count / 64 + 1;
     if ((group->seen = kb_alloc(&run->heap, group->words, sizeof *group->seen)) == NULL)
         return;
-    if (!one && (group->order = sorted_rows(target, component)) == NULL) {
+    if (!one && (group->order = kb_relation_sorted(target, &run->heap, component->carried, 0, target->rows)) == NULL) {
         kb_release(&run->heap, group->seen);
         group->seen = NULL;
         return;

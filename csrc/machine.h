@@ -7,7 +7,7 @@
 /* decode.c and plan.c */
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OPCODES
+    KB_OP_COPY, KB_OP_EMIT, KB_OP_INTERSECT, KB_OPCODES
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
@@ -20,6 +20,8 @@ typedef struct kb_step {
     uint8_t op, view, compare, arity;
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
+    uint8_t sorts;                    /* SCAN: 1 + the column by which its rows had better come */
+    uint8_t meets;                    /* INTERSECT: this is its first part, a PROBE; the next step, a MEMBER, is its second */
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
@@ -28,7 +30,13 @@ typedef struct kb_step {
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
 
-typedef struct kb_rule { uint32_t id, first, count, viewed, linear; } kb_rule;   /* viewed: it has a step with a view */
+typedef struct kb_rule {
+    uint32_t id, first, count;
+    uint32_t viewed, linear;          /* it has a step with a view; group.c: its number among the linear rules */
+    uint32_t distinct;                /* its head has every value it loads: no head is made twice in one run of it */
+} kb_rule;
+
+
 typedef struct kb_component {
     uint32_t recursive, first_rule, rules, first_mark, marks;
     uint32_t linear, target;          /* group.c: how many of its rules are linear, each with its number; the slot they write */
@@ -56,6 +64,10 @@ kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_
 typedef struct kb_cursor {
     kb_lookup *index;
     uint32_t entry, at, end;
+    uint32_t first, words;
+    uint32_t marked, how;             /* meet.c: the entry whose list is marked, or KB_NONE; how the two lists meet */
+    uint64_t *marks;                  /* by symbol */
+    uint64_t *order;                  /* of a SCAN: value << 32 | id in the order of its rows, from `first`; NULL: by id */
 } kb_cursor;
 
 typedef struct kb_source {            /* a base relation as the run last saw it */
@@ -92,10 +104,11 @@ struct kb_run {
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
     uint64_t *hashes;
     kb_relation *target;
-    uint32_t head_count, derived_count, source_count;
+    uint32_t head_count, derived_count, source_count, cursor_count;
     kb_group group;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
+    uint8_t distinct;                 /* heads of the rule at work are new as they come */
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
     uint8_t in_pass, in_round, in_rule, first_pass, started;
     uint8_t fresh;                    /* the first round of this component in this pass is not over */
@@ -141,10 +154,18 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
 
 /* run.c */
-uint32_t kb_view_start(const kb_run *run, const kb_step *step);   /* the ids of the step's view in this round */
-uint32_t kb_view_end(const kb_run *run, const kb_step *step);
-void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cursor *cursor);   /* on the ids of the view that have the key */
 int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor);      /* a test, or a SCAN without columns */
+
+int kb_step_is_member(const kb_run *run, const kb_step *step);
+int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row);   /* in the view of the step */
+
+/* meet.c */
+enum { KB_MEET_MARKS, KB_MEET_LOOK, KB_MEET_SWAP };   /* walk the first list, test marks or look up; walk the second, look up */
+kb_status kb_meet_start(kb_run *run, const kb_rule *rule);
+void kb_meet_free(kb_run *run);
+void kb_meet_order(kb_run *run, const kb_step *step, kb_cursor *cursor);           /* a SCAN before it begins */
+void kb_meet_enter(kb_run *run, const kb_step *step, kb_cursor *cursor);
+int kb_meet_next(kb_run *run, const kb_step *step, kb_cursor *cursor);             /* as next_row in run.c */
 
 /* linear.c, group.c, walk.c */
 typedef struct kb_walk {              /* what the usual rule needs for each row of the queue, looked up once */

@@ -5,7 +5,7 @@
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
-    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 },
+    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "INTERSECT", -1 },
 };
 
 /* Who reads what when; components count from 1. */
@@ -76,6 +76,28 @@ static void trace(kb_plan *plan)
     }
 }
 
+/* Two rows of a run of the rule differ in a value they load, so if the head has all of these no two heads are the same. */
+static void mark_distinct(const kb_plan *plan, kb_rule *rule)
+{
+    const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
+
+    rule->distinct = 1;
+    for (uint32_t s = 0; s + 1 < rule->count; s++) {
+        const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
+
+        if (steps[s].op != KB_OP_SCAN && steps[s].op != KB_OP_PROBE)
+            continue;
+        rule->distinct &= steps[s].keys + steps[s].loads + steps[s].sames == steps[s].arity;
+        for (uint32_t i = 0; i < steps[s].loads; i++) {
+            uint32_t column = 0;
+
+            while (column < emit->arity && plan->pairs[emit->pairs + column].with != loads[i].with)
+                column++;
+            rule->distinct &= column < emit->arity;
+        }
+    }
+}
+
 void kb_plan_free(kb_plan *plan)
 {
     if (plan == NULL)
@@ -106,6 +128,8 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         return status;
     }
     trace(plan);
+    for (uint32_t i = 0; i < plan->rule_count; i++)
+        mark_distinct(plan, plan->rules + i);
     for (uint32_t i = 0; i < plan->component_count; i++)
         kb_group_mark(plan, plan->components + i);
     *out = plan;

@@ -1,61 +1,27 @@
 /* run.c - the work of one rule: nested loops over views, as a machine that can stop between any two rows.
  * Owns: registers and cursors. Never: decides which rule is next (fixpoint.c), checks a bound (the verifier
  * did), or keeps a pointer across an insert (emit.c). */
-#include "machine.h"
+#include "cursor.h"
 
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
 
-uint32_t kb_view_start(const kb_run *run, const kb_step *step)
-{
-    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : 0;
-}
-
-uint32_t kb_view_end(const kb_run *run, const kb_step *step)
-{
-    return step->view == KB_VIEW_OLD ? run->low[step->mark] : run->high[step->mark];
-}
-
-/* Sets the cursor on the ids of the view that have the key. */
-static inline void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
+int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row)
 {
     const kb_relation *relation = run->slots[step->slot];
-    const kb_lookup *index = cursor->index;
-    uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), count, entry;
-    const uint32_t *list;
-    kb_sym key[KB_MAX_ARITY];
-
-    cursor->at = cursor->end = 0;
-    if (index->direct) {
-        key[0] = run->registers[run->plan->pairs[step->pairs].with];
-        entry = key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
-    } else {
-        entry = kb_index_find(index, relation, kb_gather(run, step, key));
-    }
-    if ((cursor->entry = entry) == KB_NONE)
-        return;
-    count = index->entries[entry].count;
-    cursor->end = count;
-    if (start == 0 && end == relation->rows)   /* all of the list, which need not be read for that */
-        return;
-    list = kb_index_list(index, entry);
-    if (start > list[0])
-        cursor->at = kb_lower_bound(list, count, start);
-    if (list[count - 1] >= end)
-        cursor->end = kb_lower_bound(list, count, end);
-}
-
-static int is_member(const kb_run *run, const kb_step *step)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    kb_sym key[KB_MAX_ARITY];
-    const kb_sym *row = kb_gather(run, step, key);
     uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), id;
 
     if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
         return kb_relation_has(relation, row);
     id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
     return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
+}
+
+int kb_step_is_member(const kb_run *run, const kb_step *step)
+{
+    kb_sym key[KB_MAX_ARITY];
+
+    return kb_row_is_member(run, step, kb_gather(run, step, key));
 }
 
 static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
@@ -84,18 +50,13 @@ static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cu
     return 1;
 }
 
-void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
-{
-    seek(run, step, cursor);
-}
-
 int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor)
 {
     run->left -= step->op != KB_OP_COMPARE;
     run->stats.probes += step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
     switch (step->op) {
     case KB_OP_MEMBER:
-        return is_member(run, step);
+        return kb_step_is_member(run, step);
     case KB_OP_ABSENT:
         return is_absent(run, step, cursor);
     case KB_OP_COMPARE:
@@ -111,10 +72,11 @@ static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_relation *relation = run->slots[step->slot];
     const uint32_t *list = step->op == KB_OP_PROBE && cursor->at < cursor->end ? kb_index_list(cursor->index, cursor->entry) : NULL;
     const kb_pair *pairs = run->plan->pairs + step->pairs + step->keys;
+    const uint64_t *order = step->sorts ? cursor->order : NULL;
     int checks = kb_has_checks(step);
 
     while (cursor->at < cursor->end && run->left > 0) {
-        uint32_t id = list != NULL ? list[cursor->at] : cursor->at;
+        uint32_t id = list != NULL ? list[cursor->at] : order != NULL ? (uint32_t)order[cursor->at - cursor->first] : cursor->at;
         const kb_sym *row = relation->cells + (size_t)id * step->arity;
 
         cursor->at++;
@@ -218,7 +180,7 @@ static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     while (next_row(run, step, cursor)) {
         if (column != KB_NONE)
             foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
-        seek(run, step + 1, cursor + 1);
+        kb_cursor_seek(run, step + 1, cursor + 1);
         run->left--;
         run->stats.probes++;
         if (cursor[1].at == cursor[1].end)
@@ -248,12 +210,15 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
         if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
-        if (looks_up_rows(step) && kb_relation_ready(run->slots[step->slot]) < 0)
+        if ((looks_up_rows(step) || step->meets) && kb_relation_ready(run->slots[step->slot]) < 0)
             return KB_NOMEM;
-        if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
+        if ((step->op == KB_OP_MEMBER || step->meets) && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
             return KB_NOMEM;
     }
+    if (kb_meet_start(run, rule) < 0)
+        return KB_NOMEM;
     run->target = run->slots[steps[rule->count - 1].slot];
+    run->distinct = rule->distinct && run->target->rows == 0;
     run->depth = 0;
     run->entering = 1;
     return KB_OK;
@@ -273,6 +238,8 @@ static kb_status extend(kb_run *run, const kb_rule *rule)
         return status;
     if (run->target->rows == end || kb_group_pays(run, component))
         return KB_DONE;
+    kb_release(&run->heap, run->cursors->order);
+    run->cursors->order = NULL;       /* of the rows there were */
     run->high[scan->mark] = run->cursors->end = run->target->rows;
     return KB_OK;
 }
@@ -297,13 +264,17 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             if (entering) {
                 cursor->at = kb_view_start(run, step);
                 cursor->end = kb_view_end(run, step);
+                kb_meet_order(run, step, cursor);
             }
             break;
         case KB_OP_PROBE:
             /* Opcode: PROBE slot view columns
              * As SCAN, but only the rows that the index on the KEY columns gives. */
             if (entering) {
-                seek(run, step, cursor);
+                if (step->meets)
+                    kb_meet_enter(run, step, cursor);
+                else
+                    kb_cursor_seek(run, step, cursor);
                 run->left--;
                 run->stats.probes++;
             }
@@ -311,7 +282,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
         case KB_OP_MEMBER:
             /* Opcode: MEMBER slot view columns
              * Go on if the row made of the KEY columns is in the view. */
-            goes_on = is_member(run, step);
+            goes_on = kb_step_is_member(run, step);
             run->left--;
             run->stats.probes++;
             break;
@@ -341,7 +312,10 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             break;
         }
         if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE) {
-            if (step->emits) {
+            if (step->meets) {
+                goes_on = kb_meet_next(run, step, cursor);
+                depth += (uint32_t)goes_on;   /* past the second part */
+            } else if (step->emits) {
                 if ((status = kb_emit_rows(run, step, cursor)) < 0)
                     return status;
                 goes_on = 0;
@@ -384,6 +358,8 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
     }
 }
 
+/* Opcode: INTERSECT slot view columns slot view columns
+ * For each value that a PROBE of the first would load and with which the row of the second is in its view: load it, go on. */
 /* Opcode: COMPONENT recursive rule_count
  * The next rule_count rules are one component; its rounds repeat while they make rows, if recursive is 1. */
 /* Opcode: RULE rule_id word_count

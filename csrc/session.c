@@ -47,6 +47,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     run->heap.parent = &engine->heap;
     run->derived_count = (uint32_t)derived_count;
     run->source_count = plan->base_count;
+    run->cursor_count = plan->depth;
     run->status = KB_OK;
     atomic_init(&run->cancelled, 0);
     source = 0;
@@ -157,6 +158,7 @@ void kb_run_close(kb_run *run)
     engine = run->engine;
     kb_run_unpin(run);
     kb_group_end(run);
+    kb_meet_free(run);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);

@@ -1,6 +1,6 @@
 /* walk.c - the innermost loops of linear recursion: rows of the queue, their lists, what is new of those.
  * Owns: nothing; group.c says which rows and keeps the place. Never: grows anything; it stops where there is no room. */
-#include "machine.h"
+#include "cursor.h"
 
 #define LONG_LIST 16u                 /* ids; most of what such a list gives is known, which branches foretell */
 #define LARGE_INDEX 65536u            /* keys; fewer are in the cache anyhow */

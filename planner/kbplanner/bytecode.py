@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from enum import IntEnum
 
-from kbplanner.plan import AntiJoin, Column, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.plan import AntiJoin, Column, Filter, Intersect, JoinPlan, Member, Plan, Probe, Scan, Step
 
 MAGIC = 0x4B425031
 VERSION = 1
@@ -25,6 +25,7 @@ class Opcode(IntEnum):
     COMPARE = 7
     COPY = 8
     EMIT = 9
+    INTERSECT = 10
 
 
 def encode(plan: Plan) -> array[int]:
@@ -52,6 +53,8 @@ _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 def _step(step: Step) -> list[int]:
     if isinstance(step, (Scan, Probe, Member)):
         return [_READS[type(step)], step.slot, step.view, *(_column(column) for column in step.columns)]
+    if isinstance(step, Intersect):
+        return [Opcode.INTERSECT, *_step(step.probe)[1:], *_step(step.other)[1:]]
     if isinstance(step, AntiJoin):
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, Intersect, JoinPlan, Member, Plan, Probe, Scan, Step
 from kbplanner.printer import print_item, print_term
 from kbplanner.program import Clause, ClauseItem, Program
 from kbplanner.terms import COMPARISONS, Comparison
@@ -49,6 +49,8 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
+    if isinstance(step, Intersect):
+        return f"intersect {_step(step.probe, join, plan)[6:]}, {_step(step.other, join, plan)[6:]}"
     if isinstance(step, AntiJoin):
         return f"absent {plan.slots[step.slot]} {_columns(step.columns, join.names)}"
     if isinstance(step, Filter):

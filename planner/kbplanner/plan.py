@@ -61,6 +61,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Intersect:
+    """`intersect edge/2 full (=?y, ?z), edge/2 full (same ?z, =?x)`: each ?z that both have, from the shorter list.
+
+    `probe` has keys and loads one register; `other` has keys and, in one column, SAME of that register (generic join: Ngo,
+    Porat, Ré, Rudra 2012).
+    """
+
+    probe: Probe
+    other: Probe
+
+
+@dataclass(frozen=True, slots=True)
 class AntiJoin:
     """`absent banned/1 (=?x)`: go on if no row matches."""
 
@@ -86,7 +98,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | AntiJoin | Filter | Project
+Step = Scan | Probe | Member | Intersect | AntiJoin | Filter | Project
 
 
 @dataclass(frozen=True, slots=True)

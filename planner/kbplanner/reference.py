@@ -320,6 +320,13 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
     end = at + length
     while at < end:
         opcode = Opcode(words[at])
+        if opcode == Opcode.INTERSECT:  # the rows of the first, each tested in the second
+            middle = at + 3 + arities[words[at + 1]]
+            size = 2 + arities[words[middle]]
+            yield (Opcode.PROBE, *words[at + 1 : middle])
+            yield (Opcode.MEMBER, *words[middle : middle + size])
+            at = middle + size
+            continue
         size = _FIXED[opcode] if opcode in _FIXED else _HEADER[opcode] + arities[words[at + 1]]
         yield tuple(words[at : at + size])
         at += size
