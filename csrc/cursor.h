@@ -6,7 +6,7 @@
 
 static inline uint32_t kb_view_start(const kb_run *run, const kb_step *step)
 {
-    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : 0;
+    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : run->from[step->mark];
 }
 
 static inline uint32_t kb_view_end(const kb_run *run, const kb_step *step)

@@ -287,8 +287,10 @@ static int read_all(kb_reader *reader)
         return no_room(reader);
     memset(reader->mark_of, 0xFF, plan->slot_count * sizeof *reader->mark_of);
     for (uint32_t i = 0; i < plan->slot_count; i++) {
-        if (!below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !below(reader, 2, &plan->slots[i].derived))
+        if (!below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !below(reader, 3, &plan->slots[i].derived))
             return 0;
+        plan->slots[i].demand = plan->slots[i].derived == 2;
+        plan->slots[i].derived = plan->slots[i].derived != 0;
         plan->base_count += !plan->slots[i].derived;
     }
     if (plan->seed_slot != KB_NONE && !plan->slots[plan->seed_slot].derived)

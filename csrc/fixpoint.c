@@ -42,16 +42,23 @@ static int is_stale(const kb_run *run)
     return 0;
 }
 
+/* With the base as it was, all that follows from demand worked in by an earlier pass is there: whatever rows this pass
+ * makes, rules need to read only demand that is new. */
 static void begin_pass(kb_run *run)
 {
+    uint32_t grown = !run->started;
+
     for (uint32_t i = 0; i < run->source_count; i++) {
         kb_source *source = run->sources + i;
         kb_relation *relation = source_relation(run, source);
 
         run->slots[source->slot] = relation;
+        grown |= source->rows != relation->rows;
         source->rows = relation->rows;
         source->epoch = relation->epoch;
     }
+    for (uint32_t mark = 0; mark < run->plan->mark_count; mark++)
+        run->from[mark] = !grown && run->plan->slots[run->plan->marks[mark]].demand ? run->low[mark] : 0;
     run->first_pass = !run->started;
     run->started = 1;
     run->in_pass = 1;
@@ -78,13 +85,14 @@ int kb_rule_has_views(const kb_run *run, const kb_rule *rule)
     if (!rule->viewed)
         return run->first_pass && run->fresh;
     for (uint32_t i = 0; i < rule->count; i++) {
-        uint32_t low, high;
+        uint32_t low, high, from;
 
         if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER)
             continue;
         low = run->low[steps[i].mark];
         high = run->high[steps[i].mark];
-        if (steps[i].view == KB_VIEW_DELTA ? low == high : (steps[i].view == KB_VIEW_OLD ? low : high) == 0)
+        from = run->from[steps[i].mark];
+        if (steps[i].view == KB_VIEW_DELTA ? low == high : (steps[i].view == KB_VIEW_OLD ? low : high) == from)
             return 0;
     }
     return 1;

@@ -314,6 +314,10 @@ static inline uint32_t kb_lower_bound(const uint32_t *list, uint32_t count, uint
     return low;
 }
 
+/* match.c: kb_match on a relation at hand */
+kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, const kb_sym *pattern, uint32_t flags,
+                            uint64_t *cursor, kb_sym *rows, uint32_t *ids, size_t room, size_t *filled);
+
 /* estimate.c */
 uint64_t kb_estimate_distinct(kb_relation *relation, uint64_t mask);   /* 0: not known */
 

@@ -125,7 +125,15 @@ typedef enum kb_attribute {
 } kb_attribute;
 kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count);
 kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t first, size_t count, int64_t value);
+kb_status kb_attribute_used(const kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t *out);   /* 0: no cell was ever set */
 kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values);
+
+/* answers as JSON: the objects of `count` rows, with commas between them. The caller gives what stands between the values,
+ * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it is not there
+ * or hidden (0: nowhere). A relation in which a confidence was ever set is refused. Fills as many rows as fit. */
+enum { KB_JSON_HEAD, KB_JSON_CREATED, KB_JSON_FROM, KB_JSON_UNTIL, KB_JSON_TTL, KB_JSON_END, KB_JSON_PIECES };
+kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
+                       const char *const *pieces, const size_t *lengths, char *bytes, size_t room, size_t *done, size_t *written);
 
 /* plans: bytecode is described in README.md beside this file */
 kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t *bad_word);
@@ -144,11 +152,34 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
 kb_status kb_run_step(kb_run *run, uint64_t fuel);
 /* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
 kb_status kb_run_check(const kb_run *run);
+typedef struct kb_answer {
+    uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */
+    uint64_t bytes;                   /* of the run's own relations */
+    uint32_t worked;                  /* 0: the run was DONE already, nothing had to be worked in */
+} kb_answer;
+/* A small goal in one call: adds the demand `seed` (NULL: none), sets new budgets, works for about `fuel` steps unless the
+ * run is DONE, and writes the rows of `slot` that match `pattern` as kb_match says it. Only DONE fills `out`. */
+kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, uint64_t fuel, uint32_t slot,
+                     const kb_sym *pattern, kb_sym *rows, size_t room, kb_answer *out);
 kb_status kb_run_relation(const kb_run *run, uint32_t slot, kb_rel *out);   /* the relation bound to a slot, owned by the run if derived */
 void kb_run_stats(const kb_run *run, kb_stats *out);
 kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets, counted from now */
 void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
 void kb_run_close(kb_run *run);
+
+/* ground programs: `nodes` conclusions from 0, and `count` instances of rules. Instance i concludes heads[i] from the
+ * nodes premises[ends[i-1] .. ends[i]); the first `free`, which have no premises, cost nothing. */
+#define KB_NO_NODE 0xFFFFFFFFu
+typedef struct kb_ground {
+    uint32_t nodes, count, free, premise_count;
+    const uint32_t *heads, *ends, *premises;
+} kb_ground;
+/* For each node the steps of its lowest proof (KB_NO_NODE: none), the first instance that ends such a proof, and how many
+ * instances conclude it from others. */
+kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *ground, uint32_t *heights, uint32_t *chosen, uint32_t *counts);
+/* For each node, over its proofs the greatest, in a proof the least rank of its instances; ranks go from 1 to at most
+ * `count`, an instance of rank 0 is not used; 0 for a node without a proof. */
+kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uint32_t *ranks, uint32_t *best);
 
 /* cdef: end */
 #endif

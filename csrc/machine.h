@@ -36,14 +36,13 @@ typedef struct kb_rule {
     uint32_t distinct;                /* its head has every value it loads: no head is made twice in one run of it */
 } kb_rule;
 
-
 typedef struct kb_component {
     uint32_t recursive, first_rule, rules, first_mark, marks;
     uint32_t linear, target;          /* group.c: how many of its rules are linear, each with its number; the slot they write */
     uint8_t carried;                  /* the column that their rules hand on unchanged; KB_FIXED: there is only one column */
     uint8_t live;                     /* one linear rule, of any shape: it may go on over what it makes itself */
 } kb_component;
-typedef struct kb_slot { uint32_t arity, derived, sensitive, component; } kb_slot;   /* component: that emits to it */
+typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component; } kb_slot;   /* component: that emits to it */
 
 struct kb_plan {
     kb_slot *slots;
@@ -99,6 +98,7 @@ struct kb_run {
     kb_relation *derived;             /* those of the run itself */
     kb_source *sources;
     uint32_t *low, *high;             /* by mark: the views of this round */
+    uint32_t *from;                   /* by mark: rows before it are worked in whole; not 0 for demand in a pass of new seeds only */
     kb_sym *registers;
     kb_cursor *cursors;
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */

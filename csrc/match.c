@@ -61,10 +61,9 @@ static int candidates(kb_relation *relation, uint64_t mask, const kb_sym *patter
     return 1;
 }
 
-kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
-                   kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
+kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, const kb_sym *pattern, uint32_t flags,
+                            uint64_t *cursor, kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
     const uint32_t *list = NULL;
     uint32_t count = 0, at, one, listed = 0;
     uint64_t mask = 0;
@@ -111,4 +110,10 @@ kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_
         *cursor = relation->rows;
     *filled = found;
     return KB_OK;
+}
+
+kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
+                   kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
+{
+    return kb_relation_match(engine, kb_engine_relation(engine, rel), pattern, flags, cursor, rows, ids, room, filled);
 }

@@ -28,7 +28,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     at = kb_alloc(&engine->heap, 1, sizeof *run + derived_count * sizeof *run->derived
                   + plan->base_count * sizeof *run->sources + plan->slot_count * sizeof *run->slots
                   + plan->depth * sizeof *run->cursors + KB_BATCH * sizeof *run->hashes
-                  + (size_t)plan->mark_count * 2 * sizeof *run->low
+                  + (size_t)plan->mark_count * 3 * sizeof *run->low
                   + ((size_t)plan->register_count + KB_BATCH * (size_t)plan->width) * sizeof(kb_sym));
     if (at == NULL)
         return KB_NOMEM;
@@ -40,7 +40,8 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     run->hashes = (uint64_t *)(void *)(at += plan->depth * sizeof *run->cursors);
     run->low = (uint32_t *)(void *)(at += KB_BATCH * sizeof *run->hashes);
     run->high = run->low + plan->mark_count;
-    run->registers = run->high + plan->mark_count;
+    run->from = run->high + plan->mark_count;
+    run->registers = run->from + plan->mark_count;
     run->heads = run->registers + plan->register_count;
     run->engine = engine;
     run->plan = plan;

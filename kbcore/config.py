@@ -77,6 +77,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("QUERY_TIMEOUT_MS", _integer(1, 86_400_000), 30_000, "milliseconds one request may infer"),
     Setting("QUERY_MAX_BYTES", _integer(1, _BIG), 1 << 30, "bytes the derived rows of one request may take"),
     Setting("QUERY_MAX_ANSWERS", _integer(1, _BIG), 1_000_000, "answers one request may return"),
+    Setting("PROOF_NODES", _integer(1, 100_000), 1000, "nodes of a proof that are shown where a request does not say"),
+    Setting("PROOF_DEPTH", _integer(1, 10_000), 100, "rule steps, one below another, that a proof tree shows likewise"),
     Setting("GOAL_TABLE_MB", _integer(0, 1 << 20), 64, "memory for kept goal tables of a tenant, in MiB"),
     Setting("MAX_BODY_BYTES", _integer(1, _BIG), 32 << 20, "largest request body in bytes"),
     Setting("MAX_BULK_FACTS", _integer(1, _BIG), 100_000, "most facts in one bulk assert"),
@@ -114,6 +116,8 @@ class Config:
     query_timeout_ms: int = 30_000
     query_max_bytes: int = 1 << 30
     query_max_answers: int = 1_000_000
+    proof_nodes: int = 1000
+    proof_depth: int = 100
     goal_table_mb: int = 64
     max_body_bytes: int = 32 << 20
     max_bulk_facts: int = 100_000

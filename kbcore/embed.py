@@ -21,11 +21,11 @@ from kbcore.config import Config
 from kbcore.errors import InvalidInput
 from kbcore.instants import instant
 from kbcore.kb import KnowledgeBase, RulesOutcome
-from kbcore.loading import Batch, read_file, read_statements
+from kbcore.loading import Batch, plain_rows, read_file, read_statements
 from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import args_from_json, goal_from_json
+from kbplanner.jsonform import args_from_json, literal_from_json
 from kbplanner.parser import parse_goal, parse_program
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import GoalStatement, RuleStatement
@@ -117,8 +117,10 @@ class EmbeddedKB:
 
     def tell_many(self, predicate: str, rows: Iterable[Sequence[Arg]], *, scope: str | None = None) -> AssertOutcome:
         """Store many facts of one predicate, all or none."""
-        facts = [Fact(predicate, _constants(predicate, row), scope=scope) for row in rows]
-        return self.kb.assert_facts(facts)
+        whole = list(rows)
+        if plain := plain_rows(predicate, whole, scope):
+            return self.kb.assert_rows([plain])
+        return self.kb.assert_facts([Fact(predicate, _constants(predicate, row), scope=scope) for row in whole])
 
     def teach(self, text: str, *, scope: str | None = None) -> RulesOutcome:
         """Teach the rules of a text in the rule language, all or none; facts in it are refused."""
@@ -143,11 +145,16 @@ class EmbeddedKB:
         for batch in batches:
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
-            if batch.facts:
-                outcome = self.kb.assert_facts(batch.facts)
+            for outcome in self._stored(batch):
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
         return LoadOutcome(asserted, updated, rules, tuple(goals))
+
+    def _stored(self, batch: Batch) -> Iterator[AssertOutcome]:
+        if batch.facts:
+            yield self.kb.assert_facts(batch.facts)
+        if batch.rows:
+            yield self.kb.assert_rows(batch.rows)
 
     def ask(self, goal: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> AnswerSet:
         """Answer a goal with facts and rules.
@@ -156,7 +163,7 @@ class EmbeddedKB:
         text with several literals gives a tuple of its variables, in order of appearance.
         """
         if args is not None:
-            return self._ask_literal(goal_from_json({"predicate": goal, "args": list(args)}).literal, scope)
+            return self._ask_literal(literal_from_json(goal, list(args)), scope)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
             return self._ask_literal(body[0], scope)
@@ -164,6 +171,13 @@ class EmbeddedKB:
         found = self.kb.bindings(body, variables, scope=scope)
         names = [variable.name for variable in variables]
         return AnswerSet(found, lambda: [dict(zip(names, row, strict=True)) for row in found])
+
+    def explain(self, goal: str, *, scope: str | None = None, limit: int | None = None) -> str:
+        """Why the answers of a goal hold, as text: each answer stands above what it rests on.
+
+        For programs, `kb.kb.prove` gives proofs as objects.
+        """
+        return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit)
 
     def query(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> AnswerSet:
         """Stored facts that match, no rules applied."""

@@ -22,7 +22,7 @@ from kbcore.reason.cascade import Cascades
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Engine
+from kbplanner.backend import Engine, Limits
 from kbplanner.engine import Engine as CEngine
 from kbplanner.reference import ReferenceEngine
 
@@ -92,6 +92,7 @@ class Runtime:
         self.recovered = recovered
         self.offload = offload
         self.pause = pause or _nobody_waits
+        self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
         self._store = store
         self._catalog = catalog
         self._reasoners: WeakKeyDictionary[Tenant, Reasoner] = WeakKeyDictionary()

@@ -5,17 +5,21 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TypeAlias
 
+from kbcore.reason.annotate import Absence, Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
+from kbcore.reason.proof import Prover
 from kbcore.reason.tables import GoalTables
-from kbcore.state.facts import Row
+from kbcore.reason.written import Written, array_of, plain
+from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import adornment_of, goal_pattern
+from kbplanner.evaluate import CompiledGoal, adornment_of, goal_shape
+from kbplanner.grounding import GroundPlans
+from kbplanner.passes.check import check_rule
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
@@ -23,22 +27,35 @@ from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
 
-Answers: TypeAlias = "tuple[array[int], int]"
-"""Rows of symbols in answer order, and how many."""
+MAX_READY = 1024
+"""Shapes of goals whose plan is found without asking the plan cache."""
 
 
 class Reasoner:
     """Answers goals of one tenant. The caller holds the tenant's read lock and has brought it to now."""
 
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
-        self._tenant = tenant
+        self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._grounds = GroundPlans(tenant.engine)
+        self._annotations = Annotations(tenant, self._grounds, self._solve)
+        self.writer = Written(tenant)
+        self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
     def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
         """The answers of a signed atom in a partition; raises BudgetExceeded."""
-        return self._solve(partition, self._tenant.rules.visible(partition.name), atom, budget, as_of)
+        tenant = self.tenant
+        asked = goal_shape(atom.args, tenant.engine.find)
+        if asked is None:
+            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
+        pattern, adornment = asked
+        key = (partition.name, atom.predicate, atom.positive, adornment)
+        ready = self._ready.get(key)
+        if ready is None or ready[0] != tenant.version or as_of is not None:
+            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
+        return self.tables.ask(partition.name, ready[1], pattern, partition.bind, budget)
 
     def solve_body(
         self,
@@ -49,14 +66,58 @@ class Reasoner:
         as_of: int | None = None,
     ) -> Answers:
         """The bindings of `variables` for which a whole body holds."""
+        rules, head = self._body(partition, body, variables)
+        return self._solve(partition, rules, head, budget, as_of)
+
+    def body_prover(
+        self,
+        partition: Partition,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        budget: Budget,
+        as_of: int | None,
+    ) -> tuple[Prover, Atom]:
+        """What proves the bindings for which a body holds, and the atom whose arguments they are."""
+        rules, head = self._body(partition, body, variables)
+        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of), head
+
+    def _body(
+        self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
+    ) -> tuple[RuleSet, Atom]:
+        """The rules visible in a partition and one more, that concludes its head where the body holds."""
         rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
-        visible = self._tenant.rules.visible(partition.name)
+        visible = self.tenant.rules.visible(partition.name)
         rules = self._bodies.get((visible, rule))
         if rules is None:
+            check_rule(rule)
             rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule])
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)
-        return self._solve(partition, rules, rule.head, budget, as_of)
+        return rules, rule.head
+
+    def prover(self, partition: Partition, budget: Budget, as_of: int | None) -> Prover:
+        """What proves answers of literals in a partition."""
+        rules = self.tenant.rules.visible(partition.name)
+        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of)
+
+    def plan(self, partition: Partition, body: Sequence[BodyItem]) -> tuple[CompiledGoal | None, Atom]:
+        """The plan for a goal in a partition, and the atom it answers.
+
+        None where a look-up among the stored facts is all there is to it.
+        """
+        only = body[0]
+        if len(body) == 1 and isinstance(only, Literal):
+            atom = Atom(only.atom.predicate, only.atom.args, only.atom.positive is not only.negated)
+            return self._plan(partition, self.tenant.rules.visible(partition.name), atom), atom
+        rules, head = self._body(partition, body, body_variables(body))
+        return self._plan(partition, rules, head), head
+
+    def _plan(self, partition: Partition, rules: RuleSet, atom: Atom) -> CompiledGoal | None:
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        if schema not in rules.derived:
+            return None
+        adornment = adornment_of([arg for arg in atom.args if isinstance(arg, (str, Variable))])
+        return self.tenant.plans.get(rules, schema, adornment, self._denied(partition, rules), partition)
 
     def rows(
         self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None
@@ -80,6 +141,7 @@ class Reasoner:
                 row["metadata"]["basis"] = basis
             return found
         rows, count = self.solve(partition, atom, budget, as_of)
+        marks = self._annotations.marks(partition, atom)
         arity = atom.arity
         if limit is not None and limit < count:
             rows, count = rows[: limit * arity], limit
@@ -88,20 +150,70 @@ class Reasoner:
         for part in budget.slices(count):
             some = rows[part.start * arity : part.stop * arity]
             shown.extend(self._shown(partition, atom, some, len(part), as_of))
+        if not marks.plain:
+            self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of)
         return shown
 
-    def _solve(self, partition: Partition, rules: RuleSet, atom: Atom, budget: Budget, as_of: int | None) -> Answers:
-        tenant = self._tenant
+    def written(
+        self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
+    ) -> list[bytes] | None:
+        """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
-        pattern = goal_pattern(args, tenant.engine.find)
-        if pattern is None:
+        stored = partition.get(schema)
+        marks = self._annotations.marks(partition, atom)
+        absence = marks.absence is Absence.ALL
+        if not plain(stored) or not marks.alike or (absence and stored and stored.relation.counts().live):
+            return None
+        rows, count = self.solve(partition, atom, budget)
+        end = count if limit is None else min(count, offset + limit)
+        if offset or end < count:
+            rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
+        budget.check_answers(count)
+        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget, absence=absence)))
+
+    def written_facts(
+        self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
+    ) -> list[bytes] | None:
+        """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
+        parts: list[bytes] = []
+        for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None):
+            if not plain(stored):
+                return None
+            count = len(ids)
+            if limit is None:
+                budget.check_answers(count)
+            else:
+                count = min(count, limit)
+                limit -= count
+            rows = self.tenant.engine.sort(rows, atom.arity, budget.via)
+            parts.extend(self.writer.rows(stored.schema, partition.name, stored, rows, count, budget, truth=True))
+        return array_of(parts)
+
+    def _solve(
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        atom: Atom,
+        budget: Budget,
+        as_of: int | None,
+        ready: tuple[str | None, str, bool, str] | None = None,
+    ) -> Answers:
+        """Answer with the given rules; a plan found for what is visible now is noted under `ready`."""
+        tenant = self.tenant
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        args = terms_of(atom)
+        asked = goal_shape(args, tenant.engine.find)
+        if asked is None and schema in rules.derived:
+            # A constant that no fact has; a conclusion has it still where it stands in a rule.
+            engine = tenant.engine
+            asked = goal_shape(args, lambda text: (engine.intern if text in rules.constants else engine.find)(text))
+        if asked is None:
             return array("I"), 0
+        pattern, adornment = asked
         if schema not in rules.derived:
             for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
-        adornment = adornment_of(args)
         if as_of is not None:
             moment = Moment(partition, as_of)
             try:
@@ -112,11 +224,15 @@ class Reasoner:
                 moment.close()
         denied = self._denied(partition, rules)
         goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.version)
-        return self.tables.ask(partition.name, goal, pattern, lambda s: partition.need(s).relation, budget)
+        if ready is not None:
+            if len(self._ready) >= MAX_READY:
+                self._ready.clear()
+            self._ready[ready] = (tenant.version, goal)
+        return self.tables.ask(partition.name, goal, pattern, partition.bind, budget)
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
-        key, version = (partition.name, rules), self._tenant.version
+        key, version = (partition.name, rules), self.tenant.version
         known = self._negatives.get(key)
         if known is None or known[0] != version:
             if len(self._negatives) > 256:
@@ -131,32 +247,26 @@ class Reasoner:
         stored = partition.get(schema)
         ids = stored.relation.locate(rows, count) if stored else array("I", [NO_ROW]) * count
         if stored and NO_ROW not in ids and not stored.limited and as_of is None:
-            return stored.rows(self._tenant.engine, rows, ids)
-        texts = self._tenant.engine.texts(rows)
-        at = self._tenant.at(0) if as_of is None else as_of
+            return stored.rows(self.tenant.engine, rows, ids)
+        texts = self.tenant.engine.texts(rows)
+        at = self.tenant.at(0) if as_of is None else as_of
         found: list[Row] = []
         for i in range(count):
             place = ids[i : i + 1]
             if stored and place[0] != NO_ROW:
                 start, end = next(stored.windows(place))
                 if start <= at < end:
-                    found.extend(stored.rows(self._tenant.engine, rows[i * arity : (i + 1) * arity], place))
+                    found.extend(stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], place))
                     continue
             found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return found
 
 
-def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
-    """A row for a conclusion that nobody asserted."""
-    return {
-        "predicate": atom.predicate,
-        "args": list(args),
-        "negated": not atom.positive,
-        "scope": scope,
-        "metadata": {},
-        "createdAt": None,
-        "validFrom": None,
-        "validUntil": None,
-        "ttl": None,
-        "confidence": None,
-    }
+def body_variables(body: Sequence[BodyItem]) -> list[Variable]:
+    """The named variables of a body, in order of appearance."""
+    return list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
+
+
+def terms_of(atom: Atom) -> list[Term]:
+    """The arguments of an atom that is no rule head."""
+    return [arg for arg in atom.args if isinstance(arg, (str, Variable))]

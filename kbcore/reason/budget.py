@@ -20,7 +20,7 @@ SLICE_ROWS = 500
 """Answers turned into Python objects between two pauses."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Budget:
     """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
 
@@ -31,6 +31,7 @@ class Budget:
     clock: Clock
     via: Via | None = None
     pause: Callable[[], None] | None = None
+    fuel: int = FIRST_FUEL
 
     def slices(self, count: int) -> Iterator[range]:
         """Places 0 .. count-1 in slices of about a millisecond of Python each; others have their turn in between."""
@@ -42,18 +43,28 @@ class Budget:
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""
         run.limit(self.limits)
-        state = run.step(FIRST_FUEL)
+        self.finish(run, run.step(self.fuel))
+
+    def finish(self, run: Run, state: RunState = RunState.PAUSED) -> None:
+        """Go on with a run that was left in `state`, to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
-            if self.clock.monotonic() >= self.deadline:
-                raise BudgetExceeded(
-                    f"the evaluation met its time limit of {self.timeout_ms} ms",
-                    "timeMs",
-                    self.timeout_ms,
-                    str(run.stats().rule),
-                )
+            self.check_time(run)
             if state is RunState.STALE:
                 raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
+
+    def check_time(self, run: Run | None = None) -> None:
+        """Raise BudgetExceeded when the time is over; of a run the rule at work is named."""
+        if self.clock.monotonic() >= self.deadline:
+            rule = None if run is None else str(run.stats().rule)
+            said = f"the evaluation met its time limit of {self.timeout_ms} ms"
+            raise BudgetExceeded(said, "timeMs", self.timeout_ms, rule)
+
+    def rest(self) -> None:
+        """Between two pieces of Python work: raise BudgetExceeded when the time is over, let others have their turn."""
+        self.check_time()
+        if self.pause is not None:
+            self.pause()
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if an answer is too long to be given whole."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget
-from kbplanner.backend import Engine, RunState
+from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
 Key = tuple[str | None, CompiledGoal]
@@ -41,7 +41,7 @@ class GoalTables:
         self._engine = engine
         self._max_bytes = max_bytes
         self._verify = verify
-        self._tables: OrderedDict[Key, tuple[GoalRun, int]] = OrderedDict()
+        self._tables: OrderedDict[Key, GoalRun] = OrderedDict()
         self._mutex = threading.Lock()
         self.bytes = 0
         self.counts = TableCounts()
@@ -56,14 +56,17 @@ class GoalTables:
         if goal.plan.one_seed:
             return self.once(goal, pattern, bind, budget)
         key = (scope, goal)
-        run = self._take(key)
-        if run is None:
+        run, found = self._take(key), None
+        if run is not None:
+            try:
+                found = run.ask(pattern, budget)
+            except BaseException:
+                run.close()
+                raise
+            self._count(run, found is None)
+        if run is None or found is None:
             run = GoalRun(self._engine, goal, bind, budget.limits)
-        try:
-            found = run.ask(pattern, budget.drive, budget.via)
-        except BaseException:
-            run.close()
-            raise
+            found = self._fresh(run, pattern, budget)
         if self._verify and found != self.once(goal, pattern, bind, budget):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
@@ -73,7 +76,7 @@ class GoalTables:
     def clear(self) -> None:
         """Drop every table."""
         with self._mutex:
-            runs = [run for run, _ in self._tables.values()]
+            runs = list(self._tables.values())
             self._tables.clear()
             self.bytes = 0
         for run in runs:
@@ -82,10 +85,19 @@ class GoalTables:
     def once(self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget) -> tuple[array[int], int]:
         """Answer a goal with a run that is not kept."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
+        found = self._fresh(run, pattern, budget)
+        run.close()
+        return found
+
+    def _fresh(self, run: GoalRun, pattern: Sequence[int], budget: Budget) -> tuple[array[int], int]:
         try:
-            return run.ask(pattern, budget.drive, budget.via)
-        finally:
+            found = run.ask(pattern, budget)
+            if found is None:
+                raise EngineFault("a relation changed under the read lock")
+            return found
+        except BaseException:
             run.close()
+            raise
 
     def _take(self, key: Key) -> GoalRun | None:
         with self._mutex:
@@ -93,30 +105,29 @@ class GoalTables:
             if found is None:
                 self.counts.missed += 1
                 return None
-            run, size = found
-            self.bytes -= size
-        state = run.run.check()
-        if state is RunState.STALE:
+            self.bytes -= found.bytes
+            return found
+
+    def _count(self, run: GoalRun, stale: bool) -> None:
+        if stale:
             self.counts.stale += 1
             run.close()
-            return None
-        if state is RunState.DONE:
-            self.counts.current += 1
-        else:
+        elif run.worked:
             self.counts.continued += 1
-        return run
+        else:
+            self.counts.current += 1
 
     def _keep(self, key: Key, run: GoalRun) -> None:
-        size = run.run.stats().bytes
-        dropped = [run]
+        dropped = []
         with self._mutex:
-            if key not in self._tables and size <= self._max_bytes:
-                dropped.clear()
-                self._tables[key] = (run, size)
-                self.bytes += size
+            if key in self._tables or run.bytes > self._max_bytes:
+                dropped.append(run)
+            else:
+                self._tables[key] = run
+                self.bytes += run.bytes
                 while self.bytes > self._max_bytes:
-                    _, (oldest, old_size) = self._tables.popitem(last=False)
-                    self.bytes -= old_size
+                    _, oldest = self._tables.popitem(last=False)
+                    self.bytes -= oldest.bytes
                     dropped.append(oldest)
         for oldest in dropped:
             oldest.close()

@@ -3,51 +3,76 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 
 class ReadWriteLock:
     """Readers share, a writer is alone. A waiting writer goes before readers that come later.
 
-    Not re-entrant. Taken by the threads (or greenlets) that run Python, never inside the engine.
+    `with lock.read():` and `with lock.write():`. Not re-entrant. Taken by the threads (or greenlets) that run Python, never
+    inside the engine.
     """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._mutex = threading.Lock()
+        self._changed = threading.Condition(self._mutex)
         self._readers = 0
         self._writing = False
         self._writers_waiting = 0
+        self._read = _Read(self)
+        self._write = _Write(self)
 
-    @contextmanager
-    def read(self) -> Iterator[None]:
+    def read(self) -> _Read:
         """Hold the lock together with other readers."""
-        with self._condition:
-            while self._writing or self._writers_waiting:
-                self._condition.wait()
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._readers -= 1
-                if not self._readers:
-                    self._condition.notify_all()
+        return self._read
 
-    @contextmanager
-    def write(self) -> Iterator[None]:
+    def write(self) -> _Write:
         """Hold the lock alone."""
-        with self._condition:
-            self._writers_waiting += 1
+        return self._write
+
+
+class _Read:
+    """One for all readers: it keeps nothing of its own."""
+
+    def __init__(self, lock: ReadWriteLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        lock = self._lock
+        with lock._mutex:
+            while lock._writing or lock._writers_waiting:
+                lock._changed.wait()
+            lock._readers += 1
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        lock = self._lock
+        with lock._mutex:
+            lock._readers -= 1
+            if not lock._readers and lock._writers_waiting:
+                lock._changed.notify_all()
+
+
+class _Write:
+    """One for all writers, of which one at a time is in."""
+
+    def __init__(self, lock: ReadWriteLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        lock = self._lock
+        with lock._mutex:
+            lock._writers_waiting += 1
             try:
-                while self._writing or self._readers:
-                    self._condition.wait()
+                while lock._writing or lock._readers:
+                    lock._changed.wait()
             finally:
-                self._writers_waiting -= 1
-            self._writing = True
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._writing = False
-                self._condition.notify_all()
+                lock._writers_waiting -= 1
+                if not lock._writers_waiting:
+                    lock._changed.notify_all()
+            lock._writing = True
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        lock = self._lock
+        with lock._mutex:
+            lock._writing = False
+            lock._changed.notify_all()

@@ -90,6 +90,10 @@ class Partition:
             found = self._relations.setdefault(schema, made)
         return found
 
+    def bind(self, schema: RelationSchema) -> Relation:
+        """The engine's relation of a stored schema."""
+        return self.need(schema).relation
+
     def relations(self) -> list[StoredRelation]:
         """All relations, also empty ones."""
         return list(self._relations.values())

@@ -33,6 +33,7 @@ class RuleBook:
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
+        self._scopes: dict[str | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -47,7 +48,7 @@ class RuleBook:
 
     def visible(self, scope: str | None) -> RuleSet:
         """The rules that hold in a partition: those without scope, and its own."""
-        scoped = scope if any(rule_scope == scope for rule_scope, _ in self._rules) else None
+        scoped = scope if scope in self._scopes else None
         found = self._visible.get(scoped)
         if found is None:
             found = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
@@ -76,6 +77,7 @@ class RuleBook:
         if key in self._rules:
             return False
         self._rules[key] = stored
+        self._scopes[stored.scope] = self._scopes.get(stored.scope, 0) + 1
         self._visible.clear()
         return True
 
@@ -83,6 +85,9 @@ class RuleBook:
         """Forget a rule; None if there was none."""
         found = self._rules.pop((scope, rule_id), None)
         if found is not None:
+            self._scopes[scope] -= 1
+            if not self._scopes[scope]:
+                del self._scopes[scope]
             self._visible.clear()
         return found
 

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class RunState(IntEnum):
@@ -74,6 +74,18 @@ class RunStats:
     rule: int = 0
 
 
+class Asked(NamedTuple):
+    """What became of a small goal: `rows` are its answers in answer order, None where they must be read another way.
+
+    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before.
+    """
+
+    state: RunState
+    rows: array[int] | None = None
+    bytes: int = 0
+    worked: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class RelationCounts:
     """`rows` is the next row id, `live` the rows there, `visible` those not hidden, `epoch` counts deletes and hides."""
@@ -121,6 +133,9 @@ class Relation(Protocol):
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
         """Read one cell for each id."""
 
+    def uses(self, attribute: Attribute) -> bool:
+        """Whether a cell of this attribute was ever set to something else than the default."""
+
     def copy(self) -> Relation:
         """A relation of its own with the same rows, hidden flags and attributes."""
 
@@ -133,6 +148,12 @@ class Run(Protocol):
 
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
+
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one crossing: add demand (None: none), work, read what matches in a derived slot.
+
+        Nothing is read unless the run is DONE within `fuel`, or where the answers are many.
+        """
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel().

@@ -50,6 +50,7 @@ def build(program: Program, statistics: Statistics) -> Plan:
     return Plan(
         slots=tuple(builder.slots),
         derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
+        demand=tuple(schema.role is Role.DEMAND for schema in builder.slots),
         parameters=tuple(builder.constants),
         registers=builder.registers,
         strata=tuple(stages),
@@ -64,6 +65,9 @@ class _Builder:
     def __init__(self, program: Program) -> None:
         schemas: dict[RelationSchema, None] = {}
         constants: dict[str, None] = {}
+        # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
+        asked = {clause.head.schema for clause in program.clauses}
+        self._seed = None if program.seed in asked else program.seed
         for clause in program.clauses:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
@@ -93,7 +97,8 @@ class _Builder:
             views = {
                 id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL for i, atom in enumerate(reads)
             }
-            plans.append(self._join_plan(clause, order_items(clause.body, (), statistics, first=driver), views))
+            items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
+            plans.append(self._join_plan(clause, items, views))
         return plans
 
     def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:

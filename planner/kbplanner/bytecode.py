@@ -32,8 +32,8 @@ def encode(plan: Plan) -> array[int]:
     """The bytecode of a plan, as unsigned 32-bit words."""
     words = [MAGIC, VERSION, len(plan.slots), len(plan.parameters), plan.registers, len(plan.strata)]
     words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
-    for schema, derived in zip(plan.slots, plan.derived, strict=True):
-        words += [schema.arity, int(derived)]
+    for schema, derived, demand in zip(plan.slots, plan.derived, plan.demand, strict=True):
+        words += [schema.arity, int(derived) + int(demand)]
     for stratum in plan.strata:
         words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
         for join in stratum.plans:

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner import backend
-from kbplanner.backend import Limits, RunState, RunStats, Via
+from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.binding import check, encode, ffi, lib, opcodes, room
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.relation import Relation
@@ -30,6 +30,9 @@ MAX_NAMES = 1 << 16
 LONG_SORT = 20_000
 """Rows whose sorting takes some milliseconds."""
 
+SCRATCH = 1 << 14
+"""Symbols of the buffer that the answers of small goals come through."""
+
 _BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
 _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
@@ -43,6 +46,8 @@ class Engine:
         self._lock = threading.Lock()
         self._lost: deque[Any] = deque()
         self._names: dict[int, str] = {}
+        self._found: dict[str, int] = {}
+        self._scratch = _Scratch()
         self.max_bytes = max_bytes
         out = ffi.new("kb_engine **")
         options = ffi.new("kb_options *", {"max_bytes": max_bytes, "fail_after": fail_after})
@@ -96,10 +101,18 @@ class Engine:
 
     def find(self, text: str) -> int:
         """The symbol of a text, 0 when it was never interned."""
+        known = self._found.get(text)
+        if known is not None:
+            return known
         encoded = encode(text)
         out = ffi.new("kb_sym *")
         self.call(lib.kb_find, encoded, len(encoded), out)
-        return int(out[0])
+        symbol = int(out[0])
+        if symbol:  # a symbol stays what it is
+            if len(self._found) >= MAX_NAMES:
+                self._found = {}
+            self._found[text] = symbol
+        return symbol
 
     def text(self, symbol: int) -> str:
         """The text of a symbol."""
@@ -222,6 +235,17 @@ class Engine:
                 self._handle = None
 
 
+class _Scratch:
+    """Buffers for small goals, used by whoever holds the engine's mutex."""
+
+    def __init__(self) -> None:
+        self.seed = ffi.new("kb_sym[]", 64)
+        self.pattern = ffi.new("kb_sym[]", 64)
+        self.limits = ffi.new("kb_limits *")
+        self.rows = ffi.new("kb_sym[]", SCRATCH)
+        self.answer = ffi.new("kb_answer *")
+
+
 class CompiledPlan:
     """Verified bytecode; see `backend.CompiledPlan`. Open runs keep what they need of it."""
 
@@ -259,13 +283,16 @@ class Run:
 
     def _call(self, function: Any, *arguments: Any) -> int:
         with self._engine._lock:
-            self._engine._enter()
-            if self._handle is None:
-                raise EngineFault("engine: the run is closed")
-            status = function(self._handle, *arguments)
-            if status != lib.KB_LIMIT:
-                return check(status or 0, self._engine.max_bytes)
-            stats = self._read()
+            return self._alone(function, *arguments)
+
+    def _alone(self, function: Any, *arguments: Any) -> int:
+        self._engine._enter()
+        if self._handle is None:
+            raise EngineFault("engine: the run is closed")
+        status = function(self._handle, *arguments)
+        if status != lib.KB_LIMIT:
+            return check(status or 0, self._engine.max_bytes)
+        stats = self._read()
         name = stats.budget or "memoryBytes"
         value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
         raise BudgetExceeded(f"the evaluation met its budget {name} of {value}", name, value, str(stats.rule))
@@ -276,6 +303,31 @@ class Run:
         if count < 0 or len(view) < count * self._seed_arity:
             raise EngineFault("engine: fewer rows than announced")
         self._call(lib.kb_run_seed, view, count)
+
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one crossing: add demand (None: none), work, read what matches in a derived slot."""
+        width = len(pattern)
+        if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
+            raise EngineFault("engine: the pattern or the seed has another arity than its relation")
+        self._limits = limits
+        with self._engine._lock:
+            scratch = self._engine._scratch
+            scratch.pattern[0:width] = pattern
+            budget, given, answer = scratch.limits, ffi.NULL, scratch.answer
+            budget.max_rows, budget.max_bytes, budget.max_steps = limits.rows, limits.bytes, limits.steps
+            if seed is not None:
+                given = scratch.seed
+                given[0 : len(seed)] = seed
+            room = SCRATCH // (width or 1)
+            status = self._alone(lib.kb_run_ask, given, budget, fuel, slot, scratch.pattern, scratch.rows, room, answer)
+            if status != lib.KB_DONE:
+                return Asked(RunState(status))
+            count = answer.count
+            rows = None
+            if count <= room:
+                rows = array("I")
+                rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
+            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked))
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.

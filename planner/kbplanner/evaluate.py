@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
 from kbplanner.build import build
@@ -16,7 +17,7 @@ from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Term, Variable
+from kbplanner.terms import ANONYMOUS, HeadTerm
 
 Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
@@ -26,6 +27,25 @@ PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], bool]
 
 Drive = Callable[[Run], None]
 """Step a run until it is done; raises BudgetExceeded where it may not go on."""
+
+
+class Means(Protocol):
+    """What a goal may use: engine limits, the fuel of a first slice in place, then `finish` within the budget."""
+
+    @property
+    def limits(self) -> Limits:
+        """Budgets of the run."""
+
+    @property
+    def fuel(self) -> int:
+        """Steps that may be made at once, holding up others."""
+
+    @property
+    def via(self) -> Via | None:
+        """Makes long calls into the engine."""
+
+    def finish(self, run: Run) -> None:
+        """Step a paused run until it is done; raises BudgetExceeded where it may not go on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +87,7 @@ class PlanCache:
         key = (rules, goal, adornment, denied, many)
         with self._mutex:
             found = self._plans.get(key)
-            if found is not None and (self._seen.get(key) == version != -1 or not _moved(found.sizes, statistics)):
+            if found is not None and (self._seen.get(key) == version != -1 or not moved(found.sizes, statistics)):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
                 return found
@@ -92,7 +112,8 @@ class PlanCache:
         return len(self._plans)
 
 
-def _moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+    """Whether the size of some relation is ten times, or a tenth of, what it was when a plan was made."""
     for schema, size in sizes.items():
         now = statistics.rows(schema)
         if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
@@ -101,38 +122,63 @@ def _moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
 
 
 class GoalRun:
-    """One run of a compiled goal: a goal table while it is kept open.
+    """One run of a compiled goal: a goal table while it is kept open; `bytes` are those it held after the last goal.
 
     A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
     """
 
     def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
         self._engine = engine
-        self._plan = goal.plan
+        self._plan = plan = goal.plan
         self.goal = goal
+        self.bytes = 0
+        self.worked = False
+        self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+        columns = [column for column in plan.answer_columns if column is not None]
+        self._ordered = columns == list(range(len(columns)))
+        self._whole = self._ordered and not plan.one_seed
         self.run = engine.open_run(goal.compiled, [bind(schema) for schema in goal.plan.base], goal.params, limits)
 
-    def ask(self, pattern: Sequence[int], drive: Drive, via: Via | None = None) -> tuple[array[int], int]:
-        """The answers, as whole rows in answer order, and how many there are; `via` makes long calls into the engine.
+    def ask(self, pattern: Sequence[int], means: Means) -> tuple[array[int], int] | None:
+        """The answers, as whole rows in answer order, and how many there are; None when the run has become stale.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
-        argument j. Every argument the plan's adornment calls bound must be a symbol.
+        argument j. Every argument the plan's adornment calls bound must be a symbol. Raises BudgetExceeded.
         """
-        plan = self._plan
-        if plan.seed is not None:
-            bound = [value for value, mark in zip(pattern, plan.adornment, strict=True) if mark == "b"]
-            self.run.seed(array("I", bound), 1)
-        if self.run.check() is not RunState.DONE:
-            drive(self.run)
-        columns = plan.answer_columns
-        wanted = [0] * plan.slots[plan.answer].arity
+        plan, run = self._plan, self.run
+        wanted = pattern if self._whole else self._wanted(pattern)
+        seed = None if plan.seed is None else [pattern[place] for place in self._bound]
+        state, rows, self.bytes, self.worked = run.ask(seed, plan.answer, wanted, means.limits, means.fuel)
+        if state is RunState.STALE:
+            return None
+        if rows is None:
+            rows = self._many(wanted, state, means)
+        width = len(wanted)
+        count = len(rows) // width if width else self._holds()
+        if self._whole:
+            return rows, count
+        rows = _widen(rows, count, pattern, plan.answer_columns)
+        return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
+
+    def _wanted(self, pattern: Sequence[int]) -> list[int]:
+        columns = self._plan.answer_columns
+        wanted = [0] * self._plan.slots[self._plan.answer].arity
         for value, column in zip(pattern, columns, strict=True):
             if column is not None:
                 wanted[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
-        rows, ids = self.run.relation(plan.answer).match(wanted)
-        if plan.one_seed:
-            rows = _widen(rows, len(ids), pattern, columns)
-        return self._engine.sort(rows, len(pattern), via), len(ids)
+        return wanted
+
+    def _many(self, wanted: Sequence[int], state: RunState, means: Means) -> array[int]:
+        """Go on with what one call did not bring to its end."""
+        if state is not RunState.DONE:
+            means.finish(self.run)
+        rows, _ = self.run.relation(self._plan.answer).match(wanted)
+        self.bytes = self.run.stats().bytes
+        return self._engine.sort(rows, len(wanted), means.via)
+
+    def _holds(self) -> int:
+        """Whether an answer relation without columns has its row."""
+        return self.run.relation(self._plan.answer).counts().visible
 
     def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
         """Which of `count` ground rows are answers; the plan must be one for many bindings."""
@@ -167,24 +213,37 @@ def _widen(rows: array[int], count: int, pattern: Sequence[int], columns: Sequen
     return wide
 
 
-def adornment_of(args: Sequence[Term]) -> str:
-    """`b` for each constant, `f` for each variable."""
-    return "".join("f" if isinstance(arg, Variable) else "b" for arg in args)
+def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[list[int], str] | None:
+    """The match pattern of goal arguments and their adornment, `b` for each constant and `f` for each variable.
 
-
-def goal_pattern(args: Sequence[Term], symbol: Callable[[str], int]) -> list[int] | None:
-    """The match pattern of goal arguments; None when a constant has no symbol, so that nothing can match."""
+    None when a constant has no symbol, so that nothing can match.
+    """
     pattern: list[int] = []
-    places: dict[Variable, int] = {}
+    adornment = ""
+    places: dict[HeadTerm, int] = {}
     for place, arg in enumerate(args):
         if isinstance(arg, str):
             found = symbol(arg)
             if not found:
                 return None
             pattern.append(found)
-        elif arg.anonymous or arg not in places:
+            adornment += "b"
+            continue
+        adornment += "f"
+        if arg == ANONYMOUS or arg not in places:
             places[arg] = place
             pattern.append(0)
         else:
             pattern.append(SAME | places[arg])
-    return pattern
+    return pattern, adornment
+
+
+def goal_pattern(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> list[int] | None:
+    """The match pattern alone, as `goal_shape` has it."""
+    shape = goal_shape(args, symbol)
+    return None if shape is None else shape[0]
+
+
+def adornment_of(args: Iterable[HeadTerm]) -> str:
+    """`b` for each constant, `f` for each variable."""
+    return "".join("b" if isinstance(arg, str) else "f" for arg in args)

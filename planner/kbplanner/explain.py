@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, Intersect, JoinPlan, Member, Plan, Probe, Scan, Step
 from kbplanner.printer import print_item, print_term
 from kbplanner.program import Clause, ClauseItem, Program
 from kbplanner.terms import COMPARISONS, Comparison
 
+Note = Callable[[int, Sequence[Column]], str]
+"""What to add to the line of a step that reads these columns of a slot."""
 
-def explain(plan: Plan, rule_texts: Sequence[str] = ()) -> str:
+
+def explain(plan: Plan, rule_texts: Sequence[str] = (), note: Note | None = None) -> str:
     """The plan, stratum by stratum; `rule_texts[i]` is the text of rule i+1."""
-    return "\n".join(_lines(plan, rule_texts))
+    return "\n".join(_lines(plan, rule_texts, note))
 
 
 def show(program: Program) -> str:
@@ -32,7 +35,7 @@ def _item(item: ClauseItem) -> str:
     return f"{'absent ' if item.absent else ''}{item.schema}({args})"
 
 
-def _lines(plan: Plan, rule_texts: Sequence[str]) -> Iterator[str]:
+def _lines(plan: Plan, rule_texts: Sequence[str], note: Note | None) -> Iterator[str]:
     seed = "nothing" if plan.seed is None else str(plan.slots[plan.seed])
     yield f"answer {plan.slots[plan.answer]}, seeded by {seed}"
     for number, stratum in enumerate(plan.strata, 1):
@@ -42,7 +45,8 @@ def _lines(plan: Plan, rule_texts: Sequence[str]) -> Iterator[str]:
             text = rule_texts[join.rule - 1] if 0 < join.rule <= len(rule_texts) else "(made by the compiler)"
             yield f"  rule {join.rule}: {text}" if join.rule else f"  {text}"
             for step in join.steps:
-                yield f"    {_step(step, join, plan)}"
+                told = note(step.slot, step.columns) if note and isinstance(step, (Scan, Probe, Member, AntiJoin)) else ""
+                yield f"    {_step(step, join, plan)}{told}"
 
 
 def _step(step: Step, join: JoinPlan, plan: Plan) -> str:

@@ -103,6 +103,14 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     return Comparison(predicate, left, right, negated)
 
 
+def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS) -> Literal:
+    """Read a positive goal given as predicate and arguments. Raises InvalidInput."""
+    known = _predicate({"predicate": predicate}, "", limits)
+    if known in RESERVED:
+        raise InvalidInput.at("predicate", f'"{known}" is a builtin: there is nothing to ask')
+    return Literal(Atom(known, args_from_json(args, "args", limits)))
+
+
 def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
     """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"` means `~`.
 
@@ -122,7 +130,12 @@ def args_from_json(values: Any, path: str = "args", limits: Limits = DEFAULT_LIM
     array = _array(values, path)
     if problem := limits.args_problem(len(array)):
         raise InvalidInput.at(path, problem)
-    return tuple(_term(value, f"{path}[{index}]", limits) for index, value in enumerate(array))
+    return tuple(
+        [
+            value if _plain(value, limits) else _term(value, f"{path}[{index}]", limits)
+            for index, value in enumerate(array)
+        ]
+    )
 
 
 def constant_from_json(value: Any, path: str) -> str:
@@ -199,6 +212,17 @@ def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
     return Atom(predicate, args, not (negated or _negative_polarity(fields, path)))
 
 
+def _plain(value: Any, limits: Limits) -> bool:
+    """Whether a value is a constant as it is: most are, and need no closer look."""
+    return (
+        type(value) is str
+        and value[:1] != "?"
+        and value.isascii()
+        and "\0" not in value
+        and len(value) <= limits.arg_bytes
+    )
+
+
 def _term(value: Any, path: str, limits: Limits) -> Term:
     text = constant_from_json(value, path)
     if problem := limits.constant_problem(text):
@@ -256,11 +280,10 @@ def _expression(value: Any, path: str, limits: Limits) -> Expr:
 
 def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
     predicate = _field(fields, "predicate", path)
-    at = _under(path, "predicate")
     if not isinstance(predicate, str):
-        raise InvalidInput.at(at, "must be a text")
+        raise InvalidInput.at(_under(path, "predicate"), "must be a text")
     if problem := limits.predicate_problem(predicate):
-        raise InvalidInput.at(at, problem)
+        raise InvalidInput.at(_under(path, "predicate"), problem)
     return predicate
 
 

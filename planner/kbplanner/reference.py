@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbplanner.backend import Limits, RunState, RunStats, Via
+from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.numbers import answer_key, test
@@ -110,6 +110,20 @@ class ReferenceRun:
             if self._started and self._sizes[slot] != len(self._slots[slot].order):
                 return RunState.STALE
         return state
+
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one call."""
+        if seed is not None:
+            self.seed(array("I", seed), 1)
+        state = self.check()
+        worked = state is RunState.READY
+        if worked:
+            self.limit(limits)
+            state = self.step(fuel)
+        if state is not RunState.DONE:
+            return Asked(state)
+        rows, _ = self._slots[slot].match(pattern)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked)
 
     def relation(self, slot: int) -> ReferenceRelation:
         """The relation bound to a slot."""

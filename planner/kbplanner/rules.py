@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified
 from kbplanner.program import Clause, ClauseAtom
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Rule
+from kbplanner.terms import Comparison, Literal, Rule
 
 
 class RuleSet:
@@ -41,6 +42,19 @@ class RuleSet:
             if isinstance(item, ClauseAtom) and item.absent
         )
         """Stored relations whose rows decide how a `not` is compiled, once there are any."""
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """The constants of rules: conclusions can have them as arguments although no fact does."""
+        found: set[str] = set()
+        for rule in self.rules:
+            for part in (rule.head, *rule.body):
+                if isinstance(part, Comparison):
+                    found.update(side for side in (part.left, part.right) if isinstance(side, str))
+                else:
+                    atom = part.atom if isinstance(part, Literal) else part
+                    found.update(arg for arg in atom.args if isinstance(arg, str))
+        return frozenset(found)
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """The rules lowered, given which of `deniable` have rows."""

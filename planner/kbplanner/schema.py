@@ -21,6 +21,8 @@ class Role(str, Enum):
     """Answers of a goal whose recursion was turned: its free arguments only."""
     UNDENIED = "undenied"
     """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
+    INSTANCE = "instance"
+    """Instances of a clause: the values of its variables wherever its body holds."""
 
 
 @dataclass(frozen=True, slots=True)

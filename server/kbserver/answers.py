@@ -26,9 +26,11 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
     return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
 
 
-def rows_as_json(rows: list[dict[str, Any]], pause: Callable[[], None]) -> Response:
-    """Answer with rows, which are used up."""
-    return Response(rows_written(rows, pause), content_type=JSON)
+def parts_as_json(parts: list[bytes]) -> Response:
+    """Answer with finished JSON in parts, which go out one by one."""
+    response = Response(parts, content_type=JSON)
+    response.content_length = sum(map(len, parts))
+    return response
 
 
 def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
@@ -41,6 +43,42 @@ def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
         pause()
     return b"[" + b",".join(parts) + b"]"
+
+
+def proofs_written(proofs: list[dict[str, Any]]) -> list[bytes]:
+    """Write proof objects as a JSON array in parts.
+
+    A tree may be nested deeper than a JSON library follows: its nodes are written one by one.
+    """
+    parts: list[bytes] = []
+    for proof in proofs:
+        parts.append(b"," if parts else b"[")
+        if "root" in proof["proof"]:
+            parts.append(_written(proof))
+        else:
+            parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"]), b"}")
+    return [b"".join(parts) + b"]"] if parts else [b"[]"]
+
+
+def _tree_written(top: dict[str, Any]) -> list[bytes]:
+    parts: list[bytes] = []
+    todo: list[bytes | dict[str, Any]] = [top]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, bytes):
+            parts.append(node)
+            continue
+        below = node["step"]["bodyProofs"]
+        if not below:
+            parts.append(_written(node))
+            continue
+        # Everything but the last key of the step, then the nodes below, then what ends this one.
+        start = _written({"goal": node["goal"], "step": {**node["step"], "bodyProofs": 0}})
+        parts.append(start.removesuffix(b"0}}") + b"[")
+        todo.append(b']},"substitution":' + _written(node["substitution"]) + b"}")
+        for i, premise in enumerate(reversed(below)):
+            todo += (b",", premise) if i else (premise,)
+    return parts
 
 
 def _written(value: Any) -> bytes:

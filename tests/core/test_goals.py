@@ -131,3 +131,11 @@ def test_a_goal_does_work_in_proportion_to_what_it_needs():
             monkey.undo()
             steps.append(used)
     assert steps[0] == steps[1]
+
+
+def test_a_constant_of_a_rule_that_no_fact_has(kb):
+    kb.tell("flag", [])
+    kb.teach("q(?x, b) :- flag, ?x = c.")
+    assert list(kb.ask("q(?x, b)")) == [("c", "b")]
+    assert list(kb.ask("q(c, ?y)")) == [("c", "b")]
+    assert list(kb.ask("q(?x, nowhere)")) == []

@@ -9,7 +9,7 @@ from kbplanner.engine import opcodes
 
 OP = {name: number for name, (number, _) in opcodes().items()}
 FULL, DELTA, OLD = 0, 1, 2
-BASE, DERIVED = 0, 1
+BASE, DERIVED, DEMAND = 0, 1, 2
 NO_SLOT = 0xFFFFFFFF
 COMPARE = {"=": 0, "!=": 1, "==": 2, "!==": 3, "<": 4, "<=": 5, ">": 6, ">=": 7}
 
@@ -98,6 +98,26 @@ def closure() -> array[int]:
             recursive=True,
         ),
         answer=1,
+    )
+
+
+def paths() -> array[int]:
+    """Slot 0 edge (base), slot 1 demand for starts, slot 2 paths from them: right-linear, guarded by its demand."""
+    guarded, step = member(1, OLD, key(0)), probe(0, FULL, key(0), load(1))
+    return plan(
+        [(2, BASE), (1, DEMAND), (2, DERIVED)],
+        component(
+            rule(1, scan(1, DELTA, load(0)), step, emit(2, 0, 1)),
+            rule(1, scan(0, DELTA, load(0), load(1)), guarded, emit(2, 0, 1)),
+            rule(0, scan(1, DELTA, load(0)), step, emit(1, 1)),
+            rule(0, scan(0, DELTA, load(0), load(1)), guarded, emit(1, 1)),
+            rule(2, scan(1, DELTA, load(0)), step, probe(2, FULL, key(1), load(2)), emit(2, 0, 2)),
+            rule(2, scan(0, DELTA, load(0), load(1)), guarded, probe(2, FULL, key(1), load(2)), emit(2, 0, 2)),
+            rule(2, scan(2, DELTA, load(1), load(2)), probe(0, OLD, load(0), key(1)), guarded, emit(2, 0, 2)),
+            recursive=True,
+        ),
+        answer=2,
+        seed=1,
     )
 
 

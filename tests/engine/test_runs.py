@@ -13,13 +13,17 @@ from engine.assembler import (
     DELTA,
     DERIVED,
     FULL,
+    OLD,
     emit,
+    key,
     load,
+    probe,
+    rule,
     scan,
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
 from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine import SCRATCH, Engine
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 
 
@@ -233,3 +237,69 @@ def test_what_opening_and_seeding_refuse(engine, facts):
     without_seed = engine.open_run(engine.load(asm.closure()), [edges])
     with pytest.raises(EngineFault):
         without_seed.seed(array("I", [1, 1]), 1)
+
+
+def test_a_small_goal_is_one_call(engine, facts):
+    edges = facts([("a", "b"), ("b", "c"), ("c", "a"), ("x", "y")])
+    run = engine.open_run(engine.load(asm.paths()), [edges])
+    a, b, c, x, y = (engine.find(name) for name in "abcxy")
+    asked = run.ask([a], 2, [a, 0], Limits(), 1000)
+    assert (asked.state, list(asked.rows), asked.worked) == (RunState.DONE, [a, a, a, b, a, c], True)
+    assert asked.bytes > 0
+    asked = run.ask([a], 2, [a, b], Limits(), 1000)
+    assert (list(asked.rows), asked.worked) == ([a, b], False)
+    assert run.ask([x], 2, [x, 0], Limits(), 1).rows is None  # not enough fuel: nothing is read
+    finish(run)
+    assert list(run.ask(None, 2, [x, 0], Limits(), 1).rows) == [x, y]
+    with pytest.raises(EngineFault):
+        run.ask([a, b], 2, [a, 0], Limits(), 1000)
+    with pytest.raises(EngineFault):
+        run.ask([a], 2, [a], Limits(), 1000)
+    edges.delete(edges.match([a, 0])[0], 1)
+    assert run.ask([b], 2, [b, 0], Limits(), 1000).state is RunState.STALE
+
+
+def test_more_answers_than_the_buffer_holds_are_left_to_match(engine, facts):
+    many = SCRATCH // 2 + 1
+    edges = facts([("hub", f"n{i}") for i in range(many)])
+    run = engine.open_run(engine.load(asm.paths()), [edges])
+    hub = engine.find("hub")
+    asked = run.ask([hub], 2, [hub, 0], Limits(), 1_000_000)
+    assert (asked.state, asked.rows) == (RunState.DONE, None)
+    assert len(run.relation(2).match([hub, 0])[1]) == many
+
+
+def test_a_new_binding_costs_no_more_for_those_before_it(engine, facts):
+    compiled = asm.plan(  # hop(t, x, y) for demand (t, x); the second version of `out` looks demand up by a value all share
+        [(2, BASE), (2, asm.DEMAND), (3, DERIVED), (1, DERIVED)],
+        asm.component(
+            rule(1, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(2, 0, 1, 2)),
+            rule(1, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(2, 0, 1, 2)),
+        ),
+        asm.component(
+            rule(2, scan(1, DELTA, load(0), load(1)), probe(2, FULL, key(0), key(1), load(2)), emit(3, 2)),
+            rule(
+                2,
+                scan(2, DELTA, load(0), load(1), load(2)),
+                probe(1, OLD, key(0), load(3)),
+                asm.compare("==", 1, 3),
+                emit(3, 2),
+            ),
+        ),
+        answer=3,
+        seed=1,
+    )
+    edges = facts([(f"s{i}", f"n{i}") for i in range(500)])
+    run = engine.open_run(engine.load(compiled), [edges])
+    shared = engine.intern("t")
+
+    def cost(start: str) -> int:
+        before = run.stats().steps
+        assert run.ask([shared, engine.find(start)], 3, [0], Limits(), 1_000_000).rows is not None
+        return run.stats().steps - before
+
+    costs = [cost(f"s{i}") for i in range(400)]
+    assert costs[399] == costs[1]
+    edges.insert(array("I", [engine.find("s3"), engine.find("n400")]), 1)  # the base grows: then the others count again
+    assert cost("s401") > 10 * costs[1]
+    assert engine.find("n400") in run.ask(None, 3, [0], Limits(), 1).rows

@@ -144,7 +144,7 @@ def test_faults_of_the_frame(engine):
         (7, 3, 7),
         (7, 0, 7),
         (8, 65, 8),
-        (9, 2, 9),
+        (9, 3, 9),
         (slots, 2, slots),
         (slots + 1, 2, slots + 1),
         (slots + 2, 4, len(good) - 1),

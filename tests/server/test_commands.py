@@ -40,6 +40,24 @@ def test_tell_teach_ask_load(where, tmp_path):
     assert kbcore("ask", *where, "edge(a5999, ?x)").stdout == "edge(a5999, a6000)\n"
 
 
+def test_explain(where):
+    kbcore("tell", *where, "parent(ann, bob)", "parent(bob, carl)")
+    kbcore("teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z).")
+    told = kbcore("explain", *where, "anc(ann, carl)").stdout
+    assert told == (
+        "anc(ann, carl)  by anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
+        "  parent(ann, bob)  stored\n"
+        "  anc(bob, carl)  by anc(?x, ?y) :- parent(?x, ?y).\n"
+        "    parent(bob, carl)  stored\n"
+    )
+    assert "cut here" in kbcore("explain", *where, "--nodes", "3", "anc(ann, carl)").stdout
+    several = kbcore("explain", *where, "anc(?x, carl), not parent(?x, carl)").stdout
+    assert several.startswith("?x = ann\n  anc(ann, carl)  by")
+    assert kbcore("explain", *where, "anc(zoe, ?x)").stdout.startswith("No answer")
+    plan = kbcore("explain", *where, "--plan", "anc(ann, ?who)").stdout
+    assert "probe parent/2 full (=?x, ?y)  [mask bf, about 1.0 a look-up, 2 rows]" in plan
+
+
 def test_mistakes_are_one_clear_line(where, tmp_path):
     wrong = tmp_path / "wrong.kb"
     wrong.write_text("p(a).\np(b) p(c).\n", encoding="utf-8")

@@ -62,11 +62,16 @@ def test_scopes(client: Client) -> None:
     error_of(client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "no way"}), 400, "VALIDATION_ERROR")
 
 
-def test_proofs_are_refused_by_name(client: Client) -> None:
+def test_proofs_are_asked_for_in_the_body_or_the_address(client: Client) -> None:
+    client.tell("p", "a")
     goal = {"predicate": "p", "args": ["a"]}
     for response in (client.post("/ask", {**goal, "withProof": True}), client.post("/infer?proof=true", goal)):
-        error = error_of(response, 400, "VALIDATION_ERROR")
-        assert error["details"]["fields"] == {"withProof": ["proofs are not available yet"]}
+        (found,) = response.get_json()
+        assert found["result"] == found["proof"]["goal"] == found["proof"]["step"]["fact"]
+        assert found["proof"]["step"]["type"] == "fact_match"
+    for field, value in (("proofFormat", "xml"), ("proofNodes", 0), ("proofDepth", 1.5), ("proofNodes", 100_001)):
+        error = error_of(client.post("/ask", {**goal, "withProof": True, field: value}), 400, "VALIDATION_ERROR")
+        assert list(error["details"]["fields"]) == [field]
     assert client.post("/ask", {**goal, "withProof": False, "includeUndefined": True}).status_code == 200
 
 
@@ -185,3 +190,53 @@ def test_predicates(client: Client) -> None:
     assert client.get("/predicates?scope=*").get_json()["totalFacts"] == 3
     error_of(client.get("/predicates?scope=a/b"), 400, "VALIDATION_ERROR")
     assert client.get("/predicates", {"X-Tenant-ID": "nobody"}).get_json()["totalPredicates"] == 0
+
+
+def test_conclusions_inherit_confidence_and_validity(client: Client) -> None:
+    client.post("/teach", {"text": "r(?x) :- p(?x), q(?x). r(?x) :- s(?x)."})
+    client.post("/teach", {"text": "drive(?x) :- licensed(?x), duty(?x), not ill(?x)."})
+    for name, confidence in (("p", 0.9), ("q", 0.6), ("s", 0.7)):
+        client.tell(name, "a", confidence=confidence)
+    client.tell("licensed", "d", validUntil=NOW + 1000)
+    client.tell("duty", "d", validFrom=NOW - 500, validUntil=NOW + 2000)
+
+    def ask(name: str, **more: Any) -> list[tuple[Any, ...]]:
+        rows = client.post("/infer", {"predicate": name, "args": ["?x"], **more}).get_json()
+        return [(r["confidence"], r["validFrom"], r["validUntil"], r["metadata"]) for r in rows]
+
+    assert ask("r") == [(0.7, None, None, {})]
+    assert ask("r", minConfidence=0.7) == [(0.7, None, None, {})]
+    assert ask("r", minConfidence=0.71) == []
+    assert ask("drive") == [(None, NOW - 500, NOW + 1000, {"nonMonotonic": True})]
+    assert ask("drive", asOf=NOW + 1000) == []
+
+
+def test_contradictions_are_marked(client: Client) -> None:
+    client.post("/teach", {"text": "~p(?x) :- bad(?x)."})
+    client.tell("p", "a")
+    client.tell("p", "b")
+    client.tell("bad", "a")
+    for sign in (False, True):
+        rows = client.post("/ask", {"predicate": "p", "args": ["?x"], "negated": sign}).get_json()
+        marked = {row["args"][0]: row["metadata"] for row in rows}
+        assert marked == {"a": {"contradicted": True}} | ({} if sign else {"b": {}})
+
+
+def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
+    client.post("/teach", {"text": "ok(?x) :- user(?x), not banned(?x). fine(?x) :- ok(?x). fine(?x) :- vip(?x)."})
+    client.tell("user", "a")
+    client.tell("user", "b")
+
+    def marked(name: str, **more: Any) -> dict[str, bool]:
+        rows = client.post("/infer", {"predicate": name, "args": ["?x"], **more}).get_json()
+        return {row["args"][0]: row["metadata"].get("nonMonotonic", False) for row in rows}
+
+    assert marked("ok") == marked("fine") == marked("ok", scope="*") == {"a": True, "b": True}
+    assert marked("user") == {"a": False, "b": False}
+    client.tell("vip", "b")
+    assert marked("fine") == {"a": True, "b": False}
+    client.tell("ok", "a")
+    assert marked("ok") == {"a": False, "b": True}
+    assert marked("fine") == {"a": False, "b": False}
+    client.tell("banned", "a", negated=True)
+    assert marked("ok") == {"a": False, "b": True}

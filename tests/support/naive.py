@@ -6,6 +6,7 @@ Nothing clever, nothing shared with the planner: it is what the planner and both
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 from kbplanner.numbers import test as compare
 from kbplanner.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
@@ -70,10 +71,40 @@ def _fire(rule: Rule, found: Model) -> bool:
     new = set()
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
-        if env is not None and all(_holds(item, env, found) for item in tests):
+        if env is not None and all(holds(item, env, found) for item in tests):
             new.add(tuple(env[arg] if isinstance(arg, Variable) else arg for arg in rule.head.args))
     rows |= new
     return len(rows) > before
+
+
+def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom], bool]]:
+    """Every instance of a rule in a model: conclusion, facts it rests on, whether it rests on an absence too.
+
+    A negated literal that holds both by absence and by an explicit negative gives an instance of either kind.
+    """
+    tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
+    atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
+    for env in _join(atoms, {}, found):
+        env = _equate(tests, env)
+        if env is None or not all(holds(item, env, found) for item in tests):
+            continue
+        # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
+        choices = [_rows(atom, env, found) for atom in atoms]
+        for item in tests:
+            if isinstance(item, Literal):
+                opposite = Atom(item.atom.predicate, item.atom.args, not item.atom.positive)
+                absent = [None] if not _rows(item.atom, env, found) or Variable("_") in item.atom.args else []
+                choices.append(absent or _rows(opposite, env, found))
+                if absent and Variable("_") not in item.atom.args:
+                    choices[-1] = [None, *_rows(opposite, env, found)]
+        head = Atom(rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive)
+        for choice in product(*choices):
+            yield head, [fact for fact in choice if fact is not None], None in choice
+
+
+def _rows(atom: Atom, env: dict, found: Model) -> list:
+    rows = (row for row in found.get(key(atom), ()) if _unify(atom.args, row, env) is not None)
+    return [Atom(atom.predicate, row, atom.positive) for row in rows]
 
 
 def _join(atoms: list[Atom], env: dict, found: Model) -> Iterator[dict]:
@@ -108,7 +139,7 @@ def _equate(tests: list, env: dict) -> dict | None:
     return env
 
 
-def _holds(item, env: dict, found: Model) -> bool:
+def holds(item, env: dict, found: Model) -> bool:
     if isinstance(item, Comparison):
         left, right = (env[s] if isinstance(s, Variable) else s for s in (item.left, item.right))
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -12,6 +13,22 @@ from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import ANONYMOUS, COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+
+PLENTY = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Means without budgets: a run goes on in slices of `fuel`."""
+
+    fuel: int
+    limits: Limits = PLENTY
+    via: None = None
+
+    def finish(self, run: Run) -> None:
+        while run.step(self.fuel) is not RunState.DONE:
+            pass
+
 
 CONSTANTS = ["a", "b", "c", "1", "2", "10", "1.0"]
 BASE = [("e", 2), ("f", 2), ("n", 1), ("t", 3), ("flag", 0)]
@@ -112,11 +129,9 @@ class World:
         if run is None:
             run = GoalRun(self.engine, compiled, self.bind, Limits())
 
-        def drive(run: Run) -> None:
-            while run.step(fuel) is not RunState.DONE:
-                pass
-
-        rows, count = run.ask(pattern, drive)
+        answers = run.ask(pattern, Slices(fuel))
+        assert answers is not None
+        rows, count = answers
         found = self._texts(rows, count, goal.arity)
         if keep:
             self.kept[key] = run

@@ -39,12 +39,16 @@ class NoStatistics:
 
 
 def order_items(
-    items: Sequence[ClauseItem], bound: Iterable[Variable], statistics: Statistics, first: ClauseAtom | None = None
+    items: Sequence[ClauseItem],
+    bound: Iterable[Variable],
+    statistics: Statistics,
+    first: ClauseAtom | None = None,
+    seed: RelationSchema | None = None,
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
 
     Tests come as soon as their variables are bound; of the atoms, the one with the least estimated fan-out comes next,
-    and of equals the earlier one. `first`, if given, is put in front.
+    and of equals the earlier one. `first`, if given, is put in front; `seed` is the relation of the goal's own bindings.
     """
     left = list(items)
     known = set(bound)
@@ -60,7 +64,7 @@ def order_items(
             left = [item for item in left if not any(item is test for test in ready)]
             continue
         atoms = [item for item in left if not is_test(item)]
-        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics))  # type: ignore[arg-type]
+        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed))  # type: ignore[arg-type]
         ordered.append(best)
         left = [item for item in left if item is not best]
         known.update(best.variables())
@@ -77,12 +81,16 @@ def tested_variables(item: ClauseItem) -> set[Variable]:
     return {variable for variable in item.variables() if not variable.anonymous}
 
 
-def fan_out(atom: ClauseAtom, known: set[Variable], statistics: Statistics) -> float:
+def fan_out(
+    atom: ClauseAtom, known: set[Variable], statistics: Statistics, seed: RelationSchema | None = None
+) -> float:
     """Rows one look-up in the atom's relation is expected to give, with the `known` variables bound."""
     columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]
     arity = len(atom.args)
     if len(columns) == arity:
         return 0.0
+    if columns and atom.schema == seed:
+        return 1.0  # one row for each time the goal was asked: whatever is bound, few of them share it
     if atom.schema.role in (Role.DEMAND, Role.REACH):
         # All demand comes from one goal: its rows often share a value, so that a look-up by part of them finds them all.
         return float(DERIVED_ROWS)

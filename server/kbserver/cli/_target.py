@@ -13,7 +13,7 @@ import httpx
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.jsonform import atom_to_json
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_row, print_rule
@@ -33,11 +33,17 @@ class Target(Protocol):
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none; how many were new, how many known."""
 
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none; how many were new, how many known."""
+
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules; their texts as stored."""
 
     def ask(self, goal: str, scope: str | None) -> list[str]:
         """The answers of a goal, a line of text each."""
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan, as text."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -57,6 +63,10 @@ class Server:
         found = self._post("/assert/facts", {"facts": [_wire(fact) for fact in facts]}).json()
         return found["asserted"], found["updated"]
 
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        return self.assert_facts([fact for group in rows for fact in group.facts()])
+
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules."""
         texts = [print_rule(rule) for rule in rules]
@@ -68,6 +78,11 @@ class Server:
         atom = _goal_atom(goal)
         rows = self._post("/ask", {**atom, "scope": scope}).json()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan."""
+        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "plan": plan}
+        return self._post("/explain", body).text.rstrip("\n")
 
     def close(self) -> None:
         """Close the connection."""
@@ -98,6 +113,11 @@ class Folder:
         outcome = self._kb.kb.assert_facts(facts)
         return outcome.asserted, outcome.updated
 
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        outcome = self._kb.kb.assert_rows(rows)
+        return outcome.asserted, outcome.updated
+
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules."""
         return [stored.text for stored in self._kb.kb.assert_rules(rules).rules]
@@ -107,6 +127,13 @@ class Folder:
         _goal_atom(goal)
         rows = self._kb.ask(goal, scope=scope).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
+        """Why the answers of a goal hold, or its plan."""
+        body = parse_goal(goal).body
+        if plan:
+            return self._kb.kb.plan(body, scope=scope)
+        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes)
 
     def close(self) -> None:
         """Write a snapshot and release the folder."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from kbserver.answers import as_json, rows_as_json
+from kbcore.state.facts import Row
+from kbserver.answers import as_json, parts_as_json, rows_written, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.reason import aggregation, pattern, question
+from kbserver.schemas.reason import aggregation, explanation, pattern, question
 
 bp = Blueprint("reason", __name__)
+
+
+def _write(rows: list[Row]) -> bytes:
+    return rows_written(rows, runtime().pause)
 
 
 @bp.post("/infer")
@@ -17,14 +22,20 @@ bp = Blueprint("reason", __name__)
 def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
-    return rows_as_json(asked.rows(reader()), runtime().pause)
+    return parts_as_json(asked.written(reader(), _write))
+
+
+@bp.post("/explain")
+def explain() -> Response:
+    """Tell people why the answers of a goal hold, or how it is evaluated."""
+    return text(load(explanation).told(reader()) + "\n")
 
 
 @bp.post("/query")
 def query() -> Response:
     """Match a pattern with the stored facts; no rules are applied."""
     asked = load(pattern)
-    return rows_as_json(asked.rows(reader()), runtime().pause)
+    return parts_as_json(asked.written(reader(), _write))
 
 
 @bp.post("/aggregate")

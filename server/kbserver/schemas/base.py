@@ -18,8 +18,6 @@ from kbserver.schemas.fields import Read, Reader, scope_to_read
 
 T_co = TypeVar("T_co", covariant=True)
 
-PROOFS_ARE_NOT_HERE_YET = "proofs are not available yet"
-
 
 class Shape(Protocol[T_co]):
     """A kind of body: how an object, of a request that may be strict, becomes a value."""
@@ -113,10 +111,9 @@ def atom_terms(atom: Atom) -> tuple[Term, ...]:
     return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
 
 
-def refuse_proofs(found: Mapping[str, Any]) -> None:
-    """Say that proofs cannot be had, where one is asked for in the body or the query string."""
-    if found.get("withProof") or (has_request_context() and request.args.get("proof", "").lower() in ("true", "1")):
-        raise InvalidInput.at("withProof", PROOFS_ARE_NOT_HERE_YET)
+def proof_asked(found: Mapping[str, Any]) -> bool:
+    """Whether proofs are asked for, in the body or the query string."""
+    return bool(found.get("withProof")) or (has_request_context() and request.args.get("proof", "").lower() in ("true", "1"))
 
 
 def _object() -> dict[str, Any]:

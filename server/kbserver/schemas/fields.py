@@ -84,6 +84,17 @@ def whole(low: int, high: int = LAST_INSTANT) -> Reader:
     return read
 
 
+def one_of(*words: str) -> Reader:
+    """Make a reader of one of some words."""
+
+    def read(value: Any) -> str:
+        if type(value) is not str or value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return value
+
+    return read
+
+
 milliseconds = whole(1)
 """Read a positive number of milliseconds."""
 

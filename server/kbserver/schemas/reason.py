@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
-from kbcore.state.facts import Row
-from kbplanner.jsonform import atom_from_json, goal_from_json
-from kbplanner.terms import Atom, Literal, Term
-from kbserver.schemas.base import Envelope, atom_terms, refuse_proofs, sign, wildcards
-from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, scope_to_read, text, whole
+from kbcore.kb import KnowledgeBase, Write
+from kbcore.reason.proofforms import MAX_PROOF_NODES
+from kbcore.reason.why import FORMS
+from kbplanner.jsonform import atom_from_json, goal_from_json, item_from_json
+from kbplanner.parser import parse_goal
+from kbplanner.terms import Atom, BodyItem, Literal, Term
+from kbserver.answers import proofs_written
+from kbserver.schemas.base import Envelope, atom_terms, proof_asked, sign, wildcards
+from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, one_of, scope_to_read, text, whole
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
@@ -31,6 +34,9 @@ _INFER: dict[str, Reader] = {
     "minConfidence": fraction,
     "timeoutMs": whole(1),
     "withProof": flag,
+    "proofFormat": one_of(*FORMS),
+    "proofNodes": whole(1, MAX_PROOF_NODES),
+    "proofDepth": whole(1, MAX_PROOF_NODES),
     "includeUndefined": anything,
 }
 _AGGREGATE: dict[str, Reader] = {
@@ -44,14 +50,26 @@ _AGGREGATE: dict[str, Reader] = {
     "asOf": moment,
 }
 
+_EXPLAIN: dict[str, Reader] = {**_INFER, "text": text, "body": anything, "plan": flag}
+
+_explain = Envelope("Explain", _EXPLAIN)
 _infer = Envelope("Infer", _INFER, required=("predicate", "args"))
 _query = Envelope("Query", _GOAL, required=("predicate", "args"))
 _aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",))
 
 
 @dataclass(frozen=True, slots=True)
+class ProofWish:
+    """How proofs are wanted: their form, and limits (None: the settings')."""
+
+    form: str
+    nodes: int | None
+    depth: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """A goal for the rules."""
+    """A goal for the rules; `proof` is None where only the answers are wanted."""
 
     literal: Literal
     scope: str | None
@@ -60,11 +78,25 @@ class Question:
     min_confidence: float | None
     as_of: int | None
     timeout_ms: int | None
+    proof: ProofWish | None = None
 
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
+        if self.proof is not None:
+            return proofs_written(self._proofs(kb, self.proof))
+        return kb.infer_json(
+            self.literal,
+            write,
+            scope=self.scope,
+            limit=self.limit,
+            offset=self.offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            timeout_ms=self.timeout_ms,
+        )
 
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """Its answers."""
-        return kb.infer(
+    def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
+        return kb.prove(
             self.literal,
             scope=self.scope,
             limit=self.limit,
@@ -72,6 +104,41 @@ class Question:
             min_confidence=self.min_confidence,
             as_of=self.as_of,
             timeout_ms=self.timeout_ms,
+            form=wish.form,
+            nodes=wish.nodes,
+            depth=wish.depth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A goal of one or several literals to be explained, or whose plan is; limits are None for the settings'."""
+
+    body: tuple[BodyItem, ...]
+    scope: str | None
+    limit: int | None
+    offset: int
+    min_confidence: float | None
+    as_of: int | None
+    timeout_ms: int | None
+    nodes: int | None
+    depth: int | None
+    plan: bool
+
+    def told(self, kb: KnowledgeBase) -> str:
+        """What is to be said, as text for people."""
+        if self.plan:
+            return kb.plan(self.body, scope=self.scope, timeout_ms=self.timeout_ms)
+        return kb.explain(
+            self.body,
+            scope=self.scope,
+            limit=self.limit,
+            offset=self.offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            timeout_ms=self.timeout_ms,
+            nodes=self.nodes,
+            depth=self.depth,
         )
 
 
@@ -85,25 +152,11 @@ class Pattern:
     limit: int | None
     as_of: int | None
 
-    @property
-    def args(self) -> tuple[Term, ...]:
-        """The arguments to match."""
-        return atom_terms(self.atom)
-
-
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """The facts that match, each with its truth value."""
-        found = kb.query_rows(
-            self.atom.predicate,
-            self.args,
-            positive=self.positive,
-            scope=self.scope,
-            limit=self.limit,
-            as_of=self.as_of,
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
+        return kb.query_json(
+            self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of
         )
-        for row in found:
-            row["truthVal"] = not row["negated"]
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +175,51 @@ class Aggregation:
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
-    refuse_proofs(found)
-    goal: dict[str, Any] = {key: found[key] for key in ("predicate", "args", "polarity") if key in found}
-    if sign(found) is False:
-        goal["negated"] = True
     return Question(
-        goal_from_json(goal).literal,
+        _literal(found),
         found.get("scope"),
         found.get("limit"),
         found.get("offset", 0),
         found.get("minConfidence"),
         found.get("asOf"),
         found.get("timeoutMs"),
+        ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
+        if proof_asked(found)
+        else None,
     )
+
+
+def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
+    """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
+    found = _explain.load(data, strict)
+    if "text" in found:
+        body = parse_goal(found["text"]).body
+    elif "body" in found:
+        items = found["body"]
+        if type(items) is not list or not items:
+            raise InvalidInput.at("body", "must be an array of literals")
+        body = tuple(item_from_json(item, f"body[{place}]") for place, item in enumerate(items))
+    else:
+        body = (_literal(found),)
+    return Explanation(
+        body,
+        found.get("scope"),
+        found.get("limit"),
+        found.get("offset", 0),
+        found.get("minConfidence"),
+        found.get("asOf"),
+        found.get("timeoutMs"),
+        found.get("proofNodes"),
+        found.get("proofDepth"),
+        found.get("plan", False),
+    )
+
+
+def _literal(found: dict[str, Any]) -> Literal:
+    goal: dict[str, Any] = {key: found[key] for key in ("predicate", "args", "polarity") if key in found}
+    if sign(found) is False:
+        goal["negated"] = True
+    return goal_from_json(goal).literal
 
 
 def pattern(data: dict[str, Any], *, strict: bool) -> Pattern:

@@ -1,0 +1,240 @@
+"""Proofs: why an answer holds, as nodes that are worked out when they are looked at.
+
+A proof is read off a ground program (`kbplanner.grounding`): each conclusion points to the instance of a rule that ends its
+lowest proof, whose premises are all lower, so that nothing supports itself. What is asserted needs no other proof, even
+where a rule gives it as well.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kbcore.reason.budget import Budget
+from kbcore.reason.moment import Moment
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition
+from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.tenant import Tenant
+from kbplanner.evaluate import Bind
+from kbplanner.ground import Shortest
+from kbplanner.grounding import GroundPlans, GroundRun, Instance
+from kbplanner.printer import print_expression
+from kbplanner.program import ClauseAtom
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.solved import shortest
+from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
+
+ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
+
+TOGETHER = 64
+"""Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
+
+EXPANDED_AT_ONCE = 20
+"""Nodes worked out between two rests: about a millisecond."""
+
+Symbols = tuple[int, ...]
+
+Values = dict[Variable, str]
+"""The values of variables in an instance of a rule."""
+
+
+@dataclass(slots=True, eq=False)
+class ProofNode:
+    """A fact, or a test, that a proof rests on.
+
+    `atom` is the signed atom that holds; for one that is `absent` the pattern that was searched, for a builtin its
+    operator with the values used. `item` is the body item with its values, as it would be written; None for a fact.
+    `row` is the stored fact of an asserted one. A derived one has its rule, the values of the rule's variables, and a
+    premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule steps below.
+    `alternatives` says how many other instances of rules give the same.
+    """
+
+    kind: str
+    atom: Atom
+    item: BodyItem | None = None
+    row: Row | None = None
+    depth: int = 0
+    rule: StoredRule | None = None
+    bindings: dict[str, str] = field(default_factory=dict)
+    premises: tuple[ProofNode, ...] = ()
+    alternatives: int = 0
+    instance: int = -1
+    """While not expanded: the instance of the ground program that ends its proof; else -1."""
+
+
+class Prover:
+    """Proves answers in one partition under one set of rules, at one moment. The caller holds the tenant's read lock."""
+
+    def __init__(
+        self, tenant: Tenant, plans: GroundPlans, partition: Partition, rules: RuleSet, budget: Budget, as_of: int | None
+    ) -> None:
+        self._tenant = tenant
+        self._plans = plans
+        self._partition = partition
+        self._rules = rules
+        self._budget = budget
+        self._as_of = as_of
+
+    def nothing(self) -> Proof:
+        """What expands a proof that rests on no rule."""
+        return Proof(self._tenant, self._partition, self._rules, self._budget, self._partition.bind)
+
+    def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Iterator[tuple[ProofNode, Proof]]:
+        """For each answer, ground arguments of a stored schema that hold, the top of its proof, and what expands it.
+
+        A proof can be expanded until the next is asked for.
+        """
+        engine = self._tenant.engine
+        moment = None if self._as_of is None else Moment(self._partition, self._as_of)
+        bind: Bind = moment.bind if moment else self._partition.bind
+        try:
+            for start in range(0, len(answers), TOGETHER):
+                some = answers[start : start + TOGETHER]
+                rows = [tuple(engine.find(arg) for arg in args) for args in some]
+                if schema not in self._rules.derived:
+                    self._budget.rest()
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, bind)
+                    yield from ((proof.fact(schema, row), proof) for row in rows)
+                    continue
+                denied = frozenset(s for s in self._rules.deniable if bind(s).counts().visible)
+                goal = self._plans.get(self._rules, schema, "b" * schema.arity, denied, self._partition)
+                run = GroundRun(engine, goal, bind, self._budget.limits)
+                try:
+                    run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
+                    ground = run.read(self._budget.drive)
+                    solved = shortest(engine, ground, self._budget.via)
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, bind, run, solved)
+                    answer = goal.plan.slots[goal.plan.answer]
+                    yield from ((proof.fact(answer, row), proof) for row in rows)
+                finally:
+                    run.close()
+        finally:
+            if moment:
+                moment.close()
+
+
+class Proof:
+    """Proofs of some answers from one ground program; a fact has one node, however often it is used."""
+
+    def __init__(
+        self,
+        tenant: Tenant,
+        partition: Partition,
+        rules: RuleSet,
+        budget: Budget,
+        bind: Bind,
+        run: GroundRun | None = None,
+        solved: Shortest | None = None,
+    ) -> None:
+        self._tenant = tenant
+        self._partition = partition
+        self._rules = rules
+        self._budget = budget
+        self._bind = bind
+        self._run = run
+        self._expanded = 0
+        self._shortest = solved
+        self._facts: dict[tuple[RelationSchema, Symbols], ProofNode] = {}
+        self._stored: dict[int, StoredRule] = {}
+
+    def fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
+        """The node of a fact that holds; of one that rules conclude, `schema` is its relation in the ground program."""
+        key = (schema.stored, row)
+        found = self._facts.get(key)
+        if found is None:
+            found = self._facts[key] = self._fact(schema, row)
+        return found
+
+    def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
+        """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
+        if node.instance < 0 or self._run is None:
+            return node.premises
+        self._expanded += 1
+        if not self._expanded % EXPANDED_AT_ONCE:
+            self._budget.rest()
+        instance = self._run.instance(node.instance)
+        number = instance.source.clause.rule
+        if number not in self._stored:
+            self._stored[number] = stored_rule(self._rules.rules[number - 1])
+        node.rule = self._stored[number]
+        rule = node.rule.rule
+        symbols = array("I", instance.binding.values())
+        values = _values(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
+        variables = dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
+        node.bindings = {str(variable): values[variable] for variable in variables if variable in values}
+        node.premises = tuple(self._premise(item, instance, values) for item in rule.body)
+        node.instance = -1
+        return node.premises
+
+    def _fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
+        stored = schema.stored
+        symbols = array("I", row)
+        atom = Atom(stored.predicate, tuple(self._tenant.engine.texts(symbols)), stored.positive)
+        alternatives = 0
+        if schema.role is not Role.STORED and self._run is not None and self._shortest is not None:
+            number = self._run.nodes(schema, symbols, 1)[0]
+            height = self._shortest.heights[number]
+            alternatives = self._shortest.counts[number] - 1
+            if height:
+                chosen = self._shortest.chosen[number]
+                return ProofNode(DERIVED, atom, depth=height, alternatives=alternatives, instance=chosen)
+        relation = self._partition.need(stored)
+        shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, 1))
+        return ProofNode(ASSERTED, atom, row=shown[0], alternatives=alternatives)
+
+    def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
+        if isinstance(item, Comparison):
+            shown = Comparison(item.op, _filled(item.left, values), _filled(item.right, values), item.negated)
+            sides = (print_expression(side) if isinstance(side, Apply) else str(side) for side in (shown.left, shown.right))
+            return ProofNode(BUILTIN, Atom(item.op, tuple(sides)), item=shown)
+        wanted = _ground(item.atom.args, values)
+        schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
+        if item.negated:
+            absent = (i for i in instance.source.clause.body if isinstance(i, ClauseAtom) and i.absent)
+            if any(_stands_for(atom, schema, wanted, values) for atom in absent):
+                searched = Atom(schema.predicate, wanted, schema.positive)
+                return ProofNode(ABSENT, searched, item=Literal(searched, negated=True))
+            schema = schema.opposite
+        found = next(a for a in instance.source.clause.atoms() if _stands_for(a, schema, wanted, values))
+        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in _ground(found.args, values)]
+        if 0 in row:  # anonymous variables leave a choice of stored facts
+            row = list(self._bind(found.schema).match(row, limit=1)[0])
+        return self.fact(found.schema, tuple(row))
+
+
+def _values(rule: Rule, known: Values) -> Values:
+    """Add the variables that the rule only sets equal to others: in its clause they are substituted away."""
+    equations = [i for i in rule.body if isinstance(i, Comparison) and i.op in ("=", "==") and not i.negated]
+    grown = True
+    while grown:
+        grown = False
+        for item in equations:
+            for variable, value in ((item.left, item.right), (item.right, item.left)):
+                given = known.get(value) if isinstance(value, Variable) else value
+                if isinstance(variable, Variable) and variable not in known and isinstance(given, str):
+                    known[variable] = given
+                    grown = True
+    return known
+
+
+def _ground(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:
+    """Terms with their values; anonymous variables stay."""
+    terms = (arg for arg in args if not isinstance(arg, Aggregate))
+    return tuple(values.get(term, term) if isinstance(term, Variable) else term for term in terms)
+
+
+def _filled(expr: Expr, values: Values) -> Expr:
+    if isinstance(expr, Apply):
+        return Apply(expr.function, tuple(_filled(arg, values) for arg in expr.args))
+    return values.get(expr, expr) if isinstance(expr, Variable) else expr
+
+
+def _stands_for(atom: ClauseAtom, schema: RelationSchema, wanted: Sequence[Term], values: Values) -> bool:
+    """Whether a clause's atom is what became of a rule's, given as the relation and the arguments with their values."""
+    if atom.schema.role not in (Role.STORED, Role.DERIVED, Role.UNDENIED) or atom.schema.stored != schema:
+        return False
+    found = _ground(atom.args, values)
+    return all(isinstance(want, Variable) or want == have for want, have in zip(wanted, found, strict=True))

@@ -1,0 +1,73 @@
+"""Why the answers of a goal hold: its rows, each with its proof in the form asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kbcore.reason.ask import Reasoner, body_variables
+from kbcore.reason.budget import Budget
+from kbcore.reason.proof import ABSENT, Proof, ProofNode
+from kbcore.reason.proofforms import ProofLimits, dag, tree
+from kbcore.state.facts import Row, derived_row
+from kbcore.state.partition import Partition
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import BodyItem, Literal
+
+FORMS = ("tree", "dag")
+"""A nested tree, or a table of nodes that writes a shared lemma once."""
+
+
+def proofs(
+    reasoner: Reasoner,
+    partition: Partition,
+    literal: Literal,
+    rows: Sequence[Row],
+    form: str,
+    limits: ProofLimits,
+    budget: Budget,
+    as_of: int | None,
+) -> Iterator[dict[str, Any]]:
+    """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order; raises BudgetExceeded."""
+    prover = reasoner.prover(partition, budget, as_of)
+    atom = literal.atom
+    if rows and rows[0]["metadata"].get("basis") == "absence":
+        absent = ProofNode(ABSENT, atom, item=literal)
+        yield _shown(rows[0], absent, prover.nothing(), form, limits, literal)
+        return
+    schema = RelationSchema(atom.predicate, atom.arity, atom.positive is not literal.negated)
+    found = prover.proofs(schema, [row["args"] for row in rows])
+    for row, (top, proof) in zip(rows, found, strict=True):
+        yield _shown(row, top, proof, form, limits, literal)
+
+
+def body_proofs(
+    reasoner: Reasoner,
+    partition: Partition,
+    body: Sequence[BodyItem],
+    limit: int | None,
+    limits: ProofLimits,
+    budget: Budget,
+    as_of: int | None,
+) -> Iterator[dict[str, Any]]:
+    """The proof trees of the first answers of a goal of several literals: one step with a premise for each literal.
+
+    Their rows have the values of its variables as arguments, in order of appearance; the step has them as substitution.
+    """
+    variables = body_variables(body)
+    rows, count = reasoner.solve_body(partition, body, variables, budget, as_of)
+    count = count if limit is None else min(count, limit)
+    budget.check_answers(count)
+    width = len(variables)
+    texts = reasoner.tenant.engine.texts(rows[: count * width])
+    answers = [texts[i * width : (i + 1) * width] for i in range(count)]
+    prover, head = reasoner.body_prover(partition, body, variables, budget, as_of)
+    schema = RelationSchema(head.predicate, head.arity)
+    for args, (top, proof) in zip(answers, prover.proofs(schema, answers), strict=True):
+        yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
+
+
+def _shown(
+    row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal
+) -> dict[str, Any]:
+    return dag(row, top, proof, limits) if form == "dag" else tree(row, top, proof, limits, goal)

@@ -1,0 +1,151 @@
+"""A ground program as flat arrays, and what is solved on it: shortest proofs, and best values over all proofs.
+
+Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A generalization of Dijkstra's algorithm",
+1977), here with functions simple enough to need no heap: each instance is looked at once for each of its premises.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from itertools import accumulate
+
+NONE = 0xFFFFFFFF
+"""In an array of numbers: not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A ground program: `nodes` conclusions, numbered from 0, and the instances of rules that conclude them.
+
+    Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first); all three
+    are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance rests on hold, and are not here.
+    The first `free` instances, which have no premises, only take over what is stored and count nothing; every other one is
+    a step of a proof.
+    """
+
+    nodes: int
+    heads: array[int]
+    ends: array[int]
+    premises: array[int]
+    free: int = 0
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def of(self, instance: int) -> array[int]:
+        """The premises of an instance."""
+        return self.premises[self.ends[instance - 1] if instance else 0 : self.ends[instance]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortest:
+    """Shortest proofs: for each node the steps of its lowest proof (NONE: it has none) and the instance that ends it.
+
+    Every premise of a chosen instance is lower than its conclusion, so that following them is well-founded. Of instances
+    equally low the first is chosen. `counts` says how many instances conclude each node from others.
+    """
+
+    heights: array[int]
+    chosen: array[int]
+    counts: array[int]
+
+
+def shortest(ground: Ground) -> Shortest:
+    """Find the lowest proof of each node, level by level, in time linear in the arrays."""
+    waiting = _premise_counts(ground)
+    starts, users = _users(ground)
+    heights = array("I", [NONE]) * ground.nodes
+    levels: list[list[int]] = [[], []]
+    for i, count in enumerate(waiting):
+        if not count:
+            levels[0 if i < ground.free else 1].append(ground.heads[i])
+    level = 0
+    while level < len(levels):
+        following = levels[level + 1] if level + 1 < len(levels) else []
+        for node in levels[level]:
+            if heights[node] != NONE:
+                continue
+            heights[node] = level
+            for user in users[starts[node] : starts[node + 1]]:
+                waiting[user] -= 1
+                if not waiting[user]:
+                    following.append(ground.heads[user])
+        if following and level + 1 == len(levels):
+            levels.append(following)
+        level += 1
+    return Shortest(heights, *_chosen(ground, heights))
+
+
+def widest(ground: Ground, ranks: array[int]) -> array[int]:
+    """The best value of each node: over its proofs the greatest, in a proof the least rank of its instances.
+
+    `ranks` has a number for each instance; one with rank 0 is not used. A node without a proof has 0.
+    """
+    waiting = _premise_counts(ground)
+    starts, users = _users(ground)
+    best = array("I", bytes(4 * ground.nodes))
+    order = sorted((i for i, rank in enumerate(ranks) if rank), key=ranks.__getitem__, reverse=True)
+    for first in order:
+        rank = ranks[first]
+        todo = [first] if not waiting[first] else []
+        while todo:
+            node = ground.heads[todo.pop()]
+            if best[node]:
+                continue
+            best[node] = rank
+            for user in users[starts[node] : starts[node + 1]]:
+                waiting[user] -= 1
+                if not waiting[user] and ranks[user] >= rank:
+                    todo.append(user)
+    return best
+
+
+def touched(ground: Ground, marked: bytearray) -> bytearray:
+    """Which nodes rest on a marked instance in some proof: those it concludes, and on from there."""
+    starts, users = _users(ground)
+    found = bytearray(ground.nodes)
+    todo = [ground.heads[instance] for instance, mark in enumerate(marked) if mark]
+    while todo:
+        node = todo.pop()
+        if not found[node]:
+            found[node] = 1
+            todo.extend(ground.heads[user] for user in users[starts[node] : starts[node + 1]])
+    return found
+
+
+def _premise_counts(ground: Ground) -> list[int]:
+    ends = ground.ends
+    return [end - start for start, end in zip(array("I", [0]) + ends[:-1], ends, strict=True)] if len(ends) else []
+
+
+def _users(ground: Ground) -> tuple[list[int], array[int]]:
+    """For each node the instances that have it as a premise, one after the other, and where each node's begin."""
+    counts = [0] * (ground.nodes + 1)
+    for node in ground.premises:
+        counts[node + 1] += 1
+    starts = list(accumulate(counts))
+    places = starts[:]
+    users = array("I", bytes(4 * len(ground.premises)))
+    at = 0
+    for instance, end in enumerate(ground.ends):
+        for node in ground.premises[at:end]:
+            users[places[node]] = instance
+            places[node] += 1
+        at = end
+    return starts, users
+
+
+def _chosen(ground: Ground, heights: array[int]) -> tuple[array[int], array[int]]:
+    chosen = array("I", [NONE]) * ground.nodes
+    counts = array("I", bytes(4 * ground.nodes))
+    at = 0
+    for instance, end in enumerate(ground.ends):
+        node, below = ground.heads[instance], ground.premises[at:end]
+        counts[node] += node not in below
+        if chosen[node] == NONE:
+            cost = 0 if instance < ground.free else 1
+            if heights[node] == cost + max((heights[premise] for premise in below), default=0):
+                chosen[node] = instance
+        at = end
+    return chosen, counts

@@ -1,0 +1,226 @@
+"""Ground programs of goals: compile them, run them, and read a finished run as arrays.
+
+What `passes/instances.py` adds to a goal's program, a run fills with rows; here they become a `Ground`. A node is a row of a
+relation of conclusions, so that its number is an offset for the relation plus the row's id.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kbplanner.backend import CompiledPlan, Engine, Limits, Run
+from kbplanner.build import build
+from kbplanner.bytecode import encode
+from kbplanner.evaluate import Bind, Drive, moved
+from kbplanner.ground import Ground
+from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.instances import GroundProgram, InstanceRelation, instances
+from kbplanner.passes.lower import lower
+from kbplanner.passes.order import Statistics
+from kbplanner.plan import Plan
+from kbplanner.program import ClauseAtom
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import HeadTerm, Variable
+
+PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroundGoal:
+    """A ground program for one predicate and binding pattern, compiled; `slots` finds the slot of a relation."""
+
+    program: GroundProgram
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    slots: Mapping[RelationSchema, int]
+    sizes: Mapping[RelationSchema, int]
+
+
+class GroundPlans:
+    """Compiled ground programs of one engine; the least recently used go first."""
+
+    def __init__(self, engine: Engine, capacity: int = 64) -> None:
+        self._engine = engine
+        self._capacity = capacity
+        self._mutex = threading.Lock()
+        self._plans: OrderedDict[PlanKey, GroundGoal] = OrderedDict()
+
+    def get(
+        self,
+        rules: RuleSet,
+        goal: RelationSchema,
+        adornment: str,
+        denied: frozenset[RelationSchema],
+        statistics: Statistics,
+        weighed: frozenset[RelationSchema] | None = None,
+    ) -> GroundGoal:
+        """The ground program for a goal on a stored schema that has rules.
+
+        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings. With it, it is for what
+        conclusions inherit from facts of these stored relations, however they are reached.
+        """
+        key = (rules, goal, adornment, denied, weighed)
+        with self._mutex:
+            found = self._plans.get(key)
+            if found is not None and not moved(found.sizes, statistics):
+                self._plans.move_to_end(key)
+                return found
+        # Linear recursion made of another kind has other rules at work, which matters where rules have a confidence.
+        shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
+        clauses = lower(rules.rules, denied) if shaped else rules.clauses(denied)
+        skip = OPTIONAL if weighed is None else ()
+        program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
+        plan = build(program.program, statistics)
+        made = GroundGoal(
+            program,
+            plan,
+            self._engine.load(encode(plan)),
+            tuple(self._engine.intern(text) for text in plan.parameters),
+            {schema: slot for slot, schema in enumerate(plan.slots)},
+            {schema: statistics.rows(schema) for schema in plan.base},
+        )
+        with self._mutex:
+            self._plans[key] = made
+            while len(self._plans) > self._capacity:
+                self._plans.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The instances of one clause: their rows, and the number of the first."""
+
+    source: InstanceRelation
+    start: int
+    count: int
+    rows: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a clause: its clause, and the symbols of its variables."""
+
+    source: InstanceRelation
+    binding: Mapping[Variable, int]
+
+
+class GroundRun:
+    """A finished run of a ground program, and the arrays read from it. Close it when done."""
+
+    def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
+        self.engine = engine
+        self.goal = goal
+        self.run: Run = engine.open_run(goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits)
+        self._offsets: dict[RelationSchema, int] = {}
+        self.blocks: list[Block] = []
+        self._starts: list[int] = []
+        self._seeds = array("I")
+        self._seed_count = 0
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Ask for these rows of the goal, whole ones, of which the columns that its adornment binds are used."""
+        plan = self.goal.plan
+        if plan.seed is not None:
+            arity = len(plan.adornment)
+            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            seeds = array("I", bytes(4 * count * len(bound)))
+            for column, place in enumerate(bound):
+                seeds[column :: len(bound)] = rows[place::arity]
+            self.run.seed(seeds, count)
+            self._seeds, self._seed_count = seeds, count
+
+    def read(self, drive: Drive) -> Ground:
+        """Run to the end, and read the ground program: the instances of `blocks`, then one for each seed that is given."""
+        drive(self.run)
+        nodes = 0
+        sources = sorted(self.goal.program.instances, key=lambda i: not _free(i))
+        given = self.goal.program.given
+        concluded = dict.fromkeys(i.clause.head.schema for i in sources)
+        concluded.update((atom.schema, None) for i in sources for atom in i.premises)
+        if given is not None:
+            concluded[given] = None
+        for schema in concluded:
+            self._offsets[schema] = nodes
+            nodes += self.run.relation(self.goal.slots[schema]).counts().rows
+        heads, ends, premises = array("I"), array("I"), array("I")
+        free = 0
+        for source in sources:
+            rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity)
+            count = len(ids)
+            block = Block(source, len(heads), count, rows)
+            self._starts.append(block.start)
+            self.blocks.append(block)
+            free += count if _free(source) else 0
+            heads.extend(self._nodes(block, source.clause.head))
+            width = len(source.premises)
+            if width:
+                flat = array("I", bytes(4 * width * count))
+                for place, atom in enumerate(source.premises):
+                    flat[place::width] = self._nodes(block, atom)
+                ends.extend(range(len(premises) + width, len(premises) + width * count + 1, width))
+                premises.extend(flat)
+            else:
+                ends.extend(array("I", [len(premises)]) * count)
+        if given is not None:  # the seeds of a turned goal hold by themselves
+            heads.extend(self.nodes(given, self._seeds, self._seed_count))
+            ends.extend(array("I", [len(premises)]) * self._seed_count)
+        return Ground(nodes, heads, ends, premises, free)
+
+    def answers(self, rows: array[int], count: int) -> array[int]:
+        """The numbers of answers of the goal, given as whole rows."""
+        plan = self.goal.plan
+        arity, width = len(plan.adornment), plan.slots[plan.answer].arity
+        found = array("I", bytes(4 * width * count))
+        for place, column in enumerate(plan.answer_columns):
+            if column is not None:
+                found[column::width] = rows[place::arity]
+        return self.nodes(plan.slots[plan.answer], found, count)
+
+    def nodes(self, schema: RelationSchema, rows: array[int], count: int) -> array[int]:
+        """The numbers of conclusions that hold."""
+        ids = self.run.relation(self.goal.slots[schema]).locate(rows, count)
+        offset = self._offsets[schema]
+        return array("I", [offset + place for place in ids]) if offset else ids
+
+    def instance(self, number: int) -> Instance:
+        """One instance of the arrays."""
+        block = self.blocks[bisect_right(self._starts, number) - 1]
+        width = len(block.source.variables)
+        row = block.rows[(number - block.start) * width : (number - block.start + 1) * width]
+        return Instance(block.source, dict(zip(block.source.variables, row, strict=True)))
+
+    def column(self, block: Block, atom: ClauseAtom) -> array[int]:
+        """The rows of an atom of the clause, one for each instance of its block."""
+        return gather(atom.args, block, self.engine)
+
+    def close(self) -> None:
+        """Give the run back."""
+        self.run.close()
+
+    def _nodes(self, block: Block, atom: ClauseAtom) -> array[int]:
+        return self.nodes(atom.schema, self.column(block, atom), block.count)
+
+
+def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:
+    """The values of terms in each instance of a block, as rows."""
+    places = {variable: place for place, variable in enumerate(block.source.variables)}
+    width, arity = len(places), len(args)
+    rows = array("I", bytes(4 * arity * block.count))
+    for place, arg in enumerate(args):
+        if isinstance(arg, Variable):
+            rows[place::arity] = block.rows[places[arg] :: width]
+        elif isinstance(arg, str):
+            rows[place::arity] = array("I", [engine.find(arg)]) * block.count
+    return rows
+
+
+def _free(source: InstanceRelation) -> bool:
+    """Whether the clause only takes over what is stored."""
+    return not source.clause.rule and not source.premises

@@ -1,0 +1,20 @@
+"""The part of a set of rules that later facts cannot take back."""
+
+from __future__ import annotations
+
+from kbplanner.program import Clause, ClauseAtom
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+
+
+class MonotoneRules(RuleSet):
+    """The same rules without the clauses that ask for an absence: what they conclude needs no absence to hold."""
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """The clauses that test no absence."""
+        return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
+
+
+def tests_absence(clause: Clause) -> bool:
+    """Whether some item of a clause asks that nothing matches."""
+    return any(isinstance(item, ClauseAtom) and item.absent for item in clause.body)

@@ -1,0 +1,84 @@
+"""Confidence, validity and marks of answers of random programs, against an oracle that tries every instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from support import naive, programs
+from support.runtimes import runtime as open_runtime
+from support.weights import FOREVER, Oracle, Told
+
+from kbcore.errors import InvalidInput
+from kbcore.runtime import Runtime
+from kbcore.state.facts import Fact
+from kbplanner.terms import Atom, Literal
+
+from .test_programs import random_rules
+
+NUMBER = count()
+CONFIDENCES = [None, None, 0.25, 0.5, 1.0]
+
+told = st.tuples(
+    programs.facts(),
+    st.sampled_from(CONFIDENCES),
+    st.sampled_from([None, None, -300, -200, 50]),
+    st.sampled_from([None, None, 100, 200, -10]),
+)
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    with open_runtime(engine=request.param) as runtime:
+        yield runtime
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    random_rules,
+    st.lists(st.sampled_from([None, None, None, 0.4, 0.8]), min_size=6, max_size=6),
+    st.lists(told, max_size=12, unique_by=lambda one: one[0]),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+    st.sampled_from([None, 60]),
+)
+def test_rows_say_what_the_best_proofs_give(runtime, rules, factors, facts, goals, later):
+    assume(naive.stratified(rules))
+    rules = [replace(rule, confidence=factor) for rule, factor in zip(rules, factors, strict=False)]
+    kb = runtime.knowledge_base(tenant=f"t{next(NUMBER)}")
+    try:
+        kb.assert_rules(rules)
+    except InvalidInput:
+        assume(False)
+    now = runtime.clock.now_ms()
+    at = now + (later or 0)
+    valid: dict[Atom, Told] = {}
+    for atom, confidence, start, end in facts:
+        valid_from, until = (None if offset is None else now + offset for offset in (start, end))
+        kb.assert_facts([Fact(atom.predicate, atom.args, atom.positive, None, None, valid_from, until, confidence)])
+        one = Told(confidence, valid_from or 0, until or FOREVER)
+        if one.start <= at < one.end:
+            valid[atom] = one
+    oracle = Oracle(rules, valid)
+    confidences, windows = oracle.confidences(), oracle.windows()
+    for goal in goals:
+        rows = kb.infer(Literal(goal), as_of=None if later is None else at)
+        assert {tuple(row["args"]) for row in rows} == naive.answers(oracle.model, goal)
+        for row in rows:
+            atom = Atom(goal.predicate, tuple(row["args"]), goal.positive)
+            own = valid.get(atom)
+            start, end, firm = windows[atom]
+            confidence = confidences[atom]
+            inherits = own is None or (own.end != FOREVER and end > own.end)
+            if own is not None and own.confidence is None:
+                confidence = None
+            assert row["confidence"] == confidence
+            if inherits:
+                assert row["validFrom"] == (start or None)
+                assert row["validUntil"] == (None if end == FOREVER else end)
+            assert row["metadata"].get("nonMonotonic", False) is (inherits and not firm)
+            contradicted = atom.args in oracle.model.get((goal.predicate, goal.arity, not goal.positive), ())
+            assert row["metadata"].get("contradicted", False) is contradicted

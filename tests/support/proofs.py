@@ -1,0 +1,155 @@
+"""A checker of proofs: it replays every node against the rules, the stored facts and the naive model.
+
+It shares nothing with what makes proofs: rules are read back from their texts, and absences are looked up in the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbplanner.numbers import test as compare
+from kbplanner.parser import parse_rule
+from kbplanner.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from support import naive
+
+
+def row_atom(row: dict[str, Any]) -> Atom:
+    args = tuple(Variable("_") if arg == "?_" else arg for arg in row["args"])
+    return Atom(row["predicate"], args, not row.get("negated", False))
+
+
+class Checker:
+    """Judges proof objects over the rules and facts they were made from."""
+
+    def __init__(self, rules: list[Rule], facts: list[Atom]) -> None:
+        self.facts = set(facts)
+        self.model = naive.model(rules, facts)
+        self.rules = set(rules)
+        self.heights = self._heights(rules)
+
+    def _heights(self, rules: list[Rule]) -> dict[Atom, int]:
+        """The steps of each fact's lowest proof, by trying all rules until nothing gets lower."""
+        heights = dict.fromkeys(self.facts, 0)
+        changed = True
+        while changed:
+            changed = False
+            for rule in rules:
+                for head, premises, _ in naive.instances(rule, self.model):
+                    if all(premise in heights for premise in premises):
+                        height = 1 + max((heights[premise] for premise in premises), default=0)
+                        if height < heights.get(head, height + 1):
+                            heights[head] = height
+                            changed = True
+        return heights
+
+    def dag(self, found: dict[str, Any], nodes: int) -> None:
+        """A proof with every node in a table."""
+        table = found["proof"]["nodes"]
+        assert len(table) <= nodes
+        root = table[found["proof"]["root"]]
+        self.same_result(row_atom(root["fact"]), found["result"], root["kind"])
+        facts = [row_atom(node["fact"]) for node in table.values() if "text" not in node]
+        assert len(facts) == len(set(facts))
+        used = {found["proof"]["root"]}
+        for node in table.values():
+            used.update(node["premises"])
+            atom = row_atom(node["fact"])
+            if node["kind"] == "derived":
+                assert node["depth"] == self.heights[atom]
+                premises = [table[name] for name in node["premises"]]
+                assert all(premise["depth"] < node["depth"] for premise in premises)
+                self.step(atom, node["rule"]["text"], node["bindings"], [(p["kind"], row_atom(p["fact"])) for p in premises])
+            elif node["kind"] == "elided":
+                assert found["proof"]["truncated"]
+                assert atom in self.heights
+            elif node["kind"] in ("asserted", "explicit_negative"):
+                assert (node["kind"] == "asserted") is atom.positive
+                assert node["alternatives"] >= 0
+                assert atom in self.facts
+            else:
+                assert node["depth"] == 0
+                assert not node["premises"]
+        assert used == set(table)
+        if found["proof"]["truncated"]:
+            assert any(node["kind"] == "elided" for node in table.values())
+
+    def tree(self, found: dict[str, Any], nodes: int, depth: int) -> None:
+        """A proof as nested nodes."""
+        top = found["proof"]
+        assert top["goal"] == found["result"]
+        todo = [(top, 0)]
+        count = 0
+        while todo:
+            node, level = todo.pop()
+            count += 1
+            assert level <= depth
+            step = node["step"]
+            kind, atom = step["type"], row_atom(node["goal"])
+            if node is top:
+                self.same_result(atom, found["result"], "absent" if kind == "negation_as_failure" else kind)
+            if kind == "rule_application":
+                below = step["bodyProofs"]
+                premises = []
+                for premise in below:
+                    of, goal = premise["step"]["type"], row_atom(premise["goal"])
+                    if of == "negation_as_failure":
+                        goal = Atom(goal.predicate, goal.args, not goal.positive)
+                        of = "absent"
+                    if of != "builtin" and of != "absent" and atom in self.heights and goal not in self.facts:
+                        assert self.heights[goal] < self.heights[atom]
+                    premises.append((of, goal))
+                self.step(atom, step["rule"], node["substitution"], premises)
+                todo.extend((premise, level + 1) for premise in below)
+            elif kind in ("fact_match", "explicit_negative"):
+                told = {**node["goal"], "metadata": {}}  # what an answer says beside the fact is not told
+                assert step["fact"] == told
+                assert atom in self.facts
+                assert (kind == "fact_match") is atom.positive
+            elif kind == "elided":
+                assert atom in self.heights
+            else:
+                assert kind in ("builtin", "negation_as_failure")
+                assert step["text"]
+        assert count <= nodes
+
+    def same_result(self, atom: Atom, result: dict[str, Any], kind: str) -> None:
+        shown = row_atom(result)
+        if kind == "absent":
+            assert result["metadata"]["basis"] == "absence"
+            literal = Literal(Atom(shown.predicate, shown.args, not shown.positive), negated=True)
+            assert naive.holds(literal, {}, self.model)
+        else:
+            assert atom == shown
+            assert shown in self.heights
+
+    def step(self, head: Atom, text: str, bindings: dict[str, str], premises: list[tuple[str, Atom]]) -> None:
+        """An application of a rule: its instance is what stands above and below."""
+        rule = parse_rule(text)
+        assert rule in self.rules
+        env = {Variable(name[1:]): value for name, value in bindings.items()}
+        assert self._at(rule.head, env) == head
+        assert len(premises) == len(rule.body)
+        for item, (kind, atom) in zip(rule.body, premises, strict=True):
+            if isinstance(item, Comparison):
+                assert kind == "builtin"
+                sides = tuple(env[side] if isinstance(side, Variable) else side for side in (item.left, item.right))
+                assert (atom.predicate, atom.args) == (item.op, sides)
+                assert compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), *sides)
+                continue
+            asked = self._at(item.atom, env)
+            if kind == "absent":
+                assert item.negated
+                assert atom == asked
+                assert naive.holds(item, env, self.model)
+                continue
+            if item.negated:
+                asked = Atom(asked.predicate, asked.args, not asked.positive)
+            assert (atom.predicate, atom.positive, atom.arity) == (asked.predicate, asked.positive, asked.arity)
+            for have, want in zip(atom.args, asked.args, strict=True):
+                assert isinstance(want, Variable) or have == want
+            assert atom in self.heights
+
+    @staticmethod
+    def _at(atom: Atom, env: dict[Variable, str]) -> Atom:
+        args = tuple(env[arg] if isinstance(arg, Variable) and not arg.anonymous else arg for arg in atom.args)
+        return Atom(atom.predicate, args, atom.positive)
