@@ -118,7 +118,7 @@ static kb_status work_round(kb_run *run, const kb_component *component)
         if ((status = kb_heads_flush(run)) < 0)
             return status;
         run->in_rule = 0;
-        run->distinct = 0;
+        kb_heads_end(run);
     }
     return KB_DONE;
 }

@@ -33,6 +33,8 @@ typedef struct kb_step {
 typedef struct kb_rule {
     uint32_t id, first, count;
     uint32_t viewed, linear;          /* it has a step with a view; group.c: its number among the linear rules */
+    uint32_t outer;                 /* 1 + the column of a head of two that its first loop, a SCAN, loads; 0: none */
+    uint32_t scan, outer_from;        /* that SCAN, among the steps of the plan, and the column it comes from */
     uint32_t distinct;                /* its head has every value it loads: no head is made twice in one run of it */
 } kb_rule;
 
@@ -108,6 +110,9 @@ struct kb_run {
     kb_group group;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
+    uint64_t *seen;                   /* emit.c: what the heads of the present outer value have in their other column */
+    uint32_t seen_words, seen_from;   /* the first row of that value */
+    uint8_t outer;                  /* as of the rule at work, where its heads come by that column; else 0 */
     uint8_t distinct;                 /* heads of the rule at work are new as they come */
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
     uint8_t in_pass, in_round, in_rule, first_pass, started;
@@ -151,6 +156,8 @@ static inline int kb_has_checks(const kb_step *step)
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);
 kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /* all rows of a loop before EMIT, or `left` */
+void kb_heads_sorted(kb_run *run);    /* from now on the heads of the rule come by its outer column, into an empty relation */
+void kb_heads_end(kb_run *run);
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
 
 /* run.c */

@@ -8,6 +8,7 @@
 #include "cursor.h"
 
 #define LOOKUP 8u                     /* what looking a row up costs, in rows walked over */
+#define OUTER_AT 16u                  /* the same, where it spares looking for each head */
 #define SORT_AT 256u                  /* rows of a SCAN that are worth sorting */
 
 static void unmark(kb_run *run, const kb_step *other, kb_cursor *cursor)
@@ -74,9 +75,16 @@ kb_status kb_meet_start(kb_run *run, const kb_rule *rule)
 
 void kb_meet_order(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
-    if (step->sorts && cursor->order == NULL && cursor->end - cursor->at >= SORT_AT)
-        cursor->order = kb_relation_sorted(run->slots[step->slot], &run->heap, step->sorts - 1u, cursor->at, cursor->end);
+    const kb_rule *rule = run->plan->rules + run->rule;
+    int outer = rule->outer && !run->distinct && step == run->plan->steps + rule->scan && run->target->rows == 0
+                && run->head_count == 0 && run->seen == NULL;
+
+    if ((step->sorts || outer) && cursor->order == NULL && cursor->end - cursor->at >= (outer ? OUTER_AT : SORT_AT))
+        cursor->order = kb_relation_sorted(run->slots[step->slot], &run->heap, outer ? rule->outer_from : step->sorts - 1u,
+                                           cursor->at, cursor->end);
     cursor->first = cursor->at;
+    if (outer && cursor->order != NULL && run->target->rows == 0)
+        kb_heads_sorted(run);
 }
 
 /* The second cursor goes on the list of its relation by all columns but the one they have to agree on. */

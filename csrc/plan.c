@@ -98,6 +98,27 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
     }
 }
 
+/* A head of two columns, one of them loaded by a SCAN that is the outermost loop and has others inside: sorted by that
+ * column, the heads come in groups. */
+static void mark_outer(const kb_plan *plan, kb_rule *rule)
+{
+    const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *scan = steps;
+    const kb_pair *loads, *heads = plan->pairs + emit->pairs;
+
+    while (scan->op == KB_OP_SCAN && scan->arity == 0)
+        scan++;
+    if (scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
+        return;
+    loads = plan->pairs + scan->pairs + scan->keys;
+    for (uint32_t i = 0; i < scan->loads; i++)
+        for (uint32_t column = 0; column < 2; column++)
+            if (heads[column].with == loads[i].with && !rule->outer && (!scan->sorts || scan->sorts == loads[i].column + 1u)) {
+                rule->outer = column + 1;
+                rule->outer_from = loads[i].column;
+                rule->scan = (uint32_t)(scan - plan->steps);
+            }
+}
+
 void kb_plan_free(kb_plan *plan)
 {
     if (plan == NULL)
@@ -128,8 +149,10 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         return status;
     }
     trace(plan);
-    for (uint32_t i = 0; i < plan->rule_count; i++)
+    for (uint32_t i = 0; i < plan->rule_count; i++) {
         mark_distinct(plan, plan->rules + i);
+        mark_outer(plan, plan->rules + i);
+    }
     for (uint32_t i = 0; i < plan->component_count; i++)
         kb_group_mark(plan, plan->components + i);
     *out = plan;

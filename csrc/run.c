@@ -72,7 +72,7 @@ static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_relation *relation = run->slots[step->slot];
     const uint32_t *list = step->op == KB_OP_PROBE && cursor->at < cursor->end ? kb_index_list(cursor->index, cursor->entry) : NULL;
     const kb_pair *pairs = run->plan->pairs + step->pairs + step->keys;
-    const uint64_t *order = step->sorts ? cursor->order : NULL;
+    const uint64_t *order = cursor->order;
     int checks = kb_has_checks(step);
 
     while (cursor->at < cursor->end && run->left > 0) {
@@ -105,8 +105,10 @@ static uint32_t foreseen(const kb_run *run, const kb_step *step, const kb_cursor
 
 /* Fetches what the next seeks will read: each stage reads what an earlier one has asked for. A key that is not at
  * its own place in a table by hash is not found here, which costs time and nothing else. */
-static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, const kb_cursor *cursor, const uint32_t *list, uint32_t column)
+static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, const kb_cursor *cursor,
+                                     const uint32_t *list, uint32_t column)
 {
+    const uint64_t *order = cursor->order;
     static const uint32_t distance[] = { FAR - 1, 10, 6, 3 };
     const kb_lookup *index = cursor[1].index;
     const kb_relation *relation = run->slots[step->slot], *inner = run->slots[step[1].slot];
@@ -118,7 +120,7 @@ static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, con
 
         if (at >= cursor->end)
             continue;
-        id = list != NULL ? list[at] : at;
+        id = list != NULL ? list[at] : order != NULL ? (uint32_t)order[at - cursor->first] : at;
         key = relation->cells[(size_t)id * step->arity + column];
         place = index->direct ? key : (uint32_t)kb_mix(key) & (index->size - 1);
         if (place >= index->size)

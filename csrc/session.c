@@ -160,6 +160,7 @@ void kb_run_close(kb_run *run)
     kb_run_unpin(run);
     kb_group_end(run);
     kb_meet_free(run);
+    kb_release(&run->heap, run->seen);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);

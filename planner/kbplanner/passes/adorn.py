@@ -2,8 +2,10 @@
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
 earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument has one value
-only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. One relation asked
-in a more general and a more special way is asked in the general way only: its answers contain the special ones.
+only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. Where all have many
+values, those that are not handed through are left free: `not reach(?x, ?y)` is a search from each x, not one for each pair.
+One relation asked in a more general and a more special way is asked in the general way only: its answers contain the
+special ones.
 """
 
 from __future__ import annotations
@@ -80,6 +82,11 @@ def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clause
     if 0 < len(many) < marks.count("b") and _handed_through(item.schema, clauses, many):
         for place in many:
             marks[place] = "f"
+    elif len(many) > 1 and len(many) == marks.count("b"):
+        handed = [place for place in many if _handed_through(item.schema, clauses, [place])]
+        for place in many if handed else ():
+            if place not in handed:
+                marks[place] = "f"
     return "".join(marks)
 
 
