@@ -85,6 +85,26 @@ static int read_view(kb_reader *reader, kb_step *step, kb_rule *rule)
     return 1;
 }
 
+/* The deepest loop that the head of the rule depends on: those inside it can only make the same head again. */
+static uint32_t deepest(const kb_reader *reader, const kb_step *emit, size_t start)
+{
+    const kb_plan *plan = reader->plan;
+    uint32_t first = plan->rules[plan->rule_count - 1].first, found = KB_NONE;
+
+    for (uint32_t column = 0; column < emit->arity; column++) {
+        uint32_t reg = reader->code[start + column], at;
+
+        if (is_param(reader, reg))
+            continue;
+        at = reader->written[reg].step - 1;
+        if (plan->steps[at].op != KB_OP_SCAN && plan->steps[at].op != KB_OP_PROBE)
+            return emit->back;
+        if (found == KB_NONE || at - first > found)
+            found = at - first;
+    }
+    return found;
+}
+
 /* The head; for the loop just before it also which of its columns come straight from that loop's row. */
 static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
 {
@@ -105,7 +125,9 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     if (plan->width < step->arity)
         plan->width = step->arity;
     step->row_first = step->row_last = KB_FIXED;
-    if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE))
+    step->back = deepest(reader, step, start);
+    if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE)
+        || step->back + 2 != plan->step_count - plan->rules[plan->rule_count - 1].first)
         return 1;
     before->emits = 1;
     for (uint32_t column = 0; column < step->arity; column++) {

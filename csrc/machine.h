@@ -174,6 +174,10 @@ void kb_meet_order(kb_run *run, const kb_step *step, kb_cursor *cursor);        
 void kb_meet_enter(kb_run *run, const kb_step *step, kb_cursor *cursor);
 int kb_meet_next(kb_run *run, const kb_step *step, kb_cursor *cursor);             /* as next_row in run.c */
 
+/* sift.c */
+int kb_sifts(const kb_run *run, const kb_step *step);                               /* can it work this loop? */
+kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);       /* all rows of the loop, or `left` */
+
 /* linear.c, group.c, walk.c */
 typedef struct kb_walk {              /* what the usual rule needs for each row of the queue, looked up once */
     uint32_t key, value;              /* columns: of the target that is looked up; of the inner rows that goes on */

@@ -321,6 +321,10 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
                 if ((status = kb_emit_rows(run, step, cursor)) < 0)
                     return status;
                 goes_on = 0;
+            } else if (kb_sifts(run, step)) {
+                if ((status = kb_sift_rows(run, step, cursor)) < 0)
+                    return status;
+                goes_on = 0;
             } else if (step[1].op == KB_OP_PROBE && step[1].emits) {
                 if ((status = join_rows(run, step, cursor)) < 0)
                     return status;

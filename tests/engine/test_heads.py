@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.assembler import BASE, DELTA, DERIVED, FULL, component, emit, key, load, plan, probe, rule, scan
+from engine.assembler import BASE, DELTA, DERIVED, FULL, absent, component, emit, key, load, member, plan, probe, rule, scan
 from engine.programs import PLENTY, finish
 from engine.test_intersect import engine_with, flat, rows_of
 from kbplanner.backend import Limits
@@ -121,3 +121,72 @@ def test_each_allocation_fails_once():
         run.close()
         assert engine.bytes == before
     assert 2 < failed < 39
+
+
+@pytest.mark.parametrize("fuel", FUELS)
+def test_loops_that_the_head_does_not_depend_on_find_one_row(fuel):
+    left, right = tables(6, 300)
+    engine, relations = engine_with(left, right)
+    first = scan(0, FULL, load(1), load(2))
+    rules = [
+        rule(1, scan(0, FULL, load(0), load(1)), scan(1, FULL, load(2), load(3)), emit(2, 0, 1)),
+        rule(2, first, probe(1, FULL, key(2), load(3)), scan(0, FULL, load(4), 0), emit(3, 2)),
+        rule(3, first, probe(1, FULL, key(2), load(3)), member(0, FULL, key(3), key(1)), emit(4, 1)),
+        rule(4, first, scan(1, FULL, load(3), load(4)), emit(5)),
+    ]
+    slots = [*SLOTS[:2], (2, DERIVED), (1, DERIVED), (1, DERIVED), (0, DERIVED)]
+    run = engine.open_run(engine.load(plan(slots, component(*rules), answer=2)), relations)
+    finish(run, fuel)
+    assert set(rows_of(run.relation(2))) == set(left)
+    assert set(rows_of(run.relation(3))) == {(b,) for _, b in left} & {(c,) for c, _ in right}
+    known = set(left)
+    assert set(rows_of(run.relation(4))) == {(a,) for a, b in left for c, d in right if b == c and (d, a) in known}
+    assert run.relation(5).counts().rows == 1
+    assert run.stats().steps < 12 * len(left) * 10
+
+
+@pytest.mark.parametrize("fuel", FUELS)
+@pytest.mark.parametrize("nodes", [60, 3000])
+def test_rows_that_one_look_up_tests(nodes, fuel):
+    """By a scan and by a probe, in a small set and in a large one, for rows that are there and for rows that are not."""
+    left, right = tables(7, 6000 if nodes > 60 else 500, nodes)
+    engine, relations = engine_with(left, right)
+    engine.intern_many([f"t{i}" for i in range(nodes)])
+    marked = engine.relation(1)
+    marked.insert(flat([(i,) for i in range(1, nodes, 3)]), len(range(1, nodes, 3)))
+    pairs = [
+        rule(1, scan(0, FULL, load(0), load(1)), member(1, FULL, key(1), key(0)), emit(3, 1, 0)),
+        rule(2, scan(0, FULL, load(0), load(1)), absent(1, key(0), key(1)), emit(4, 0, 1)),
+        rule(3, scan(2, FULL, load(0)), probe(0, FULL, key(0), load(1)), absent(2, key(1)), emit(5, 1, 0)),
+        rule(4, scan(2, FULL, load(0)), probe(0, FULL, key(0), load(1)), member(2, FULL, key(1)), emit(6, 0, 1)),
+    ]
+    slots = [*SLOTS[:2], (1, BASE), *[(2, DERIVED)] * 4]
+    run = engine.open_run(engine.load(plan(slots, component(*pairs), answer=3)), [*relations, marked])
+    finish(run, fuel)
+    a, b, odd = set(left), set(right), set(range(1, nodes, 3))
+    assert set(rows_of(run.relation(3))) == {(y, x) for x, y in a if (y, x) in b}
+    assert set(rows_of(run.relation(4))) == a - b
+    assert set(rows_of(run.relation(5))) == {(y, x) for x, y in a if x in odd and y not in odd}
+    assert set(rows_of(run.relation(6))) == {(x, y) for x, y in a if x in odd and y in odd}
+
+
+@pytest.mark.parametrize("fuel", FUELS)
+def test_a_recursion_whose_rows_are_tested(fuel):
+    """The rows that are read lie in the relation that is written, and move while they are read."""
+    left, allowed = tables(8, 1800)
+    engine, relations = engine_with(left[:150], allowed)
+    grow = [
+        rule(1, scan(0, DELTA, load(0), load(1)), emit(2, 0, 1)),
+        rule(2, scan(2, DELTA, load(0), load(1)), member(1, FULL, key(1), key(0)), emit(2, 1, 0)),
+        rule(3, scan(2, DELTA, load(0), load(1)), absent(1, key(0), key(1)), emit(2, 1, 1)),
+    ]
+    run = engine.open_run(engine.load(plan(SLOTS[:3], component(*grow, recursive=True), answer=2)), relations)
+    finish(run, fuel)
+    known, todo, good = set(left[:150]), list(left[:150]), set(allowed)
+    while todo:
+        x, y = todo.pop()
+        for row in [(y, x)] * ((y, x) in good) + [(y, y)] * ((x, y) not in good):
+            if row not in known:
+                known.add(row)
+                todo.append(row)
+    assert set(rows_of(run.relation(2))) == known

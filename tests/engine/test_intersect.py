@@ -51,7 +51,7 @@ def graph(seed, count, skew):
 
 def engine_with(*tables):
     engine = Engine()
-    engine.intern_many([f"s{i}" for i in range(NODES + 10)])
+    engine.intern_many([f"s{i}" for i in range(3000)])
     relations = []
     for rows in tables:
         relations.append(engine.relation(len(rows[0])))
