@@ -5,6 +5,7 @@ KB_WERROR=1 makes warnings errors.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from cffi import FFI
@@ -34,6 +35,7 @@ def make_ffibuilder() -> FFI:
         include_dirs=["csrc"],
         depends=sorted(f"csrc/{path.name}" for path in HERE.glob("*.h")),
         extra_compile_args=flags,
+        libraries=[] if sys.platform == "win32" else ["m"],
         py_limited_api=True,
     )
     return builder

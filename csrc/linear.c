@@ -4,7 +4,7 @@
 
 static int reads_view(const kb_step *step)
 {
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER;
+    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_AGGREGATE;
 }
 
 static int reads_slot(const kb_step *step, uint32_t slot)

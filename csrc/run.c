@@ -6,66 +6,6 @@
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
 
-int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), id;
-
-    if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
-        return kb_relation_has(relation, row);
-    id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
-    return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
-}
-
-int kb_step_is_member(const kb_run *run, const kb_step *step)
-{
-    kb_sym key[KB_MAX_ARITY];
-
-    return kb_row_is_member(run, step, kb_gather(run, step, key));
-}
-
-static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    kb_sym key[KB_MAX_ARITY];
-    const uint32_t *list;
-    uint32_t id, entry;
-
-    kb_gather(run, step, key);
-    if (step->keys == step->arity) {
-        if (relation->state == NULL)
-            return !kb_relation_has(relation, key);
-        id = kb_relation_find(relation, key, kb_hash_row(key, step->arity));
-        return id == KB_NO_ROW || !kb_visible(relation, id);
-    }
-    if (step->keys == 0)
-        return relation->rows - relation->dead - relation->hidden == 0;
-    entry = kb_index_seek(cursor->index, relation, key);
-    if (entry == KB_NONE)
-        return 1;
-    list = kb_index_list(cursor->index, entry);
-    for (uint32_t i = 0; i < cursor->index->entries[entry].count; i++)
-        if (kb_visible(relation, list[i]))
-            return 0;
-    return 1;
-}
-
-int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor)
-{
-    run->left -= step->op != KB_OP_COMPARE;
-    run->stats.probes += step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
-    switch (step->op) {
-    case KB_OP_MEMBER:
-        return kb_step_is_member(run, step);
-    case KB_OP_ABSENT:
-        return is_absent(run, step, cursor);
-    case KB_OP_COMPARE:
-        return kb_symbol_test(&run->engine->symbols, step->compare, run->registers[step->a], run->registers[step->b]);
-    default:                          /* a relation without columns has one row at most */
-        return kb_view_start(run, step) < kb_view_end(run, step) && kb_visible(run->slots[step->slot], kb_view_start(run, step));
-    }
-}
-
 /* Moves the cursor to the next row that fits and loads its registers; 0: none, or `left` is used up. */
 static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
@@ -209,7 +149,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         const kb_step *step = steps + i;
 
-        if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
+        if (step->op == KB_OP_PROBE || (step->op == KB_OP_AGGREGATE && step->loads != 0)
+            || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
         if ((looks_up_rows(step) || step->meets) && kb_relation_ready(run->slots[step->slot]) < 0)
@@ -291,7 +232,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
         case KB_OP_ABSENT:
             /* Opcode: ABSENT slot columns
              * Go on if no visible row has these KEY columns. */
-            goes_on = is_absent(run, step, cursor);
+            goes_on = kb_step_is_absent(run, step, cursor);
             run->left--;
             run->stats.probes++;
             break;
@@ -304,6 +245,42 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             /* Opcode: COPY to from
              * Register `to` gets the value of register `from`. */
             run->registers[step->a] = run->registers[step->b];
+            break;
+        case KB_OP_CALL:
+            /* Opcode: CALL function to count registers
+             * Register `to` gets the value of the function of `count` registers; go on if it has one. */
+            if ((status = kb_compute(run, step, &goes_on)) < 0)
+                return status;
+            break;
+        case KB_OP_TEST:
+            /* Opcode: TEST op a b
+             * Go on if the text in register a starts with, ends with or contains the one in register b. */
+            goes_on = kb_text_test(run, step);
+            break;
+        case KB_OP_MATCHES:
+            /* Opcode: MATCHES negated register count program
+             * Go on if the regular expression, compiled to `count` words, matches somewhere in the text. */
+            if ((status = kb_match_pattern(run, step, &goes_on)) < 0)
+                return status;
+            break;
+        case KB_OP_EQUAL:
+            /* Opcode: EQUAL to from
+             * For each text that is the same number as register `from`, or just that text: register `to` gets it, go on. */
+            if ((status = kb_equal(run, step, cursor, entering)) < 0)
+                return status;
+            goes_on = status == KB_OK;
+            break;
+        case KB_OP_AGGREGATE:
+            /* Opcode: AGGREGATE slot view columns count folds
+             * For each group of rows of the view with the same LOAD columns: load them and the value of each fold, go on. */
+            if ((status = kb_aggregate(run, step, cursor, entering)) < 0)
+                return status;
+            if (status == KB_PAUSED) {
+                run->depth = depth;
+                run->entering = 0;
+                return KB_PAUSED;
+            }
+            goes_on = status == KB_OK;
             break;
         default:
             /* Opcode: EMIT slot registers

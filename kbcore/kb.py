@@ -12,7 +12,7 @@ from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
 from kbcore.state.changes import (
@@ -105,6 +105,7 @@ class KnowledgeBase(Explaining):
             self._read_tenant().rules.check(stored)
 
         self._commit(changes, check=check)
+        warnings += self._read_tenant().rules.endless(stored)
         return RulesOutcome(stored, tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings))
 
     def retract_fact(
@@ -147,12 +148,13 @@ class KnowledgeBase(Explaining):
         min_confidence: float | None = None,
         as_of: int | None = None,
         timeout_ms: int | None = None,
+        notes: Notes | None = None,
     ) -> list[Row]:
         """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
 
-        `as_of` (epoch milliseconds) judges validity at that moment. Raises BudgetExceeded.
+        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. Raises BudgetExceeded.
         """
-        budget = self._budget(timeout_ms)
+        budget = self._budget(timeout_ms, notes)
         tenant = self._read_tenant()
         with tenant.lock.read():
             found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
@@ -169,7 +171,7 @@ class KnowledgeBase(Explaining):
         special = options.get("as_of") is not None or options.get("min_confidence") is not None
         scope = options.get("scope")
         if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
-            budget = self._budget(options.get("timeout_ms"))
+            budget = self._budget(options.get("timeout_ms"), options.get("notes"))
             tenant = self._read_tenant()
             with tenant.lock.read():
                 (partition,) = self._partitions(tenant, scope)

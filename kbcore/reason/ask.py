@@ -6,7 +6,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from kbcore.reason.annotate import Absence, Annotations, Answers
+from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
@@ -161,9 +161,9 @@ class Reasoner:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
         marks = self._annotations.marks(partition, atom)
-        absence = marks.absence is Absence.ALL
-        if not plain(stored) or not marks.alike or (absence and stored and stored.relation.counts().live):
+        if not marks.alike or not plain(stored):
             return None
+        absence = not marks.plain  # then nothing of the predicate is stored, or some answer could do without one
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
@@ -204,9 +204,9 @@ class Reasoner:
         args = terms_of(atom)
         asked = goal_shape(args, tenant.engine.find)
         if asked is None and schema in rules.derived:
-            # A constant that no fact has; a conclusion has it still where it stands in a rule.
-            engine = tenant.engine
-            asked = goal_shape(args, lambda text: (engine.intern if text in rules.constants else engine.find)(text))
+            # A constant that no fact has; a conclusion has it still where it stands in a rule, or where rules compute it.
+            engine, known = tenant.engine, rules.constants
+            asked = goal_shape(args, lambda t: (engine.intern if rules.computes or t in known else engine.find)(t))
         if asked is None:
             return array("I"), 0
         pattern, adornment = asked

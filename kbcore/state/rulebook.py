@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.errors import AlreadyExists
+from kbplanner.diagnostics import RuleWarning
 from kbplanner.printer import print_rule
 from kbplanner.rules import RuleSet
 from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Expr, HeadTerm, Literal, Rule, Variable
@@ -71,6 +72,15 @@ class RuleBook:
         for scope in scopes | {None} if None in touched else touched:
             RuleSet(self._chosen(merged.values(), scope))
 
+    def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
+        """Warn of rules, which are there, that recurse through a value they compute."""
+        hint = "bound it, for instance with ?x < 100; otherwise a goal may meet its budget"
+        return [
+            RuleWarning("endless", f"{_name_of(stored.rule.head)} recurses through a computed value and may not end", hint)
+            for stored in added
+            if stored.rule in self.visible(stored.scope).endless
+        ]
+
     def add(self, stored: StoredRule) -> bool:
         """Take a rule that was checked; False if it is there already."""
         key = (stored.scope, stored.id)
@@ -94,6 +104,10 @@ class RuleBook:
     @staticmethod
     def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:
         return [stored.rule for stored in rules if stored.scope in (None, scope)]
+
+
+def _name_of(atom: Atom) -> str:
+    return f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
 
 
 def _digest(rule: Rule) -> str:

@@ -83,7 +83,7 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    random_rules,
+    written_rules,
     st.lists(st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])), max_size=12),
     st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=3),
     st.sampled_from([None, 30, 100]),

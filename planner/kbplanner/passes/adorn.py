@@ -1,9 +1,9 @@
 """Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
-earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument has one value
-only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. Where all have many
-values, those that are not handed through are left free: `not reach(?x, ?y)` is a search from each x, not one for each pair.
+earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument is bound too,
+the first is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. Where it is asked for
+all pairs of what two unconnected parts of a body bind, the others are left free instead: asking spares nothing there.
 One relation asked in a more general and a more special way is asked in the general way only: its answers contain the
 special ones.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.passes.order import Statistics, order_items
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Variable
 
@@ -57,10 +57,11 @@ def _spread(
             given = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
             known = set(given)
             body: list[ClauseItem] = []
-            for item in order_items(clause.body, known, statistics):
+            for item in clause.body if clause.aggregates else order_items(clause.body, known, statistics):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
-                        wanted = _wanted(item, given, known, heads[item.schema])
+                        wanted = _wanted(item, given, known, body, heads[item.schema])
+                        wanted = _grouped(wanted, heads[item.schema])
                         wanted = _canonical(item.schema, wanted, general)
                         if wanted not in asked.setdefault(item.schema, []):
                             asked[item.schema].append(wanted)
@@ -72,26 +73,53 @@ def _spread(
                         known.update(item.variables())
                 else:
                     body.append(item)
+                    if isinstance(item, Computation):
+                        known.add(item.target)
+                    elif (given_by := equated(item, known)) is not None:
+                        known.add(given_by[0])
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 
 
-def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clauses: list[Clause]) -> str:
+def _wanted(
+    item: ClauseAtom, given: set[Variable], known: set[Variable], body: list[ClauseItem], clauses: list[Clause]
+) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
     many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in given]
-    if 0 < len(many) < marks.count("b") and _handed_through(item.schema, clauses, many):
-        for place in many:
+    through = [place for place in many if _handed_through(item.schema, clauses, place)]
+    if len(through) < marks.count("b"):
+        others = [place for place in many if place not in through]
+        if len(many) == marks.count("b") and through and _is_product(item, through, others, body):
+            through = others
+        for place in through:
             marks[place] = "f"
-    elif len(many) > 1 and len(many) == marks.count("b"):
-        handed = [place for place in many if _handed_through(item.schema, clauses, [place])]
-        for place in many if handed else ():
-            if place not in handed:
-                marks[place] = "f"
     return "".join(marks)
 
 
-def _handed_through(schema: RelationSchema, clauses: list[Clause], places: list[int]) -> bool:
-    """Whether the relation is recursive and each recursive call has the head's own variables in these places."""
+def _is_product(item: ClauseAtom, some: list[int], others: list[int], body: list[ClauseItem]) -> bool:
+    """Whether no item before `item` connects its arguments in `some` places with those in `others`."""
+    reached = {item.args[place] for place in some}
+    grows = True
+    while grows:
+        grows = False
+        for other in body:
+            found = set(other.variables()) if not (isinstance(other, ClauseAtom) and other.absent) else set()
+            if found & reached and not found <= reached:
+                reached |= found
+                grows = True
+    return not any(item.args[place] in reached for place in others)
+
+
+def _grouped(marks: str, clauses: list[Clause]) -> str:
+    """Aggregates are worked out, not looked up: they are free; a binding is compared afterwards."""
+    targets = {item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)}
+    if not targets:
+        return marks
+    return "".join("f" if arg in targets else mark for mark, arg in zip(marks, clauses[0].head.args, strict=True))
+
+
+def _handed_through(schema: RelationSchema, clauses: list[Clause], place: int) -> bool:
+    """Whether the relation is recursive and each recursive call has the head's own variable in this place."""
     calls = [
         (clause.head, item)
         for clause in clauses
@@ -99,9 +127,7 @@ def _handed_through(schema: RelationSchema, clauses: list[Clause], places: list[
         if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
     ]
     return bool(calls) and all(
-        isinstance(head.args[place], Variable) and call.args[place] == head.args[place]
-        for head, call in calls
-        for place in places
+        isinstance(head.args[place], Variable) and call.args[place] == head.args[place] for head, call in calls
     )
 
 
