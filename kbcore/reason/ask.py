@@ -53,7 +53,7 @@ class Reasoner:
         pattern, adornment = asked
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
-        if ready is None or ready[0] != tenant.version or as_of is not None:
+        if ready is None or ready[0] != tenant.plan_version or as_of is not None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
         return self.tables.ask(partition.name, ready[1], pattern, partition.bind, budget)
 
@@ -223,16 +223,16 @@ class Reasoner:
             finally:
                 moment.close()
         denied = self._denied(partition, rules)
-        goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.version)
+        goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.plan_version)
         if ready is not None:
             if len(self._ready) >= MAX_READY:
                 self._ready.clear()
-            self._ready[ready] = (tenant.version, goal)
+            self._ready[ready] = (tenant.plan_version, goal)
         return self.tables.ask(partition.name, goal, pattern, partition.bind, budget)
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
-        key, version = (partition.name, rules), self.tenant.version
+        key, version = (partition.name, rules), self.tenant.plan_version
         known = self._negatives.get(key)
         if known is None or known[0] != version:
             if len(self._negatives) > 256:
