@@ -181,11 +181,56 @@ void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, siz
     }
 }
 
+/* Somebody learns of a symbol: from now on nobody may take it back. */
+static void tell(kb_symbols *symbols, kb_sym sym)
+{
+    if (sym > symbols->made_from)
+        symbols->maker = NULL;
+}
+
+kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out)
+{
+    kb_symbols *symbols = &engine->symbols;
+    kb_sym sym = find_text(symbols, text, len, hash_text(symbols, text, len));
+    kb_status status;
+
+    if (sym != 0) {
+        if (symbols->maker != maker)
+            tell(symbols, sym);
+        *out = sym;
+        return KB_OK;
+    }
+    if (!kb_heap_charge(heap, len + 32))   /* as much as a symbol costs beside its text */
+        return KB_NOMEM;
+    if (symbols->maker != maker) {
+        symbols->maker = maker;
+        symbols->made_from = symbols->count;
+    }
+    if ((status = intern(engine, text, len, out)) < 0)
+        heap->used -= len + 32;
+    return status;
+}
+
+void kb_symbols_settle(kb_engine *engine, const void *maker, int forget)
+{
+    kb_symbols *symbols = &engine->symbols;
+
+    if (symbols->maker != maker)
+        return;
+    while (forget && symbols->count > symbols->made_from)
+        forget_last(symbols);
+    symbols->maker = NULL;
+}
+
 kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
 {
+    kb_status status;
+
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
-    return intern(engine, bytes == NULL ? "" : bytes, len, out);
+    if ((status = intern(engine, bytes == NULL ? "" : bytes, len, out)) == KB_OK)
+        tell(&engine->symbols, *out);
+    return status;
 }
 
 kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out)
@@ -209,15 +254,18 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
             return status;
         }
     }
+    for (size_t i = 0; i < count; i++)
+        tell(&engine->symbols, out[i]);
     return KB_OK;
 }
 
-kb_status kb_find(const kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
+kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
 {
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
     bytes = bytes == NULL ? "" : bytes;
     *out = find_text(&engine->symbols, bytes, len, hash_text(&engine->symbols, bytes, len));
+    tell(&engine->symbols, *out);
     return KB_OK;
 }
 

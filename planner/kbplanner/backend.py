@@ -62,7 +62,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then."""
+    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then.
+
+    `warnings` counts the literals that failed because a function had no value: a division by zero, a text that is no
+    number, a result too large.
+    """
 
     rows_made: int = 0
     rows_read: int = 0
@@ -72,6 +76,7 @@ class RunStats:
     rounds: int = 0
     budget: str | None = None
     rule: int = 0
+    warnings: int = 0
 
 
 class Asked(NamedTuple):

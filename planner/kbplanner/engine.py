@@ -363,7 +363,8 @@ class Run:
         out = ffi.new("kb_stats *")
         lib.kb_run_stats(self._handle, out)
         budget = _BUDGETS.get(out.budget)
-        return RunStats(out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds, budget, out.rule)
+        counted = out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds
+        return RunStats(*counted, budget, out.rule, out.warnings)
 
     def stats(self) -> RunStats:
         """Counters so far."""

@@ -9,15 +9,15 @@ from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified
 from kbplanner.program import Clause, ClauseAtom
-from kbplanner.schema import RelationSchema
+from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Comparison, Literal, Rule
 
 
 class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
-    Raises InvalidInput for a rule the engine does not evaluate, UnstratifiedNegation where the rules together recurse
-    through negation.
+    Raises InvalidInput for a rule the engine does not evaluate, UnstratifiedNegation or RecursiveAggregate where the
+    rules together recurse through negation or an aggregate.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -32,7 +32,7 @@ class RuleSet:
             for clause in clauses
             if clause.rule
             for item in clause.body
-            if isinstance(item, ClauseAtom)
+            if isinstance(item, ClauseAtom) and item.schema.role not in (Role.BINDINGS, Role.GROUPS)
         )
         """Stored schemas of the predicates that bodies mention."""
         self.deniable = frozenset(

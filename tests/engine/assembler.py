@@ -56,6 +56,21 @@ def emit(slot: int, *registers: int) -> list[int]:
     return [OP["EMIT"], slot, *registers]
 
 
+def call(function: int, to: int, *registers: int) -> list[int]:
+    return [OP["CALL"], function, to, len(registers), *registers]
+
+
+def group(slot: int, *words: int | tuple[int, int, int]) -> list[int]:
+    """Column words, then folds: (function, column, register)."""
+    folds = [word for word in words if isinstance(word, tuple)]
+    columns = [word for word in words if not isinstance(word, tuple)]
+    return [OP["AGGREGATE"], slot, DELTA, *columns, len(folds), *(part for fold in folds for part in fold)]
+
+
+def pattern(register: int, *program: int) -> list[int]:
+    return [OP["MATCHES"], 0, register, len(program), *program]
+
+
 def rule(number: int, *steps: list[int]) -> list[int]:
     words = [word for step in steps for word in step]
     return [OP["RULE"], number, len(words), *words]

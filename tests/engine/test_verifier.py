@@ -18,9 +18,11 @@ from engine.assembler import (
     compare,
     component,
     emit,
+    group,
     key,
     load,
     member,
+    pattern,
     plan,
     probe,
     rule,
@@ -52,9 +54,10 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
+        "CALL", "AGGREGATE", "TEST", "MATCHES",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(10))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1]
+    assert [number for number, _ in table.values()] == list(range(14))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1]
 
 
 def test_good_plans(engine):
@@ -90,7 +93,38 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([10], emit(3)), HEAD),
+    "an unknown opcode": (one([14], emit(3)), HEAD),
+    "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
+    "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
+    "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),
+    "a function of a register without a value": (one([asm.OP["CALL"], 0, 1, 2, 0, 2], emit(3)), HEAD + 5),
+    "a function of its own value": (one([asm.OP["CALL"], 0, 1, 2, 0, 1], emit(3)), HEAD + 5),
+    "a function into a parameter": (one([asm.OP["CALL"], 0, 0, 2, 0, 0], emit(3)), HEAD + 2),
+    "a function into a register too far": (one([asm.OP["CALL"], 0, 6, 2, 0, 0], emit(3)), HEAD + 2),
+    "groups of a base relation": (one(group(0, load(1), load(2))), HEAD + 1),
+    "groups of old rows": (one([asm.OP["AGGREGATE"], 1, FULL, load(1), 0]), HEAD + 1),
+    "groups inside a loop": (one(SCANNED, group(1, load(3))), HEAD + 6),
+    "groups by a key": (one(group(1, key(0))), HEAD + 3),
+    "an unknown aggregate": (one(group(2, load(1), 0, (5, 0, 2))), HEAD + 6),
+    "an aggregate of a column too far": (one(group(2, load(1), 0, (1, 2, 2))), HEAD + 7),
+    "an aggregate of a column of a flag": (one(group(3, (0, 1, 1))), HEAD + 5),
+    "an aggregate into a parameter": (one(group(2, load(1), 0, (1, 1, 0))), HEAD + 8),
+    "an aggregate into a column of the group": (one(group(2, load(1), 0, (1, 1, 1))), HEAD + 8),
+    "more aggregates than columns": (one([asm.OP["AGGREGATE"], 3, DELTA, 65]), HEAD + 3),
+    "groups of what is not complete": (one(group(1, load(1)), emit(3)), HEAD + 1),
+    "an unknown test": (one(SCANNED, [asm.OP["TEST"], 3, 1, 2], emit(3)), HEAD + 6),
+    "a test of too many bits": (one(SCANNED, [asm.OP["TEST"], 16, 1, 2], emit(3)), HEAD + 6),
+    "a test of nothing": (one(SCANNED, [asm.OP["TEST"], 0, 1, 3], emit(3)), HEAD + 8),
+    "a pattern for nothing": (one(pattern(1, 0), emit(3)), HEAD + 2),
+    "a pattern negated twice": (one([asm.OP["MATCHES"], 2, 0, 1, 0], emit(3)), HEAD + 1),
+    "an empty pattern": (one(pattern(0), emit(3)), HEAD + 3),
+    "a pattern past the end": (one([asm.OP["MATCHES"], 0, 0, 500, 0], emit(3)), HEAD + 3),
+    "a pattern too long": (one(pattern(0, *[0] * 5000), emit(3)), HEAD + 3),
+    "a pattern that does not end": (one(pattern(0, 4), emit(3)), HEAD + 4),
+    "a pattern of unknown words": (one(pattern(0, 6, 0), emit(3)), HEAD + 4),
+    "a pattern of too many ranges": (one(pattern(0, 1, 2, 97, 98, 0), emit(3)), HEAD + 4),
+    "a pattern with a jump out of it": (one(pattern(0, 3, 3, 0), emit(3)), HEAD + 5),
+    "a pattern with a jump into a word": (one(pattern(0, 2, 1, 3, 0), emit(3)), HEAD + 5),
     "a component inside a rule": (one([asm.OP["COMPONENT"], 0, 0], emit(3)), HEAD),
     "reads what it emits": (one(scan(1, DELTA, load(1)), emit(1, 1)), HEAD + 1),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kbplanner.program import ClauseAtom, ClauseItem
+from kbplanner.program import ClauseAtom, ClauseItem, Computation
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import ANONYMOUS, Variable
 
@@ -47,8 +47,9 @@ def order_items(
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
 
-    Tests come as soon as their variables are bound; of the atoms, the one with the least estimated fan-out comes next,
-    and of equals the earlier one. `first`, if given, is put in front; `seed` is the relation of the goal's own bindings.
+    Tests and computations come as soon as the variables they need are bound; of the atoms, the one with the least
+    estimated fan-out comes next, and of equals the earlier one. `first`, if given, is put in front; `seed` is the relation
+    of the goal's own bindings.
     """
     left = list(items)
     known = set(bound)
@@ -61,6 +62,7 @@ def order_items(
         ready = [item for item in left if is_test(item) and tested_variables(item) <= known]
         if ready:
             ordered.extend(ready)
+            known.update(item.target for item in ready if isinstance(item, Computation))
             left = [item for item in left if not any(item is test for test in ready)]
             continue
         atoms = [item for item in left if not is_test(item)]
@@ -72,12 +74,14 @@ def order_items(
 
 
 def is_test(item: ClauseItem) -> bool:
-    """Whether an item only tests what is bound before it."""
+    """Whether an item needs its variables bound before it: it tests them or computes from them."""
     return not isinstance(item, ClauseAtom) or item.absent
 
 
 def tested_variables(item: ClauseItem) -> set[Variable]:
-    """The named variables of a test."""
+    """The named variables a test or computation needs."""
+    if isinstance(item, Computation):
+        return set(item.inputs())
     return {variable for variable in item.variables() if not variable.anonymous}
 
 

@@ -1,16 +1,21 @@
-"""Strata: nothing is used under absence before it is complete."""
+"""Strata: nothing is used under absence or aggregated before it is complete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.errors import UnstratifiedNegation
-from kbplanner.program import Clause, ClauseAtom, Component, Program, components, negative_cycle
+from kbplanner.errors import RecursiveAggregate, UnstratifiedNegation
+from kbplanner.program import Clause, ClauseAtom, Component, Program, aggregate_cycle, components, negative_cycle
 from kbplanner.schema import RelationSchema, Role
 
 
 def check_stratified(clauses: Sequence[Clause]) -> None:
-    """Raise UnstratifiedNegation, naming the predicates of the cycle, if lowered clauses recurse through absence."""
+    """Raise UnstratifiedNegation or RecursiveAggregate, naming the predicates, if clauses recurse through such."""
+    cycle = aggregate_cycle(clauses)
+    if cycle is not None:
+        names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
+        message = f"recursion through an aggregate: the rules of {' and '.join(names)} would count what they conclude"
+        raise RecursiveAggregate(message, names)
     cycle = negative_cycle(clauses)
     if cycle is not None:
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED] or [str(cycle[0].stored)]
@@ -21,7 +26,7 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:
-    """Relations to ask in full, because demand for them would be recursive through absence; None if there are none.
+    """Relations to ask in full: demand for them would be recursive through absence or aggregates. None if there are none.
 
     `program` is what the magic pass made of `source`, whose relations are not adorned yet. What a full relation depends
     on is full too, so that nothing below it waits for demand.
@@ -35,7 +40,9 @@ def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None
                 found.update(
                     item.schema.bare
                     for item in clause.body
-                    if isinstance(item, ClauseAtom) and item.absent and item.schema in part.relations
+                    if isinstance(item, ClauseAtom)
+                    and (item.absent or clause.aggregates)
+                    and item.schema in part.relations
                 )
     if not found:
         return None
