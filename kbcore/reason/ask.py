@@ -204,9 +204,10 @@ class Reasoner:
         args = terms_of(atom)
         asked = goal_shape(args, tenant.engine.find)
         if asked is None and schema in rules.derived:
-            # A constant that no fact has; a conclusion has it still where it stands in a rule.
+            # A constant that no fact has; a conclusion can have it still where it stands in a rule or is computed.
             engine = tenant.engine
-            asked = goal_shape(args, lambda text: (engine.intern if text in rules.constants else engine.find)(text))
+            own = rules.constants
+            asked = goal_shape(args, lambda text: (engine.intern if rules.computes or text in own else engine.find)(text))
         if asked is None:
             return array("I"), 0
         pattern, adornment = asked

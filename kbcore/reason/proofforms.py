@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle, repeat
 from typing import Any
 
 from kbcore.reason.proof import ABSENT, ASSERTED, BUILTIN, Proof, ProofNode
@@ -42,9 +43,10 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
             if count + len(premises) <= limits.nodes and node.rule is not None:
                 count += len(premises)
                 below = [{"goal": _goal_row(premise, scope), "step": {}, "substitution": {}} for premise in premises]
-                into["step"] = _step("rule_application", rule=node.rule.text, below=below)
+                into["step"] = _step("aggregate" if node.taken else "rule_application", rule=node.rule.text, below=below)
+                into["step"].update(_taken(node))
                 into["substitution"] = node.bindings
-                todo.extend(zip(premises, below, (level + 1 for _ in premises), node.rule.rule.body, strict=False))
+                todo.extend(zip(premises, below, repeat(level + 1), cycle(node.rule.rule.body), strict=False))
                 continue
         into["substitution"] = _matched(item, node)
         into["step"] = _step("elided") if derived else _leaf(node)
@@ -70,6 +72,9 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
         for premise in new:
             names[premise] = f"n{len(names) + 1}"
             todo.append((premise, level + 1))
+        if node.taken:
+            shown["kind"] = "aggregate"
+            shown.update(_taken(node))
         shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
         shown["bindings"] = node.bindings
         shown["premises"] = [names[premise] for premise in premises]
@@ -88,6 +93,12 @@ def _dag_node(node: ProofNode) -> dict[str, Any]:
     else:
         shown["alternatives"] = node.alternatives
     return shown
+
+
+def _taken(node: ProofNode) -> dict[str, Any]:
+    if node.taken is None:
+        return {}
+    return {"text": node.taken.text, "rows": node.taken.rows, "inputs": list(node.taken.inputs)}
 
 
 def _leaf(node: ProofNode) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _item(item: ClauseItem) -> str:
 
 def _lines(plan: Plan, rule_texts: Sequence[str], note: Note | None) -> Iterator[str]:
     seed = "nothing" if plan.seed is None else str(plan.slots[plan.seed])
-    yield f"answer {plan.slots[plan.answer]}, seeded by {seed}"
+    yield f"answer {str(plan.slots[plan.answer]).removeprefix('answer ')}, seeded by {seed}"
     for number, stratum in enumerate(plan.strata, 1):
         names = ", ".join(str(plan.slots[slot]) for slot in stratum.relations)
         yield f"stratum {number}{' (recursive)' if stratum.recursive else ''}: {names}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from kbplanner.program import Clause, ClauseAtom
 from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
+from kbplanner.schema import RelationSchema, Role
 
 
 class MonotoneRules(RuleSet):
-    """The same rules without the clauses that ask for an absence: what they conclude needs no absence to hold."""
+    """The same rules without the clauses that ask for an absence, or for all there is of something, as aggregates do."""
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
-        """The clauses that test no absence."""
+        """The clauses whose conclusions new facts leave as they are."""
         return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
 
 
 def tests_absence(clause: Clause) -> bool:
-    """Whether some item of a clause asks that nothing matches."""
-    return any(isinstance(item, ClauseAtom) and item.absent for item in clause.body)
+    """Whether some item of a clause asks that nothing matches, or, being an aggregate, that nothing else does."""
+    return any(isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS) for item in clause.body)

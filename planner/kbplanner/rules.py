@@ -10,7 +10,7 @@ from kbplanner.passes.lower import lower
 from kbplanner.passes.stratify import check_stratified
 from kbplanner.program import Clause, ClauseAtom
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Comparison, Literal, Rule
+from kbplanner.terms import Aggregate, Apply, Comparison, Literal, Rule
 
 
 class RuleSet:
@@ -55,6 +55,15 @@ class RuleSet:
                     atom = part.atom if isinstance(part, Literal) else part
                     found.update(arg for arg in atom.args if isinstance(arg, str))
         return frozenset(found)
+
+    @cached_property
+    def computes(self) -> bool:
+        """Whether conclusions can have arguments that stand neither in a fact nor in a rule."""
+        return any(
+            any(isinstance(arg, Aggregate) for arg in rule.head.args)
+            or any(isinstance(item, Comparison) and Apply in (type(item.left), type(item.right)) for item in rule.body)
+            for rule in self.rules
+        )
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """The rules lowered, given which of `deniable` have rows."""

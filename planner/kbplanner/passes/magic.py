@@ -24,6 +24,7 @@ def magic(program: Program) -> Program:
     for clause in program.clauses:
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
+        guarded = guarded or clause.head.schema.role is Role.ANSWER  # what is reached came from the demand
         full = clause.head.schema.bare in program.full
         if not guarded and not full:
             # A clause with aggregates makes all groups there are; demand for its head asks for the bindings it reads.
