@@ -85,7 +85,7 @@ def _fire(rule: Rule, found: Model) -> bool:
     rows = found.setdefault(key(rule.head), set())
     before = len(rows)
     if aggregates(rule):
-        rows |= grouped(rule, list(envs(rule, found))).keys()
+        rows |= set(grouped(rule, list(envs(rule, found))))
     else:
         rows |= {tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found)}
     return len(rows) > before
