@@ -16,6 +16,7 @@
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
 typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */
+typedef struct kb_model kb_model;     /* the well-founded model of a ground program, while it is worked out */
 typedef struct kb_run kb_run;         /* one evaluation, kept open as a goal table while it is useful */
 
 typedef uint32_t kb_sym;              /* interned bytes, 1 .. 2^31-1; 0 is no symbol */
@@ -158,6 +159,20 @@ void kb_run_stats(const kb_run *run, kb_stats *out);
 kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets, counted from now */
 void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
 void kb_run_close(kb_run *run);
+
+/* models: nodes 0 .. nodes-1 are ground atoms. Instance i of a rule concludes node heads[i] from premises[ends[i-1]] to
+ * premises[ends[i]-1]: a node; KB_NEGATED | node for one that must not hold; KB_NO_ROW for nothing. The arrays are borrowed
+ * until the model is closed; those out of range make kb_model_step answer KB_MISUSE. */
+#define KB_NEGATED 0x80000000u
+typedef enum kb_truth { KB_UNDEFINED = 0, KB_TRUE = 1, KB_FALSE = 2 } kb_truth;
+
+kb_status kb_model_open(kb_engine *engine, uint32_t nodes, const uint32_t *heads, const uint32_t *ends, size_t instances,
+                        const uint32_t *premises, size_t premise_count, const kb_limits *limits, kb_model **out);   /* KB_LIMIT: of bytes */
+kb_status kb_model_step(kb_model *model, uint64_t fuel);   /* DONE, PAUSED, or an error after which it can only be closed */
+kb_status kb_model_values(const kb_model *model, uint8_t *out);   /* a kb_truth for each node, once it is DONE */
+void kb_model_stats(const kb_model *model, kb_stats *out);
+void kb_model_cancel(kb_model *model);   /* as kb_run_cancel */
+void kb_model_close(kb_model *model);
 
 /* cdef: end */
 #endif

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
-from kbplanner.backend import Limits, Run, RunState, Via
+from kbplanner.backend import Limits, Run, RunState, Steps, Via
 
 FIRST_FUEL = 100_000
 """Steps made in place: a few milliseconds. Most goals end here."""
@@ -45,8 +45,8 @@ class Budget:
         run.limit(self.limits)
         self.finish(run, run.step(self.fuel))
 
-    def finish(self, run: Run, state: RunState = RunState.PAUSED) -> None:
-        """Go on with a run that was left in `state`, to its end; raises BudgetExceeded."""
+    def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:
+        """Go on with a run or a model that was left in `state`, to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
             if self.clock.monotonic() >= self.deadline:
                 raise BudgetExceeded(

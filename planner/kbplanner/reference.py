@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
+from kbplanner.ground import Ground
 from kbplanner.numbers import answer_key, test
+from kbplanner.reference_model import ReferenceModel
 from kbplanner.reference_relation import ReferenceRelation
 
 
@@ -287,6 +289,10 @@ class ReferenceEngine:
     ) -> ReferenceRun:
         """Start an evaluation."""
         return ReferenceRun(self, plan, base, params, limits)
+
+    def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
+        """The well-founded model of a ground program."""
+        return ReferenceModel(ground, limits)
 
     @property
     def bytes(self) -> int:

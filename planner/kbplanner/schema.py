@@ -23,6 +23,8 @@ class Role(str, Enum):
     """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
     """Instances of a clause: the values of its variables wherever its body holds."""
+    PROJECTION = "projection"
+    """Some columns of a relation, where a clause asks that no row has given values in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ class RelationSchema:
     role: Role = Role.STORED
     adornment: str = ""
     source: Role | None = None
-    """For a demand or reach: the role of the relation it serves."""
+    """For a demand or reach: the role of the relation it serves; for a settled relation: of the one it is the result of."""
+    truth: str = ""
+    """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see `passes/wellfounded.py`."""
 
     @property
     def stored(self) -> RelationSchema:
@@ -50,7 +54,7 @@ class RelationSchema:
     @property
     def derived(self) -> RelationSchema:
         """The conclusions of this predicate and sign, not adorned."""
-        return replace(self.stored, role=Role.DERIVED)
+        return replace(self.stored, role=Role.DERIVED, truth=self.truth)
 
     @property
     def bare(self) -> RelationSchema:
@@ -76,4 +80,6 @@ class RelationSchema:
         name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
         if self.role is not Role.STORED and self.adornment:
             name += f"[{self.adornment}]"
+        if self.truth:
+            name = f"{self.truth} {name}"
         return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kbplanner.errors import UnstratifiedNegation
-from kbplanner.program import Clause, ClauseAtom, Component, Program, components, negative_cycle
-from kbplanner.schema import RelationSchema, Role
-
-
-def check_stratified(clauses: Sequence[Clause]) -> None:
-    """Raise UnstratifiedNegation, naming the predicates of the cycle, if lowered clauses recurse through absence."""
-    cycle = negative_cycle(clauses)
-    if cycle is not None:
-        names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED] or [str(cycle[0].stored)]
-        raise UnstratifiedNegation(
-            f"recursion through negation: the rules of {' and '.join(names)} wait for what they have not concluded",
-            names,
-        )
+from kbplanner.program import ClauseAtom, Component, Program, components
+from kbplanner.schema import RelationSchema
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:

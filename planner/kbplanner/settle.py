@@ -1,0 +1,348 @@
+"""Well-founded models of negative components, kept as relations until something they read changes.
+
+A component is settled by one run, which finds the instances of its rules (`passes/wellfounded.overestimate`), and one model of
+the ground program they are. Rules are then evaluated over the result through a `View`.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import compress
+
+from kbplanner.backend import NO_ROW, Engine, Limits, Relation, RelationCounts, Run, Steps, Truth
+from kbplanner.build import build
+from kbplanner.bytecode import encode
+from kbplanner.ground import NEGATED, NONE, Ground
+from kbplanner.passes.order import Statistics
+from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, overestimate, settled
+from kbplanner.plan import Plan
+from kbplanner.program import ClauseAtom
+from kbplanner.rules import RuleSet, SettledRules
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Variable
+
+Bind = Callable[[RelationSchema], Relation]
+Drive = Callable[[Run], None]
+
+MAX_KEPT = 64
+"""Components whose models are kept."""
+
+Key = tuple[str | None, RuleSet, frozenset[RelationSchema], int]
+
+
+@dataclass(slots=True, eq=False)
+class Settled:
+    """The model of one negative component: a relation for each schema that `settled` names.
+
+    It is current while the relations in `reads` have these counts and the components `below` are the ones it was made from.
+    """
+
+    relations: dict[RelationSchema, Relation]
+    undefined: frozenset[RelationSchema]
+    reads: list[tuple[RelationSchema, Relation, RelationCounts]]
+    below: tuple[Settled, ...]
+    version: int
+    users: int = 0
+    dropped: bool = False
+
+    def current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
+        """Whether nothing has changed that it rests on; nothing has while `version` is the same."""
+        if len(below) != len(self.below) or any(a is not b for a, b in zip(below, self.below, strict=True)):
+            return False
+        if self.version != version:
+            if any(bind(schema) is not relation or relation.counts() != counts for schema, relation, counts in self.reads):
+                return False
+            self.version = version
+        return True
+
+    def drop(self) -> None:
+        """Give the relations back."""
+        for relation in dict.fromkeys(self.relations.values()):
+            relation.drop()
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """Rules as they are evaluated, what stored relations they read, and statistics of these."""
+
+    rules: RuleSet
+    denied: frozenset[RelationSchema]
+    bind: Bind
+    statistics: Statistics
+    settled: tuple[Settled, ...] = ()
+
+    @property
+    def undefined(self) -> bool:
+        """Whether anything is neither true nor false."""
+        return any(one.undefined for one in self.settled)
+
+
+class Models:
+    """The models of one engine's negative components. Whoever asks has seen to it that facts and rules stay meanwhile."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[Key, Settled] = OrderedDict()
+        self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = OrderedDict()
+
+    @contextmanager
+    def view(
+        self,
+        rules: RuleSet,
+        denied: frozenset[RelationSchema],
+        goals: Iterable[RelationSchema] | None,
+        bind: Bind,
+        statistics: Statistics,
+        limits: Limits,
+        drive: Callable[[Steps], None],
+        *,
+        scope: str | None = None,
+        version: int = -1,
+    ) -> Iterator[View]:
+        """What goals on stored schemas (None: any) are evaluated with, settled first; raises BudgetExceeded.
+
+        Models are kept by `scope`, unless `version` is -1. While it stays the same, so do facts.
+        """
+        parts = rules.negative(denied)
+        if not parts:
+            yield View(rules, denied, bind, statistics)
+            return
+        used: dict[int, Settled] = {}
+        try:
+            for place in rules.needed(denied, goals):
+                used[place] = self._settled(rules, denied, place, used, bind, statistics, limits, drive, scope, version)
+            yield self._view(rules, denied, used, bind, statistics)
+        finally:
+            for one in used.values():
+                self._release(one)
+
+    def clear(self) -> None:
+        """Forget all models."""
+        with self._mutex:
+            kept = list(self._kept.values())
+            self._kept.clear()
+            for one in kept:
+                one.dropped = True
+            unused = [one for one in kept if not one.users]
+        for one in unused:
+            one.drop()
+
+    def _settled(
+        self,
+        rules: RuleSet,
+        denied: frozenset[RelationSchema],
+        place: int,
+        used: Mapping[int, Settled],
+        bind: Bind,
+        statistics: Statistics,
+        limits: Limits,
+        drive: Callable[[Steps], None],
+        scope: str | None,
+        version: int,
+    ) -> Settled:
+        below = tuple(used[other] for other in rules.below(denied, place))
+        key = (scope, rules, denied, place)
+        if version != -1:
+            with self._mutex:
+                found = self._kept.get(key)
+                if found is not None and found.current(bind, below, version):
+                    self._kept.move_to_end(key)
+                    found.users += 1
+                    return found
+        view = self._view(rules, denied, {i: one for i, one in used.items() if one in below}, bind, statistics)
+        made = _settle(self._engine, rules, denied, place, view, limits, drive)
+        made.below, made.version, made.users = below, version, 1
+        made.dropped = version == -1
+        old = []
+        if version != -1:
+            with self._mutex:
+                before = self._kept.pop(key, None)
+                self._kept[key] = made
+                old = [] if before is None else [before]
+                while len(self._kept) > MAX_KEPT:
+                    old.append(self._kept.popitem(last=False)[1])
+                for one in old:
+                    one.dropped = True
+                old = [one for one in old if not one.users]
+        for one in old:
+            one.drop()
+        return made
+
+    def _release(self, one: Settled) -> None:
+        with self._mutex:
+            one.users -= 1
+            last = one.dropped and not one.users
+        if last:
+            one.drop()
+
+    def _view(
+        self,
+        rules: RuleSet,
+        denied: frozenset[RelationSchema],
+        used: Mapping[int, Settled],
+        bind: Bind,
+        statistics: Statistics,
+    ) -> View:
+        models = tuple(used.values())
+        undefined = frozenset(schema for one in models for schema in one.undefined)
+        with self._mutex:
+            over = self._rules.get((rules, undefined))
+            if over is None:
+                over = self._rules[rules, undefined] = SettledRules(rules, undefined)
+                if len(self._rules) > MAX_KEPT:
+                    self._rules.popitem(last=False)
+        relations = {schema: relation for one in models for schema, relation in one.relations.items()}
+        
+        def read(schema: RelationSchema) -> Relation:
+            return relations.get(schema) or bind(schema)
+
+        return View(over, denied, read, _Sizes(relations, statistics), models)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Statistics of stored relations and of settled ones."""
+
+    relations: Mapping[RelationSchema, Relation]
+    stored: Statistics
+
+    def rows(self, schema: RelationSchema) -> int:
+        """Visible rows of a relation."""
+        found = self.relations.get(schema)
+        return found.counts().visible if found else self.stored.rows(schema)
+
+    def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
+        """Distinct values of columns of a relation, 0 when not known."""
+        found = self.relations.get(schema)
+        return found.distinct(columns) if found else self.stored.distinct(schema, columns)
+
+
+def _settle(
+    engine: Engine,
+    rules: RuleSet,
+    denied: frozenset[RelationSchema],
+    place: int,
+    view: View,
+    limits: Limits,
+    drive: Callable[[Steps], None],
+) -> Settled:
+    """Work out the model of one component."""
+    parts = rules.negative(denied)
+    undefined = frozenset(schema for one in view.settled for schema in one.undefined)
+    program = overestimate(rules.clauses(denied), parts, parts[place], undefined)
+    plan = build(program.program, view.statistics)
+    base = [(schema, view.bind(schema)) for schema in plan.base]
+    reads = [(schema, relation, relation.counts()) for schema, relation in base if not schema.truth]
+    compiled = engine.load(encode(plan))
+    params = [engine.intern(text) for text in plan.parameters]
+    run = engine.open_run(compiled, [relation for _, relation in base], params, limits)
+    try:
+        run.limit(limits)
+        drive(run)
+        reader = _Reader(engine, run, plan, parts[place])
+        ground = reader.ground(program.instances)
+        model = engine.model(ground, limits)
+        try:
+            drive(model)
+            values = model.values()
+        finally:
+            model.close()
+        relations, found = reader.relations(values)
+        return Settled(relations, found, reads, (), -1)
+    finally:
+        run.close()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads a finished run of an overestimate: a node is a row of a relation of the component."""
+
+    engine: Engine
+    run: Run
+    plan: Plan
+    part: NegativeComponent
+    offsets: dict[RelationSchema, int] = field(default_factory=dict)
+    nodes: int = 0
+
+    def ground(self, sources: Iterable[Instances]) -> Ground:
+        """The instances, as a ground program."""
+        slots = {schema: slot for slot, schema in enumerate(self.plan.slots)}
+        sources = list(sources)
+        atoms = [atom for source in sources for atom in (source.head, *source.premises)]
+        for schema in dict.fromkeys(atom.schema for atom in atoms):
+            self.offsets[schema] = self.nodes
+            if schema in slots:
+                self.nodes += self.run.relation(slots[schema]).counts().rows
+        doubt = self.nodes  # a node that is neither true nor false
+        heads, ends, premises = array("I"), array("I"), array("I")
+        for source in sources:
+            relation = self.run.relation(slots[source.schema])
+            rows, ids = relation.match([0] * source.schema.arity)
+            count, width = len(ids), len(source.premises) + (not source.sure)
+            heads.extend(self._located(source, source.head, rows, count))
+            flat = array("I", [doubt]) * (width * count)
+            for column, atom in enumerate(source.premises):
+                flat[column::width] = self._located(source, atom, rows, count)
+            start = len(premises)
+            premises.extend(flat)
+            ends.extend(range(start + width, start + width * count + 1, width) if width else array("I", [start]) * count)
+        heads.append(doubt)
+        premises.append(NEGATED | doubt)
+        ends.append(len(premises))
+        return Ground(self.nodes + 1, heads, ends, premises)
+
+    def relations(self, values: bytes) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
+        """The settled relations, and which relations of the component have undefined rows."""
+        found: dict[RelationSchema, Relation] = {}
+        undefined = set()
+        slots = {schema: slot for slot, schema in enumerate(self.plan.slots)}
+        for schema in self.part.relations:
+            relation = self.run.relation(slots[schema])
+            rows, ids = relation.match([0] * schema.arity)
+            offset = self.offsets[schema]
+            own = values[offset : offset + len(ids)]
+            found[settled(schema, TRUE)] = self._kept(schema, rows, own.translate(_TRUE))
+            found[settled(schema, POSSIBLE)] = found[settled(schema, TRUE)]
+            if Truth.UNDEFINED in own:
+                undefined.add(schema)
+                found[settled(schema, POSSIBLE)] = self._kept(schema, rows, own.translate(_POSSIBLE))
+        return found, frozenset(undefined)
+
+    def _located(self, source: Instances, atom: ClauseAtom, rows: array[int], count: int) -> array[int]:
+        """The premise that each instance has for an atom: the node of its row."""
+        places = {variable: place for place, variable in enumerate(source.variables)}
+        width, arity = len(places), len(atom.args)
+        wanted = array("I", bytes(4 * arity * count))
+        for column, arg in enumerate(atom.args):
+            if isinstance(arg, Variable):
+                wanted[column::arity] = rows[places[arg] :: width]
+            elif isinstance(arg, str):
+                wanted[column::arity] = array("I", [self.engine.find(arg)]) * count
+        slot = next((slot for slot, schema in enumerate(self.plan.slots) if schema == atom.schema), None)
+        if slot is None:
+            return array("I", [NONE]) * count
+        ids = self.run.relation(slot).locate(wanted, count)
+        offset = self.offsets[atom.schema]
+        if atom.absent:
+            return array("I", [NONE if place == NO_ROW else NEGATED | (offset + place) for place in ids])
+        return array("I", [offset + place for place in ids]) if offset else ids
+
+    def _kept(self, schema: RelationSchema, rows: array[int], chosen: bytes) -> Relation:
+        """A relation of the chosen rows."""
+        relation, arity = self.engine.relation(schema.arity), schema.arity
+        count = sum(chosen)
+        some = array("I", bytes(4 * arity * count))
+        for column in range(arity):
+            some[column::arity] = array("I", compress(rows[column::arity], chosen))
+        relation.insert(some, count)
+        return relation
+
+
+_TRUE = bytes(value == Truth.TRUE for value in range(256))
+_POSSIBLE = bytes(value != Truth.FALSE for value in range(256))
