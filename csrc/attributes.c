@@ -69,6 +69,14 @@ static kb_status need_column(kb_relation *relation, uint32_t attribute)
     return KB_OK;
 }
 
+static int all_default(uint32_t attribute, const int64_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (values[i] != kb_attribute_default(attribute))
+            return 0;
+    return 1;
+}
+
 kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count)
 {
     kb_relation *relation;
@@ -78,10 +86,22 @@ kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, co
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= relation->rows)
             return KB_MISUSE;
+    if (relation->columns[attribute] == NULL && all_default(attribute, values, count))
+        return KB_OK;
     if (count != 0 && need_column(relation, attribute) < 0)
         return KB_NOMEM;
     for (size_t i = 0; i < count; i++)
         relation->columns[attribute][ids[i]] = values[i];
+    return KB_OK;
+}
+
+kb_status kb_attribute_used(const kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t *out)
+{
+    const kb_relation *relation = kb_engine_relation(engine, rel);
+
+    if (relation == NULL || attribute >= KB_ATTRIBUTES || out == NULL)
+        return KB_MISUSE;
+    *out = relation->columns[attribute] != NULL;
     return KB_OK;
 }
 

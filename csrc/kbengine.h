@@ -126,7 +126,15 @@ typedef enum kb_attribute {
 } kb_attribute;
 kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, const int64_t *values, size_t count);
 kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t first, size_t count, int64_t value);
+kb_status kb_attribute_used(const kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t *out);   /* 0: no cell was ever set */
 kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values);
+
+/* answers as JSON: the objects of `count` rows, with commas between them. The caller gives what stands between the values,
+ * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it is not there
+ * or hidden (0: nowhere). A relation in which a confidence was ever set is refused. Fills as many rows as fit. */
+enum { KB_JSON_HEAD, KB_JSON_CREATED, KB_JSON_FROM, KB_JSON_UNTIL, KB_JSON_TTL, KB_JSON_END, KB_JSON_PIECES };
+kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
+                       const char *const *pieces, const size_t *lengths, char *bytes, size_t room, size_t *done, size_t *written);
 
 /* plans: bytecode is described in README.md beside this file */
 kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t *bad_word);
@@ -160,14 +168,26 @@ kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets,
 void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
 void kb_run_close(kb_run *run);
 
-/* models: nodes 0 .. nodes-1 are ground atoms. Instance i of a rule concludes node heads[i] from premises[ends[i-1]] to
- * premises[ends[i]-1]: a node; KB_NEGATED | node for one that must not hold; KB_NO_ROW for nothing. The arrays are borrowed
- * until the model is closed; those out of range make kb_model_step answer KB_MISUSE. */
+/* ground programs: `nodes` conclusions from 0, and `count` instances of rules. Instance i concludes heads[i] from the
+ * nodes premises[ends[i-1] .. ends[i]); the first `free`, which have no premises, cost nothing. */
+#define KB_NO_NODE 0xFFFFFFFFu
+typedef struct kb_ground {
+    uint32_t nodes, count, free, premise_count;
+    const uint32_t *heads, *ends, *premises;
+} kb_ground;
+/* For each node the steps of its lowest proof (KB_NO_NODE: none), the first instance that ends such a proof, and how many
+ * instances conclude it from others. */
+kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *ground, uint32_t *heights, uint32_t *chosen, uint32_t *counts);
+/* For each node, over its proofs the greatest, in a proof the least rank of its instances; ranks go from 1 to at most
+ * `count`, an instance of rank 0 is not used; 0 for a node without a proof. */
+kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uint32_t *ranks, uint32_t *best);
+
+/* models: the well-founded model of a ground program. A premise is a node, or KB_NEGATED | node for one that must not hold, or
+ * KB_NO_NODE for nothing. The arrays are borrowed until the model is closed; bad ones make kb_model_step answer KB_MISUSE. */
 #define KB_NEGATED 0x80000000u
 typedef enum kb_truth { KB_UNDEFINED = 0, KB_TRUE = 1, KB_FALSE = 2 } kb_truth;
 
-kb_status kb_model_open(kb_engine *engine, uint32_t nodes, const uint32_t *heads, const uint32_t *ends, size_t instances,
-                        const uint32_t *premises, size_t premise_count, const kb_limits *limits, kb_model **out);   /* KB_LIMIT: of bytes */
+kb_status kb_model_open(kb_engine *engine, const kb_ground *ground, const kb_limits *limits, kb_model **out);   /* KB_LIMIT: of bytes */
 kb_status kb_model_step(kb_model *model, uint64_t fuel);   /* DONE, PAUSED, or an error after which it can only be closed */
 kb_status kb_model_values(const kb_model *model, uint8_t *out);   /* a kb_truth for each node, once it is DONE */
 void kb_model_stats(const kb_model *model, kb_stats *out);

@@ -304,14 +304,13 @@ static void free_arrays(kb_model *m)
         kb_release(&m->heap, arrays[i]);
 }
 
-kb_status kb_model_open(kb_engine *engine, uint32_t nodes, const uint32_t *heads, const uint32_t *ends, size_t instances,
-                        const uint32_t *premises, size_t premise_count, const kb_limits *limits, kb_model **out)
+kb_status kb_model_open(kb_engine *engine, const kb_ground *ground, const kb_limits *limits, kb_model **out)
 {
     kb_model *m;
 
-    if (engine == NULL || engine->closed || out == NULL || nodes >= KB_NEGATED || instances >= KB_NONE
-        || premise_count >= KB_NONE || (instances != 0 && (heads == NULL || ends == NULL))
-        || (premise_count != 0 && premises == NULL))
+    if (engine == NULL || engine->closed || out == NULL || ground == NULL || ground->nodes >= KB_NEGATED
+        || ground->count == KB_NONE || (ground->count != 0 && (ground->heads == NULL || ground->ends == NULL))
+        || (ground->premise_count != 0 && ground->premises == NULL))
         return KB_MISUSE;
     if ((m = kb_alloc(&engine->heap, 1, sizeof *m)) == NULL)
         return KB_NOMEM;
@@ -321,12 +320,12 @@ kb_status kb_model_open(kb_engine *engine, uint32_t nodes, const uint32_t *heads
         m->limits = *limits;
         m->heap.max = limits->max_bytes;
     }
-    m->nodes = nodes;
-    m->instances = (uint32_t)instances;
-    m->premise_count = (uint32_t)premise_count;
-    m->heads = heads;
-    m->ends = ends;
-    m->premises = premises;
+    m->nodes = ground->nodes;
+    m->instances = ground->count;
+    m->premise_count = ground->premise_count;
+    m->heads = ground->heads;
+    m->ends = ground->ends;
+    m->premises = ground->premises;
     m->lengths[COUNT] = m->lengths[PLACE] = m->lengths[SUPPORT_FIRST] = m->lengths[HOLD_FIRST] = &m->instances;
     m->lengths[FAIL_FIRST] = &m->nodes;
     m->lengths[SUPPORT] = m->lengths[SPREAD] = m->lengths[WEIGH] = m->lengths[FALSIFY] = &m->set_count;

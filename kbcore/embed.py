@@ -21,7 +21,7 @@ from kbcore.config import Config
 from kbcore.errors import InvalidInput
 from kbcore.instants import instant
 from kbcore.kb import KnowledgeBase, RulesOutcome
-from kbcore.loading import Batch, read_file, read_statements
+from kbcore.loading import Batch, plain_rows, read_file, read_statements
 from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
@@ -117,8 +117,10 @@ class EmbeddedKB:
 
     def tell_many(self, predicate: str, rows: Iterable[Sequence[Arg]], *, scope: str | None = None) -> AssertOutcome:
         """Store many facts of one predicate, all or none."""
-        facts = [Fact(predicate, _constants(predicate, row), scope=scope) for row in rows]
-        return self.kb.assert_facts(facts)
+        whole = list(rows)
+        if plain := plain_rows(predicate, whole, scope):
+            return self.kb.assert_rows([plain])
+        return self.kb.assert_facts([Fact(predicate, _constants(predicate, row), scope=scope) for row in whole])
 
     def teach(self, text: str, *, scope: str | None = None) -> RulesOutcome:
         """Teach the rules of a text in the rule language, all or none; facts in it are refused."""
@@ -143,11 +145,16 @@ class EmbeddedKB:
         for batch in batches:
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
-            if batch.facts:
-                outcome = self.kb.assert_facts(batch.facts)
+            for outcome in self._stored(batch):
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
         return LoadOutcome(asserted, updated, rules, tuple(goals))
+
+    def _stored(self, batch: Batch) -> Iterator[AssertOutcome]:
+        if batch.facts:
+            yield self.kb.assert_facts(batch.facts)
+        if batch.rows:
+            yield self.kb.assert_rows(batch.rows)
 
     def ask(self, goal: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> AnswerSet:
         """Answer a goal with facts and rules.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,18 +11,31 @@ from kbcore.errors import Conflict, InvalidInput, NotFound
 from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.annotate import Answers
-from kbcore.reason.ask import Reasoner
+from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
-from kbcore.state.changes import AssertFacts, AssertRules, Change, ChangeSet, Delta, RetractFact, RetractPattern, RetractRule
-from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    Change,
+    ChangeSet,
+    Delta,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+)
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.passes.check import check_rule
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
+
+Write = Callable[[list[Row]], bytes]
+"""Gives the JSON array of rows, which are used up."""
 
 CONFLICT_STRATEGIES = ("KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE")
 
@@ -65,6 +78,13 @@ class KnowledgeBase(Explaining):
             delta = self._commit((AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts))
         else:
             delta = self._commit_resolved(facts, conflict)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
+        """Store many facts that have nothing beside their arguments, all or none; opposites of stored facts are kept."""
+        for group in rows:
+            self._writable(group.scope)
+        delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
@@ -137,6 +157,47 @@ class KnowledgeBase(Explaining):
         with tenant.lock.read():
             found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
             return [row for _, rows in found for row in rows]
+
+    def infer_json(self, literal: Literal, write: Write, **options: Any) -> list[bytes]:
+        """The answers of `infer`, with the same options, as a JSON array in parts.
+
+        `write` gives the array of rows that must be told one by one. Raises BudgetExceeded.
+        """
+        asked = literal.atom
+        if literal.negated:
+            asked = Atom(asked.predicate, asked.args, not asked.positive)
+        special = options.get("as_of") is not None or options.get("min_confidence") is not None
+        scope = options.get("scope")
+        if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
+            budget = self._budget(options.get("timeout_ms"))
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                (partition,) = self._partitions(tenant, scope)
+                reasoner = self._runtime.reasoner(tenant)
+                found = reasoner.written(partition, asked, budget, options.get("limit"), options.get("offset") or 0)
+            if found is not None:
+                return found
+        return [write(self.infer(literal, **options))]
+
+    def query_json(self, atom: Atom, write: Write, **options: Any) -> list[bytes]:
+        """The facts of `query_rows`, with the same options, each with its truth value, as a JSON array in parts.
+
+        `write` gives the array of rows that must be told one by one.
+        """
+        found = None
+        scope, limit = options.get("scope"), options.get("limit")
+        if options.get("as_of") is None and scope != ALL_SCOPES:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                (partition,) = self._partitions(tenant, scope)
+                reasoner = self._runtime.reasoner(tenant)
+                found = reasoner.written_facts(partition, atom, options.get("positive"), self._budget(None), limit)
+        if found is not None:
+            return found
+        rows = self.query_rows(atom.predicate, terms_of(atom), **options)
+        for row in rows:
+            row["truthVal"] = not row["negated"]
+        return [write(rows)]
 
     def query_rows(
         self,
@@ -239,7 +300,7 @@ class KnowledgeBase(Explaining):
         with tenant.lock.read():
             fell = self._runtime.cascades(tenant).fallen(delta.removed, budget)
             still = self._still_derivable(tenant, change, predicate, args, budget)
-        return RetractOutcome(len(rows), rows, fell.count, fell.rows, 0, still, fell.truncated)
+        return RetractOutcome(len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated)
 
     def _still_derivable(
         self, tenant: Tenant, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...], budget: Budget

@@ -10,8 +10,9 @@ Errors name the line. Nothing after a faulty place is handed out, batches before
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,10 +20,10 @@ import orjson
 
 from kbcore.errors import InvalidInput
 from kbcore.instants import instant
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.jsonform import atom_from_json, rule_from_json
-from kbplanner.limits import DEFAULT_LIMITS, text_problem
+from kbplanner.limits import DEFAULT_LIMITS, plain_texts, text_problem
 from kbplanner.parser import parse_stream
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Statement
@@ -33,20 +34,27 @@ BATCH = 5000
 
 FORMATS = (".kb", ".jsonl", ".csv")
 
+MAX_GROUPS = 16
+"""Predicates of one CSV batch that are gathered each by itself."""
+
 _CHUNK = 1 << 16
 
 
 @dataclass(slots=True)
 class Batch:
-    """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it."""
+    """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
+
+    `rows` are facts too: those of a CSV file, where they need no objects.
+    """
 
     facts: list[Fact] = field(default_factory=list)
+    rows: list[FactRows] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.facts or self.rules or self.goals)
+        return bool(self.facts or self.rows or self.rules or self.goals)
 
 
 class LoadError(InvalidInput):
@@ -174,27 +182,72 @@ def _json_fact(found: dict[str, Any], scope: str | None) -> Fact:
     )
 
 
+def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None) -> FactRows | None:
+    """Rows of one relation as they are stored in bulk; None where they are not all plain texts of one arity."""
+    widths = set(map(len, rows))
+    if len(widths) != 1 or 0 in widths or max(widths) > DEFAULT_LIMITS.args or str in set(map(type, rows)):
+        return None
+    args = list(chain.from_iterable(rows))
+    try:
+        plain = plain_texts(args)
+    except TypeError:  # numbers and booleans, which become texts one by one
+        return None
+    return FactRows(predicate, widths.pop(), args, scope=scope) if plain and not _name_problem(predicate) else None
+
+
+def _name_problem(predicate: str) -> bool:
+    try:
+        check_fact(Atom(predicate))
+    except InvalidInput:
+        return True
+    return False
+
+
 def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None) -> Iterator[Batch]:
-    batch = Batch()
+    """Batches of lines as bulk rows where they are plain; a batch with anything else in it is read line by line."""
     reader = csv.reader(file, strict=True)
     while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise LoadError(reader.line_num, str(error)) from error
-        if row is None:
-            break
-        if not row:
-            continue
-        name, args = (predicate, row) if predicate is not None else (row[0], row[1:])
-        _check_csv(name, args, reader.line_num)
-        batch.facts.append(Fact(name, tuple(args), scope=scope))
-        batch.line = reader.line_num
-        if len(batch.facts) >= BATCH:
+        lines, numbers, fault = _csv_batch(reader)
+        batch = _csv_rows(lines, numbers, scope, predicate) if lines else None
+        if fault is not None:
+            raise fault
+        if batch is not None:
             yield batch
-            batch = Batch()
-    if batch:
-        yield batch
+        if len(lines) < BATCH:
+            return
+
+
+def _csv_batch(reader: Any) -> tuple[list[list[str]], list[int], LoadError | None]:
+    """The next lines that are not empty, their numbers, and what is wrong with the one after them."""
+    lines: list[list[str]] = []
+    numbers: list[int] = []
+    try:
+        for row in reader:
+            if row:
+                lines.append(row)
+                numbers.append(reader.line_num)
+                if len(lines) == BATCH:
+                    break
+    except csv.Error as error:
+        return lines, numbers, LoadError(reader.line_num, str(error))
+    return lines, numbers, None
+
+
+def _csv_rows(lines: list[list[str]], numbers: list[int], scope: str | None, predicate: str | None) -> Batch:
+    names = [predicate] if predicate is not None else list(dict.fromkeys(row[0] for row in lines))
+    grouped = [
+        plain_rows(name, lines if predicate is not None else [row[1:] for row in lines if row[0] == name], scope)
+        for name in (names if len(names) <= MAX_GROUPS else [])
+    ]
+    rows = [group for group in grouped if group is not None]
+    if rows and len(rows) == len(names):
+        return Batch(rows=rows, line=numbers[-1])
+    batch = Batch(line=numbers[-1])
+    for row, number in zip(lines, numbers, strict=True):
+        name, args = (predicate, row) if predicate is not None else (row[0], row[1:])
+        _check_csv(name, args, number)
+        batch.facts.append(Fact(name, tuple(args), scope=scope))
+    return batch
 
 
 def _check_csv(name: str, args: list[str], line: int) -> None:

@@ -13,6 +13,7 @@ import orjson
 from kbcore.errors import LogCorrupted
 from kbcore.state.changes import (
     AssertFacts,
+    AssertRows,
     AssertRules,
     Change,
     ChangeSet,
@@ -20,7 +21,7 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
 )
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.parser import parse_rule
 from kbplanner.printer import print_rule
 from kbplanner.terms import Rule, Variable
@@ -28,8 +29,8 @@ from kbplanner.terms import Rule, Variable
 CHANGES = 1
 """Record type of a change set."""
 
-VERSION = 1
-"""Version of the payload; a reader refuses a newer one."""
+VERSION = 2
+"""Version of the payload; a reader refuses a newer one. 2 has the change `rows`."""
 
 
 def encode_changes(changes: ChangeSet) -> bytes:
@@ -111,6 +112,8 @@ def decode_rule(found: dict[str, Any]) -> Rule:
 def _encode(change: Change) -> dict[str, Any]:
     if isinstance(change, AssertFacts):
         return {"op": "assert", "facts": [encode_fact(fact) for fact in change.facts]}
+    if isinstance(change, AssertRows):
+        return {"op": "rows", "rows": [_encode_rows(rows) for rows in change.rows]}
     if isinstance(change, AssertRules):
         return {"op": "teach", "rules": [encode_rule(rule) for rule in change.rules]}
     if isinstance(change, RetractRule):
@@ -123,10 +126,21 @@ def _encode(change: Change) -> dict[str, Any]:
     return {"op": "retractPattern", "a": pattern, **found}
 
 
+def _encode_rows(rows: FactRows) -> dict[str, Any]:
+    found: dict[str, Any] = {"p": rows.predicate, "k": rows.arity, "a": rows.args}
+    if not rows.positive:
+        found["n"] = True
+    if rows.scope is not None:
+        found["s"] = rows.scope
+    return found
+
+
 def _decode(found: dict[str, Any]) -> Change:
     op = found["op"]
     if op == "assert":
         return AssertFacts(tuple(decode_fact(fact) for fact in found["facts"]))
+    if op == "rows":
+        return AssertRows(tuple(FactRows(r["p"], r["k"], r["a"], not r.get("n"), r.get("s")) for r in found["rows"]))
     if op == "teach":
         return AssertRules(tuple(decode_rule(rule) for rule in found["rules"]))
     if op == "forgetRule":

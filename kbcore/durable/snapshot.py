@@ -150,7 +150,6 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
             if attribute in REAL_ATTRIBUTES:
                 values = [float("nan") if value is None else value for value in values]
             stored.relation.set_attribute(attribute, ids, values)
-    stored.confident = stored.confident or Attribute.CONFIDENCE.name in chunk
     arity = schema.arity
 
     def key(place: int) -> RowKey:

@@ -1,7 +1,11 @@
-"""The program that finds what a removal affects: clauses beside those of the rules.
+"""The programs about a removal: which conclusions it may change, and what held before it.
 
-For each rule and each non-empty choice of its affected body atoms there is a clause that reads those from what is affected
-and the others from what holds. `ALL` depends on every affected relation, so that one goal evaluates them all.
+**Affected** conclusions: for each rule and each non-empty choice of its affected body atoms there is a clause that reads
+those from what is affected and the others from what holds, or does not hold, now. Whoever changed has such an instance:
+take the one that gave it, before or now; each of its premises is either the same on both sides or changed itself. `ALL`
+depends on every affected relation, so that one goal evaluates them all.
+
+**Before**: the same rules over the stored facts and the removed ones together.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ MAX_VARIANTS = 64
 # No predicate of a user can hold a NUL character.
 _REMOVED = "\0removed\0"
 _AFFECTED = "\0affected\0"
+_BEFORE = "\0before\0"
 
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
 
@@ -36,10 +41,15 @@ def affected_of(schema: RelationSchema) -> RelationSchema | None:
 
 
 class Affected:
-    """Clauses that conclude what is affected, beside those of the rules."""
+    """Clauses that conclude what is affected, beside those of the rules.
+
+    `signed`: an affected relation is read under absence, so that conclusions may also appear, and an affected one that
+    does not hold need not have held.
+    """
 
     def __init__(self, clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> None:
         self.incomplete = False
+        self.signed = False
         gone = set(removed)
         affected = self._reached(clauses, set(gone))
         made = list(clauses)
@@ -61,7 +71,7 @@ class Affected:
             for clause in clauses:
                 head = clause.head.schema.stored
                 if head not in affected and any(
-                    isinstance(item, ClauseAtom) and item.schema.stored in affected for item in clause.body
+                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
                 ):
                     affected.add(head)
                     grown = True
@@ -71,14 +81,13 @@ class Affected:
         choices: list[list[ClauseItem]] = []
         size = 1
         for item in clause.body:
-            if not isinstance(item, ClauseAtom) or item.schema.stored not in affected:
-                choices.append([item])
-            elif item.absent:
-                self.incomplete = True
-                choices.append([item])
-            else:
-                choices.append([item, ClauseAtom(_affected(item.schema.stored), item.args)])
-                size *= 2
+            options = [item]
+            if isinstance(item, ClauseAtom):
+                changed = [schema for schema in _rests_on(item) if schema in affected]
+                options += [ClauseAtom(_affected(schema), item.args) for schema in changed]
+                self.signed = self.signed or bool(changed and item.absent)
+            choices.append(options)
+            size *= len(options)
         if size > MAX_VARIANTS:
             self.incomplete = True
             return
@@ -86,6 +95,33 @@ class Affected:
         for body in product(*choices):
             if any(isinstance(item, ClauseAtom) and item.schema.predicate.startswith(_AFFECTED) for item in body):
                 yield Clause(head, body)
+
+
+def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
+    """The clauses over the facts stored now and those removed, which together are the facts before."""
+    gone = set(removed)
+
+    def atom(item: ClauseItem) -> ClauseItem:
+        if isinstance(item, ClauseAtom) and item.schema in gone:
+            return ClauseAtom(_before(item.schema), item.args, item.absent)
+        return item
+
+    made = [Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule) for clause in clauses]
+    for schema in sorted(gone, key=str):
+        args = tuple(_variables(schema.arity))
+        for part in (schema, removed_schema(schema)):
+            made.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(part, args),)))
+    return made
+
+
+def _rests_on(item: ClauseAtom) -> list[RelationSchema]:
+    """The stored schemas whose conclusions an atom reads: for what is not denied, the denials too."""
+    stored = item.schema.stored
+    return [stored, stored.opposite] if item.schema.role is Role.UNDENIED else [stored]
+
+
+def _before(schema: RelationSchema) -> RelationSchema:
+    return RelationSchema(_BEFORE + schema.predicate, schema.arity, schema.positive, Role.DERIVED)
 
 
 def _affected(schema: RelationSchema) -> RelationSchema:

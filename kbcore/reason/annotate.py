@@ -10,6 +10,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
@@ -18,10 +19,11 @@ from kbcore.reason.weigh import ALWAYS, Weight, weigh
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER
+from kbplanner.backend import FOREVER, Attribute
 from kbplanner.evaluate import goal_shape
 from kbplanner.grounding import GroundPlans, GroundRun
 from kbplanner.monotone import MonotoneRules, tests_absence
+from kbplanner.program import Clause
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Atom
@@ -33,10 +35,19 @@ Solve = Callable[[Partition, RuleSet, Atom, Budget, "int | None"], Answers]
 """Answer an atom with some rules."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """What conclusions of a relation can rest on: stored relations, absences, rules with a confidence."""
+class Absence(Enum):
+    """Which conclusions of a goal rest on something being absent in every proof of theirs."""
 
+    NONE = 0
+    SOME = 1
+    ALL = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """What conclusions of a relation can rest on: clauses, stored relations, absences, rules with a confidence."""
+
+    clauses: tuple[Clause, ...]
     stored: frozenset[RelationSchema]
     absence: bool
     confident: bool
@@ -51,13 +62,18 @@ class Marks:
 
     version: int
     weighed: frozenset[RelationSchema] | None
-    absence: bool
+    absence: Absence
     opposite: bool
+
+    @property
+    def alike(self) -> bool:
+        """Whether all conclusions say the same beside their arguments: nothing, or that they rest on an absence."""
+        return self.weighed is None and self.absence is not Absence.SOME and not self.opposite
 
     @property
     def plain(self) -> bool:
         """Whether rows are shown as they are."""
-        return self.weighed is None and not self.absence and not self.opposite
+        return self.alike and self.absence is Absence.NONE
 
 
 class Annotations:
@@ -69,6 +85,7 @@ class Annotations:
         self._solve = solve
         self._marks: dict[tuple[str | None, str, int, bool], Marks] = {}
         self._slices: OrderedDict[tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice] = OrderedDict()
+        self._firm: OrderedDict[tuple[Slice, frozenset[RelationSchema]], bool] = OrderedDict()
         self._monotone: OrderedDict[RuleSet, MonotoneRules] = OrderedDict()
 
     def marks(self, partition: Partition, atom: Atom) -> Marks:
@@ -98,7 +115,11 @@ class Annotations:
             weights = self._weights(partition, atom, answers, marks.weighed, budget, as_of)
             for row, weight in zip(shown, weights, strict=True):
                 _inherit(row, weight)
-        elif marks.absence:
+        elif marks.absence is Absence.ALL:
+            for row in shown:
+                if row["createdAt"] is None:
+                    row["metadata"]["nonMonotonic"] = True
+        elif marks.absence is Absence.SOME:
             rules = self._rules(partition)
             monotone = self._monotone.get(rules)
             if monotone is None:
@@ -124,13 +145,27 @@ class Annotations:
         stored = partition.get(schema.opposite)
         opposite = schema.opposite in rules.derived or bool(stored and stored.relation.counts().live)
         if schema not in rules.derived:
-            return Marks(version, None, False, opposite)
+            return Marks(version, None, Absence.NONE, opposite)
         # Explicit negatives count also while none of them is valid: goals may be asked of another moment.
         denied = frozenset(s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live)
         found = self._slice(rules, schema, denied)
         relations = [relation for s in found.stored if (relation := partition.get(s))]
-        weighed = frozenset(r.schema for r in relations if r.confident or r.limited)
-        return Marks(version, weighed if weighed or found.confident else None, found.absence, opposite)
+        weighed = frozenset(r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE))
+        absence = Absence.NONE
+        if found.absence:
+            told = frozenset(r.schema for r in relations if r.relation.counts().live)
+            absence = Absence.SOME if self._can_be_firm(found, schema, told) else Absence.ALL
+        return Marks(version, weighed if weighed or found.confident else None, absence, opposite)
+
+    def _can_be_firm(self, slice_: Slice, goal: RelationSchema, told: frozenset[RelationSchema]) -> bool:
+        """Whether a conclusion can be without an absence, as far as it depends on which relations have facts."""
+        key = (slice_, told)
+        found = self._firm.get(key)
+        if found is None:
+            found = self._firm[key] = goal.derived in _firm(slice_.clauses, told)
+            if len(self._firm) > 1024:
+                self._firm.popitem(last=False)
+        return found
 
     def _slice(self, rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:
         key = (rules, goal, denied)
@@ -178,12 +213,14 @@ def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchem
     clauses = rules.clauses(denied)
     for place, clause in enumerate(clauses):
         heads.setdefault(clause.head.schema, []).append(place)
+    used: list[Clause] = []
     stored: set[RelationSchema] = set()
     reached, todo = {goal.derived}, [goal.derived]
     absence = confident = False
     while todo:
         for place in heads.get(todo.pop(), ()):
             clause = clauses[place]
+            used.append(clause)
             absence = absence or tests_absence(clause)
             confident = confident or (clause.rule > 0 and rules.rules[clause.rule - 1].confidence is not None)
             for atom in clause.atoms():
@@ -192,7 +229,21 @@ def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchem
                 elif atom.schema not in reached:
                     reached.add(atom.schema)
                     todo.append(atom.schema)
-    return Slice(frozenset(stored), absence, confident)
+    return Slice(tuple(used), frozenset(stored), absence, confident)
+
+
+def _firm(clauses: Sequence[Clause], told: frozenset[RelationSchema]) -> set[RelationSchema]:
+    """The relations that can have conclusions by clauses that test no absence, from the stored relations of `told`."""
+    found: set[RelationSchema] = set(told)
+    grown = True
+    while grown:
+        grown = False
+        for clause in clauses:
+            head = clause.head.schema
+            if head not in found and not tests_absence(clause) and all(atom.schema in found for atom in clause.atoms()):
+                found.add(head)
+                grown = True
+    return found
 
 
 def _keys(answers: Answers, arity: int) -> list[tuple[int, ...]]:

@@ -6,12 +6,13 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from kbcore.reason.annotate import Annotations, Answers
+from kbcore.reason.annotate import Absence, Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.moment import Moment
 from kbcore.reason.proof import Prover
 from kbcore.reason.tables import GoalTables
+from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
@@ -38,6 +39,7 @@ class Reasoner:
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
         self._grounds = GroundPlans(tenant.engine)
         self._annotations = Annotations(tenant, self._grounds, self._solve)
+        self.writer = Written(tenant)
         self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
@@ -152,6 +154,41 @@ class Reasoner:
             self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of)
         return shown
 
+    def written(
+        self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
+    ) -> list[bytes] | None:
+        """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        stored = partition.get(schema)
+        marks = self._annotations.marks(partition, atom)
+        absence = marks.absence is Absence.ALL
+        if not plain(stored) or not marks.alike or (absence and stored and stored.relation.counts().live):
+            return None
+        rows, count = self.solve(partition, atom, budget)
+        end = count if limit is None else min(count, offset + limit)
+        if offset or end < count:
+            rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
+        budget.check_answers(count)
+        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget, absence=absence)))
+
+    def written_facts(
+        self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
+    ) -> list[bytes] | None:
+        """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
+        parts: list[bytes] = []
+        for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None):
+            if not plain(stored):
+                return None
+            count = len(ids)
+            if limit is None:
+                budget.check_answers(count)
+            else:
+                count = min(count, limit)
+                limit -= count
+            rows = self.tenant.engine.sort(rows, atom.arity, budget.via)
+            parts.extend(self.writer.rows(stored.schema, partition.name, stored, rows, count, budget, truth=True))
+        return array_of(parts)
+
     def _solve(
         self,
         partition: Partition,
@@ -164,7 +201,7 @@ class Reasoner:
         """Answer with the given rules; a plan found for what is visible now is noted under `ready`."""
         tenant = self.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
+        args = terms_of(atom)
         asked = goal_shape(args, tenant.engine.find)
         if asked is None and schema in rules.derived:
             # A constant that no fact has; a conclusion has it still where it stands in a rule.
@@ -228,3 +265,8 @@ class Reasoner:
 def body_variables(body: Sequence[BodyItem]) -> list[Variable]:
     """The named variables of a body, in order of appearance."""
     return list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
+
+
+def terms_of(atom: Atom) -> list[Term]:
+    """The arguments of an atom that is no rule head."""
+    return [arg for arg in atom.args if isinstance(arg, (str, Variable))]

@@ -1,11 +1,12 @@
-"""What a retraction takes with it: the conclusions that held before and do not hold after.
+"""What a retraction takes with it: the conclusions that held before and do not hold after; and those it brings.
 
 Forward, then backward, in the manner of Backward/Forward maintenance (Motik et al. 2015). Forward: a conclusion is
 *affected* if some instance of a rule gives it from premises that hold now or are affected, at least one of them affected;
-the removed facts are affected to begin with. Every conclusion that fell is affected. Backward: each affected conclusion is
-asked as a goal on the state after the retraction; those that do not hold have fallen.
+the removed facts are affected to begin with. Every conclusion that changed is affected. Backward: each affected conclusion
+is asked as a goal on the state after the retraction. Without `not` those that do not hold have fallen, since all of them
+held before. Where an affected predicate is used under `not`, each is asked on the state before as well.
 
-Where an affected predicate is used under `not`, or the work meets its budget, the count is not complete and says so.
+Where the work meets its budget the counts are not complete and say so.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.errors import BudgetExceeded
-from kbcore.reason.affected import ALL, Affected, affected_of, removed_schema
+from kbcore.reason.affected import ALL, Affected, affected_of, before, removed_schema
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Removed
 from kbcore.state.facts import Row, derived_row
@@ -26,8 +27,10 @@ from kbcore.state.tenant import Tenant
 from kbplanner.backend import Limits, Relation
 from kbplanner.build import build
 from kbplanner.bytecode import encode
-from kbplanner.evaluate import CompiledGoal, GoalRun
-from kbplanner.passes import rewrite
+from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
+from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.plan import Plan
+from kbplanner.program import Clause
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom
@@ -42,18 +45,21 @@ Key = tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]]
 
 @dataclass(slots=True)
 class Fallen:
-    """Conclusions that fell: how many, the first of them as rows; `truncated` if there may be more."""
+    """Conclusions that fell: how many, the first of them as rows; how many appeared; `truncated` if there may be more."""
 
     count: int = 0
+    appeared: int = 0
     rows: list[Row] = field(default_factory=list)
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """What finds the affected conclusions of a removal, and whether it can miss one."""
+    """What finds the conclusions a removal affects; clauses over the facts before; what `Affected` says of itself."""
 
     goal: CompiledGoal
+    before: tuple[Clause, ...]
+    signed: bool
     incomplete: bool
 
 
@@ -63,6 +69,7 @@ class Cascades:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._programs: OrderedDict[Key, _Program] = OrderedDict()
+        self._goals_before: OrderedDict[tuple[_Program, RelationSchema], CompiledGoal] = OrderedDict()
         self._mutex = threading.Lock()
 
     def fallen(self, removed: Iterable[Removed], budget: Budget) -> Fallen:
@@ -101,28 +108,54 @@ class Cascades:
                     rows, arity = engine.sort(rows, schema.arity), schema.arity
                     affected = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
                     gone = keys.get(original, set())
-                    self._ask_again(partition, rules, original, [row for row in affected if row not in gone], budget, found)
+                    candidates = [row for row in affected if row not in gone]
+                    self._compare(partition, rules, program, removed, original, candidates, budget, found)
         finally:
             run.close()
             for relation in removed.values():
                 relation.drop()
 
     def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], partition: Partition) -> _Program:
-        denied = partition.denied(rules.deniable)
+        denied = partition.denied(rules.deniable) | (rules.deniable & removed)
         key = (rules, removed, denied)
         with self._mutex:
             found = self._programs.get(key)
         if found is None:
-            engine = self._tenant.engine
             affected = Affected(rules.clauses(denied), removed)
             plan = build(rewrite(affected.clauses, ALL, "", partition), partition)
-            constants = tuple(engine.intern(text) for text in plan.parameters)
-            found = _Program(CompiledGoal(plan, engine.load(encode(plan)), constants, {}), affected.incomplete)
+            goal = self._compiled(plan)
+            past = tuple(before(rules.clauses(denied), removed)) if affected.signed else ()
+            found = _Program(goal, past, affected.signed, affected.incomplete)
             with self._mutex:
                 self._programs[key] = found
                 if len(self._programs) > MAX_PROGRAMS:
                     self._programs.popitem(last=False)
         return found
+
+    def _goal_before(self, program: _Program, schema: RelationSchema, partition: Partition) -> CompiledGoal:
+        key = (program, schema)
+        with self._mutex:
+            found = self._goals_before.get(key)
+        if found is None:
+            rewritten = rewrite(program.before, schema.derived, "b" * schema.arity, partition, skip=OPTIONAL)
+            found = self._compiled(build(rewritten, partition))
+            with self._mutex:
+                self._goals_before[key] = found
+                if len(self._goals_before) > MAX_PROGRAMS:
+                    self._goals_before.popitem(last=False)
+        return found
+
+    def _compiled(self, plan: Plan) -> CompiledGoal:
+        engine = self._tenant.engine
+        return CompiledGoal(plan, engine.load(encode(plan)), tuple(engine.intern(text) for text in plan.parameters), {})
+
+    def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
+        rows = array("I", [symbol for row in candidates for symbol in row])
+        run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
+        try:
+            return run.holding(rows, len(candidates), budget.drive)
+        finally:
+            run.close()
 
     def _removed(self, group: Sequence[Removed]) -> dict[RelationSchema, Relation]:
         found: dict[RelationSchema, Relation] = {}
@@ -132,29 +165,31 @@ class Cascades:
             relation.insert(array("I", [symbol for key in one.keys for symbol in key]), len(one.keys))
         return found
 
-    def _ask_again(
+    def _compare(
         self,
         partition: Partition,
         rules: RuleSet,
+        program: _Program,
+        removed: Mapping[RelationSchema, Relation],
         schema: RelationSchema,
         candidates: Sequence[RowKey],
         budget: Budget,
         found: Fallen,
     ) -> None:
-        """Count the candidates that do not hold now."""
+        """Count the candidates that held before and do not hold now, and the other way round."""
         if not candidates:
             return
         tenant = self._tenant
-        marks, denied = "b" * schema.arity, partition.denied(rules.deniable)
-        goal = tenant.plans.get(rules, schema, marks, denied, partition, many=True)
-        rows = array("I", [symbol for row in candidates for symbol in row])
-        run = GoalRun(tenant.engine, goal, lambda s: partition.need(s).relation, budget.limits)
-        try:
-            holding = run.holding(rows, len(candidates), budget.drive)
-        finally:
-            run.close()
-        gone = [row for row, holds in zip(candidates, holding, strict=True) if not holds]
+        denied = partition.denied(rules.deniable)
+        goal = tenant.plans.get(rules, schema, "b" * schema.arity, denied, partition, many=True)
+        held = [True] * len(candidates)
+        if program.signed:
+            past = self._goal_before(program, schema, partition)
+            held = self._holding(past, lambda s: removed.get(s) or partition.need(s).relation, candidates, budget)
+        holds = self._holding(goal, partition.bind, candidates, budget)
+        gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
         found.count += len(gone)
+        found.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
         shown = gone[: MAX_SHOWN - len(found.rows)]
         texts = tenant.engine.texts(array("I", [symbol for row in shown for symbol in row]))
         for i in range(len(shown)):

@@ -18,12 +18,13 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate import Bind
-from kbplanner.ground import Ground, Shortest, shortest
+from kbplanner.ground import Shortest
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
 from kbplanner.printer import print_expression
 from kbplanner.program import ClauseAtom
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
+from kbplanner.solved import shortest
 from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
 
 ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
@@ -100,7 +101,8 @@ class Prover:
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = run.read(self._budget.drive)
-                    proof = Proof(self._tenant, self._partition, self._rules, bind, run, ground)
+                    solved = shortest(engine, ground, self._budget.via)
+                    proof = Proof(self._tenant, self._partition, self._rules, bind, run, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
                 finally:
@@ -120,14 +122,14 @@ class Proof:
         rules: RuleSet,
         bind: Bind,
         run: GroundRun | None = None,
-        ground: Ground | None = None,
+        solved: Shortest | None = None,
     ) -> None:
         self._tenant = tenant
         self._partition = partition
         self._rules = rules
         self._bind = bind
         self._run = run
-        self._shortest: Shortest | None = None if ground is None else shortest(ground)
+        self._shortest = solved
         self._facts: dict[tuple[RelationSchema, Symbols], ProofNode] = {}
         self._stored: dict[int, StoredRule] = {}
 

@@ -9,16 +9,21 @@ need not keep the shape of the rules: linear recursion is turned as for any goal
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.backend import FOREVER, Attribute
-from kbplanner.ground import Ground, touched, widest
+from kbplanner.ground import Ground, touched
 from kbplanner.grounding import GroundRun
 from kbplanner.monotone import tests_absence
 from kbplanner.rules import RuleSet
+from kbplanner.solved import widest
+
+Solve: TypeAlias = "Callable[[array[int]], array[int]]"
+"""The best rank of each node, given that of each instance."""
 
 ALWAYS = 0
 """Start of a window that has none: a fact told without one holds since it was told, which limits nothing."""
@@ -45,10 +50,14 @@ def weigh(
     ground = run.read(budget.drive)
     values = _Values(run, ground, rules, partition)
     nodes = run.answers(rows, count)
-    confidences = _confidences(ground, values, nodes)
-    ends = _ends(ground, values, nodes)
-    starts = _starts(ground, values, nodes, ends)
-    monotone = _monotone(ground, values, nodes, list(zip(starts, ends, strict=True)))
+
+    def solve(ranks: array[int]) -> array[int]:
+        return widest(run.engine, ground, ranks, budget.via)
+
+    confidences = _confidences(ground, solve, values, nodes)
+    ends = _ends(solve, values, nodes)
+    starts = _starts(solve, values, nodes, ends)
+    monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)))
     return [Weight(*all_four) for all_four in zip(confidences, starts, ends, monotone, strict=True)]
 
 
@@ -72,10 +81,11 @@ class _Values:
                 self._lessen(places, [factor] * block.count)
             for atom in clause.atoms():
                 stored = partition.get(atom.schema)
-                if stored is None or not (stored.confident or stored.limited):
+                confident = stored is not None and stored.relation.uses(Attribute.CONFIDENCE)
+                if stored is None or not (confident or stored.limited):
                     continue
                 ids = stored.relation.locate(run.column(block, atom), block.count)
-                if stored.confident:
+                if confident:
                     self._lessen(places, stored.relation.attributes(Attribute.CONFIDENCE, ids))
                 if stored.limited:
                     self._narrow(places, stored, ids)
@@ -94,26 +104,26 @@ class _Values:
             self.end[place] = min(self.end[place], end)
 
 
-def _confidences(ground: Ground, values: _Values, nodes: array[int]) -> list[float | None]:
+def _confidences(ground: Ground, solve: Solve, values: _Values, nodes: array[int]) -> list[float | None]:
     if not any(values.carried):
         return [None] * len(nodes)
     distinct = sorted(set(values.confidence))
     rank = {value: place for place, value in enumerate(distinct, 1)}
-    best = widest(ground, array("I", [rank[value] for value in values.confidence]))
+    best = solve(array("I", [rank[value] for value in values.confidence]))
     carried = touched(ground, values.carried)
     return [distinct[best[node] - 1] if carried[node] else None for node in nodes]
 
 
-def _ends(ground: Ground, values: _Values, nodes: array[int]) -> list[int]:
+def _ends(solve: Solve, values: _Values, nodes: array[int]) -> list[int]:
     if not values.limited:
         return [FOREVER] * len(nodes)
     distinct = sorted(set(values.end))
     rank = {value: place for place, value in enumerate(distinct, 1)}
-    best = widest(ground, array("I", [rank[value] for value in values.end]))
+    best = solve(array("I", [rank[value] for value in values.end]))
     return [distinct[best[node] - 1] for node in nodes]
 
 
-def _starts(ground: Ground, values: _Values, nodes: array[int], ends: Sequence[int]) -> list[int]:
+def _starts(solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int]) -> list[int]:
     """Of the proofs of each node that end as late as `ends` says, the earliest start."""
     if not values.limited:
         return [ALWAYS] * len(nodes)
@@ -123,14 +133,16 @@ def _starts(ground: Ground, values: _Values, nodes: array[int], ends: Sequence[i
     found = [ALWAYS] * len(nodes)
     for last in set(ends):
         allowed = array("I", [place if end >= last else 0 for place, end in zip(ranks, values.end, strict=True)])
-        best = widest(ground, allowed)
+        best = solve(allowed)
         for i, node in enumerate(nodes):
             if ends[i] == last:
                 found[i] = distinct[best[node] - 1]
     return found
 
 
-def _monotone(ground: Ground, values: _Values, nodes: array[int], windows: Sequence[tuple[int, int]]) -> list[bool]:
+def _monotone(
+    ground: Ground, solve: Solve, values: _Values, nodes: array[int], windows: Sequence[tuple[int, int]]
+) -> list[bool]:
     """Whether some proof of each node has its window and rests on no absence."""
     if not any(values.absent):
         return [True] * len(nodes)
@@ -140,7 +152,7 @@ def _monotone(ground: Ground, values: _Values, nodes: array[int], windows: Seque
         allowed = array("I", bytes(4 * len(ground)))
         for place, (start, end) in enumerate(zip(values.start, values.end, strict=True)):
             allowed[place] = start <= first and end >= last and not values.absent[place]
-        held = widest(ground, allowed)
+        held = solve(allowed)
         for i, node in enumerate(nodes):
             if windows[i] == window:
                 found[i] = bool(held[node])

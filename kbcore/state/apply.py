@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kbcore.state.changes import (
     AssertFacts,
+    AssertRows,
     AssertRules,
     Change,
     Delta,
@@ -15,7 +16,7 @@ from kbcore.state.changes import (
     RetractPattern,
     RetractRule,
 )
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import StoredRelation, located
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
@@ -36,6 +37,8 @@ def apply(tenant: Tenant, changes: Iterable[Change], at: int) -> Delta:
     for change in changes:
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta)
+        elif isinstance(change, AssertRows):
+            _assert_rows(tenant, change.rows, at, delta)
         elif isinstance(change, RetractFact):
             _retract_fact(tenant, change, delta)
         elif isinstance(change, RetractPattern):
@@ -60,16 +63,37 @@ def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) 
         _insert(tenant, stored, symbols, group, at, delta)
 
 
-def _insert(
-    tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
-) -> None:
+def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta) -> None:
+    for rows in groups:
+        stored = tenant.need_partition(rows.scope).need(rows.schema)
+        symbols = tenant.engine.intern_many(rows.args)
+        before, ids, added = _add(stored, symbols, len(rows), at, delta)
+        seen = before
+        for place in range(len(rows) if added < len(rows) else 0):
+            if ids[place] < seen:
+                row = tuple(symbols[place * rows.arity : (place + 1) * rows.arity])
+                _describe(tenant, stored, row, ids[place : place + 1], rows.fact(place), at, True)
+            seen = max(seen, ids[place] + 1)
+
+
+def _add(
+    stored: StoredRelation, symbols: array[int], count: int, at: int, delta: Delta
+) -> tuple[int, array[int], int]:
+    """Insert rows; the row count before, their ids, and how many were new."""
     relation = stored.relation
     before = relation.counts().rows
-    ids, added = relation.insert(symbols, len(facts))
+    ids, added = relation.insert(symbols, count)
     if added:
         relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
     delta.asserted += added
-    delta.updated += len(facts) - added
+    delta.updated += count - added
+    return before, ids, added
+
+
+def _insert(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
+) -> None:
+    before, ids, added = _add(stored, symbols, len(facts), at, delta)
     if added == len(facts) and all(_plain(fact) for fact in facts):
         return
     arity = stored.schema.arity
@@ -113,7 +137,6 @@ def _describe(
         stored.metadata.pop(row, None)
     if fact.confidence is not None or again:
         relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
-        stored.confident = stored.confident or fact.confidence is not None
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
         relation.set_attribute(Attribute.VALID_FROM, one, [fact.valid_from or 0])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbcore.state.facts import Fact, Row
+from kbcore.state.facts import Fact, FactRows, Row
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredRule
 from kbplanner.schema import RelationSchema
@@ -18,6 +18,13 @@ class AssertFacts:
     """Store facts; those that are there already get new metadata, validity and confidence."""
 
     facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssertRows:
+    """Store many facts that have nothing beside their arguments."""
+
+    rows: tuple[FactRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class RetractRule:
     scope: str | None = None
 
 
-Change = AssertFacts | RetractFact | RetractPattern | AssertRules | RetractRule
+Change = AssertFacts | AssertRows | RetractFact | RetractPattern | AssertRules | RetractRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom
+from kbplanner.written import RowShape
 
 Row = dict[str, Any]
 """A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,
 confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
+
+
+def row_shape(
+    predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
+) -> RowShape:
+    """How a row without confidence, with the same metadata as every other, is written as JSON.
+
+    `more` are further members, `,"key":value`.
+    """
+    first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
+    first |= {"metadata": dict(metadata or {}), "createdAt": None}
+    text = json.dumps(first, ensure_ascii=False, separators=(",", ":"))
+    before, _, after = text.partition('"args":[]')
+    return RowShape(
+        f'{before}"args":[',
+        "]" + after.removesuffix("null}"),
+        ',"validFrom":',
+        ',"validUntil":',
+        ',"ttl":',
+        f',"confidence":null{more}}}',
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,37 @@ class Fact:
     def schema(self) -> RelationSchema:
         """The stored relation it belongs to."""
         return RelationSchema(self.predicate, len(self.args), self.positive)
+
+
+@dataclass(frozen=True, slots=True)
+class FactRows:
+    """Many facts of one relation with nothing beside their arguments: `args` holds row after row, `arity` (at least 1) each.
+
+    What a bulk load is made of: no object for a fact.
+    """
+
+    predicate: str
+    arity: int
+    args: Sequence[str]
+    positive: bool = True
+    scope: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.args) // self.arity
+
+    @property
+    def schema(self) -> RelationSchema:
+        """The stored relation they belong to."""
+        return RelationSchema(self.predicate, self.arity, self.positive)
+
+    def fact(self, place: int) -> Fact:
+        """One of them as a fact by itself."""
+        args = tuple(self.args[place * self.arity : (place + 1) * self.arity])
+        return Fact(self.predicate, args, self.positive, self.scope)
+
+    def facts(self) -> list[Fact]:
+        """All of them, each by itself."""
+        return [self.fact(place) for place in range(len(self))]
 
 
 @dataclass(frozen=True, slots=True)

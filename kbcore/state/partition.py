@@ -18,7 +18,7 @@ class StoredRelation:
     """The asserted facts of one predicate, arity and sign in one scope.
 
     `metadata` holds a dict for each fact that has one. `limited` holds the facts with a validity window of their own;
-    those not valid now are hidden in the engine. `confident` is set once some fact had a confidence.
+    those not valid now are hidden in the engine.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -27,7 +27,6 @@ class StoredRelation:
         self.relation = relation
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
         self.limited: set[RowKey] = set()
-        self.confident = False
 
     def rows(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
         """Rows of this relation, given their symbols and ids, as they are shown outside."""

@@ -143,6 +143,9 @@ class Relation(Protocol):
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
         """Read one cell for each id."""
 
+    def uses(self, attribute: Attribute) -> bool:
+        """Whether a cell of this attribute was ever set to something else than the default."""
+
     def copy(self) -> Relation:
         """A relation of its own with the same rows, hidden flags and attributes."""
 

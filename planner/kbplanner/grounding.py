@@ -114,7 +114,7 @@ class GroundRun:
     """A finished run of a ground program, and the arrays read from it. Close it when done."""
 
     def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
-        self._engine = engine
+        self.engine = engine
         self.goal = goal
         self.run: Run = engine.open_run(goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits)
         self._offsets: dict[RelationSchema, int] = {}
@@ -197,7 +197,7 @@ class GroundRun:
 
     def column(self, block: Block, atom: ClauseAtom) -> array[int]:
         """The rows of an atom of the clause, one for each instance of its block."""
-        return gather(atom.args, block, self._engine)
+        return gather(atom.args, block, self.engine)
 
     def close(self) -> None:
         """Give the run back."""

@@ -5,6 +5,7 @@ Text and JSON obey the same bounds, so that whatever one form accepts the other 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .terms import ARITHMETIC, COMPARISONS, STRING_TESTS
@@ -60,6 +61,21 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def plain_texts(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Whether all texts are ASCII constants within the limits, none of which reads as a variable: seen without a loop.
+
+    Raises TypeError where one is no text. False says nothing: each wants a look of its own.
+    """
+    joined = "\0".join(texts)
+    return (
+        joined.isascii()
+        and joined.count("\0") == max(len(texts) - 1, 0)
+        and not joined.startswith("?")
+        and "\0?" not in joined
+        and (len(joined) <= limits.arg_bytes or max(map(len, texts)) <= limits.arg_bytes)
+    )
 
 
 def text_problem(text: str) -> str | None:

@@ -29,15 +29,14 @@ class Model:
         self._nodes = ground.nodes
         self._gate = threading.Lock()  # between cancel and close, which may meet
         self._views = [ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)]  # borrowed
-        heads, ends, premises = self._views
-        if len(ends) != len(heads) or len(premises) < (ground.ends[-1] if len(ends) else 0):
-            raise EngineFault("engine: a ground program with fewer premises than announced")
+        if len(ground.ends) != len(ground.heads):
+            raise EngineFault("engine: a ground program with fewer instances than announced")
         out = ffi.new("kb_model **")
         budget = ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
+        shape = ground.nodes, len(ground), 0, len(ground.premises)
+        borrowed = ffi.new("kb_ground *", (*shape, *self._views))
         with engine._lock:
-            status = lib.kb_model_open(
-                engine._enter(), ground.nodes, heads, ends, len(heads), premises, len(premises), budget, out
-            )
+            status = lib.kb_model_open(engine._enter(), borrowed, budget, out)
         if status == lib.KB_LIMIT:
             raise _spent("memoryBytes", limits.bytes)
         check(status, engine.max_bytes)

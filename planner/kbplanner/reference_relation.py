@@ -103,6 +103,11 @@ class ReferenceRelation:
         """Write one cell for each id."""
         self._cells.setdefault(attribute, {}).update(zip(ids, values, strict=True))
 
+    def uses(self, attribute: Attribute) -> bool:
+        """Whether a cell of this attribute was ever set to something else than the default."""
+        default = _DEFAULTS[attribute]
+        return any(value != default and value == value for value in self._cells.get(attribute, {}).values())
+
     def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
         """Write one value into a range of ids."""
         self._cells.setdefault(attribute, {}).update(dict.fromkeys(range(first, first + count), value))

@@ -129,6 +129,12 @@ class Relation:
         self._call(lib.kb_attribute_get, attribute, ids_view, len(ids), cells_view)
         return cells
 
+    def uses(self, attribute: Attribute) -> bool:
+        """Whether a cell of this attribute was ever set."""
+        out = ffi.new("uint32_t *")
+        self._call(lib.kb_attribute_used, attribute, out)
+        return bool(out[0])
+
     def copy(self) -> Relation:
         """A relation of its own with the same rows, ids, hidden flags and attributes."""
         out = ffi.new("kb_rel *")

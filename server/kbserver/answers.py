@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from flask import Response
-
-if TYPE_CHECKING:
-    from kbcore.kb import KnowledgeBase
-    from kbserver.schemas.reason import Question
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -30,9 +26,11 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
     return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
 
 
-def rows_as_json(rows: list[dict[str, Any]], pause: Callable[[], None]) -> Response:
-    """Answer with rows, which are used up."""
-    return Response(rows_written(rows, pause), content_type=JSON)
+def parts_as_json(parts: list[bytes]) -> Response:
+    """Answer with finished JSON in parts, which go out one by one."""
+    response = Response(parts, content_type=JSON)
+    response.content_length = sum(map(len, parts))
+    return response
 
 
 def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
@@ -47,15 +45,11 @@ def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes
     return b"[" + b",".join(parts) + b"]"
 
 
-def answers_written(asked: Question, kb: KnowledgeBase, pause: Callable[[], None]) -> bytes:
-    """Answer a question: rows, or proof objects where proofs are wanted."""
-    if asked.proof is None:
-        return rows_written(asked.rows(kb), pause)
-    return proofs_written(asked.proofs(kb, asked.proof), pause)
+def proofs_written(proofs: list[dict[str, Any]]) -> list[bytes]:
+    """Write proof objects as a JSON array in parts.
 
-
-def proofs_written(proofs: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
-    """Write proof objects. A tree may be nested deeper than a JSON library follows: its nodes are written one by one."""
+    A tree may be nested deeper than a JSON library follows: its nodes are written one by one.
+    """
     parts: list[bytes] = []
     for proof in proofs:
         parts.append(b"," if parts else b"[")
@@ -63,8 +57,7 @@ def proofs_written(proofs: list[dict[str, Any]], pause: Callable[[], None]) -> b
             parts.append(_written(proof))
         else:
             parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"]), b"}")
-        pause()
-    return b"".join(parts) + b"]" if parts else b"[]"
+    return [b"".join(parts) + b"]"] if parts else [b"[]"]
 
 
 def _tree_written(top: dict[str, Any]) -> list[bytes]:

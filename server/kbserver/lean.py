@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
-from kbserver.answers import JSON, TEXT, answers_written, rows_written
+from kbserver.answers import JSON, TEXT, rows_written
 from kbserver.body import parse_object, read_body
 from kbserver.errors import ErrorAnswer
 from kbserver.logs import access, log_request
@@ -44,14 +45,15 @@ class Lean:
         self._long_way = long_way
         self._runtime = runtime
         self._fail = fail
+        self._write = partial(rows_written, pause=runtime.pause)
         self._max_depth = runtime.config.max_json_depth
         self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
-        self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any], bytes], str]] = {
+        self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any], list[bytes]], str]] = {
             "/tell": (one_fact, _tell, TEXT),
             "/assert/fact": (one_fact, _tell, TEXT),
             "/query": (pattern, self._rows, JSON),
-            "/ask": (question, self._answers, JSON),
-            "/infer": (question, self._answers, JSON),
+            "/ask": (question, self._rows, JSON),
+            "/infer": (question, self._rows, JSON),
         }
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -73,11 +75,11 @@ class Lean:
             found = answer(kb, asked)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, number)
-            status, found = failed.line(), failed.body()
+            status, found = failed.line(), [failed.body()]
             headers = [*failed.headers.items(), ("Content-Type", JSON)]
         else:
             status, headers = "200 OK", [("Content-Type", kind)]
-        headers += [("Content-Length", str(len(found))), ("X-Request-ID", number)]
+        headers += [("Content-Length", str(sum(map(len, found)))), ("X-Request-ID", number)]
         start_response(status, headers)
         if access.isEnabledFor(logging.INFO):
             log_request(
@@ -90,7 +92,7 @@ class Lean:
                     "tenant": environ["HTTP_X_TENANT_ID"],
                 }
             )
-        return (found,)
+        return found
 
     def _usual(self, environ: Environ) -> bool:
         length = environ.get("CONTENT_LENGTH") or ""
@@ -107,13 +109,10 @@ class Lean:
             and 0 < int(length) <= self._max_bytes
         )
 
-    def _rows(self, kb: KnowledgeBase, asked: Pattern) -> bytes:
-        return rows_written(asked.rows(kb), self._runtime.pause)
-
-    def _answers(self, kb: KnowledgeBase, asked: Question) -> bytes:
-        return answers_written(asked, kb, self._runtime.pause)
+    def _rows(self, kb: KnowledgeBase, asked: Question | Pattern) -> list[bytes]:
+        return asked.written(kb, self._write)
 
 
-def _tell(kb: KnowledgeBase, told: Told) -> bytes:
+def _tell(kb: KnowledgeBase, told: Told) -> list[bytes]:
     kb.assert_facts(told.facts, conflict=told.conflict)
-    return f"Fact Asserted: {spoken(told.facts[0].predicate, told.facts[0].args)}".encode()
+    return [f"Fact Asserted: {spoken(told.facts[0].predicate, told.facts[0].args)}".encode()]

@@ -8,6 +8,7 @@ from support import naive, programs
 from support.runtimes import runtime
 
 from kbcore.state.facts import Fact
+from kbplanner.errors import UnstratifiedNegation
 from kbplanner.parser import parse_rule
 from kbplanner.terms import Atom
 
@@ -37,6 +38,30 @@ def test_positive_programs_lose_exactly_what_no_longer_follows(rules, facts):
         assert outcome.cascaded == len(fallen)
         assert not outcome.truncated
         assert outcome.still_derivable == (gone.args in after.get(naive.key(gone), ()))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(programs.rules(), min_size=1, max_size=5),
+    st.lists(programs.facts(), min_size=1, max_size=10, unique=True),
+)
+def test_with_negation_conclusions_fall_and_appear(rules, facts):
+    assume(naive.stratified(rules))
+    with runtime() as node:
+        kb = node.knowledge_base()
+        try:
+            kb.assert_rules(rules)
+        except UnstratifiedNegation:  # `not p(_)` beside `~p` is read as one relation of what is not denied
+            assume(False)
+        kb.assert_facts([Fact(fact.predicate, fact.args, fact.positive) for fact in facts])
+        gone, rest = facts[0], facts[1:]
+        outcome = kb.retract_fact(gone.predicate, gone.args, positive=gone.positive)
+        before, after = naive.model(rules, facts), naive.model(rules, rest)
+        fallen = conclusions(before, facts) - conclusions(after, rest)
+        assert {(naive.key(atom), atom.args) for atom in _atoms(outcome.cascaded_atoms)} == fallen
+        assert outcome.cascaded == len(fallen)
+        assert outcome.newly_derivable == len(conclusions(after, ()) - conclusions(before, ()))
+        assert not outcome.truncated
 
 
 def _atoms(rows):

@@ -309,3 +309,18 @@ def test_retract_pattern(client: Client) -> None:
     assert list(found["atoms"][0]) == ROW_KEYS
     assert client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()["retracted"] == 1
     assert client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()["retracted"] == 0
+
+
+def test_a_bulk_of_bare_facts_is_stored_like_any_other(client):
+    bare = [{"predicate": "b", "args": ["x", str(i % 3)]} for i in range(5)] + [{"predicate": "c", "args": ["y"]}]
+    found = client.post("/assert/facts", {"facts": bare}).get_json()
+    assert (found["asserted"], found["updated"], found["failed"], found["errors"]) == (4, 2, 0, [])
+    assert client.ask("b", "x", "?n") == [["x", "0"], ["x", "1"], ["x", "2"]]
+    variable, operator = {"predicate": "b", "args": ["?v"]}, {"predicate": "=", "args": ["a", "b"]}
+    for odd, place in ((variable, "args[0]"), (operator, "predicate")):
+        answer = client.post("/assert/facts", {"facts": [*bare, odd]})
+        assert answer.status_code == 400
+        assert f"facts[6].{place}" in answer.get_json()["details"]["fields"]
+    mixed = [{"predicate": "b", "args": ["x", 7]}, {"predicate": "on", "args": []}, {"predicate": "c", "args": ["é"]}]
+    assert client.post("/assert/facts", {"facts": mixed}).get_json()["asserted"] == 3
+    assert client.ask("b", "x", "7") == [["x", "7"]]

@@ -220,3 +220,23 @@ def test_contradictions_are_marked(client: Client) -> None:
         rows = client.post("/ask", {"predicate": "p", "args": ["?x"], "negated": sign}).get_json()
         marked = {row["args"][0]: row["metadata"] for row in rows}
         assert marked == {"a": {"contradicted": True}} | ({} if sign else {"b": {}})
+
+
+def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
+    client.post("/teach", {"text": "ok(?x) :- user(?x), not banned(?x). fine(?x) :- ok(?x). fine(?x) :- vip(?x)."})
+    client.tell("user", "a")
+    client.tell("user", "b")
+
+    def marked(name: str, **more: Any) -> dict[str, bool]:
+        rows = client.post("/infer", {"predicate": name, "args": ["?x"], **more}).get_json()
+        return {row["args"][0]: row["metadata"].get("nonMonotonic", False) for row in rows}
+
+    assert marked("ok") == marked("fine") == marked("ok", scope="*") == {"a": True, "b": True}
+    assert marked("user") == {"a": False, "b": False}
+    client.tell("vip", "b")
+    assert marked("fine") == {"a": True, "b": False}
+    client.tell("ok", "a")
+    assert marked("ok") == {"a": False, "b": True}
+    assert marked("fine") == {"a": False, "b": False}
+    client.tell("banned", "a", negated=True)
+    assert marked("ok") == {"a": False, "b": True}

@@ -13,7 +13,7 @@ import httpx
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.jsonform import atom_to_json
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_row, print_rule
@@ -32,6 +32,9 @@ class Target(Protocol):
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none; how many were new, how many known."""
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none; how many were new, how many known."""
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules; their texts as stored."""
@@ -59,6 +62,10 @@ class Server:
         """Store facts, all or none."""
         found = self._post("/assert/facts", {"facts": [_wire(fact) for fact in facts]}).json()
         return found["asserted"], found["updated"]
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        return self.assert_facts([fact for group in rows for fact in group.facts()])
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules."""
@@ -104,6 +111,11 @@ class Folder:
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none."""
         outcome = self._kb.kb.assert_facts(facts)
+        return outcome.asserted, outcome.updated
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        outcome = self._kb.kb.assert_rows(rows)
         return outcome.asserted, outcome.updated
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:

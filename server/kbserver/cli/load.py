@@ -45,6 +45,9 @@ def _load(target: Target, path: Path, scope: str | None, predicate: str | None, 
             if batch.facts:
                 new, old = target.assert_facts(batch.facts)
                 stored, known = stored + new, known + old
+            if batch.rows:
+                new, old = target.assert_rows(batch.rows)
+                stored, known = stored + new, known + old
             goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
     except (KBError, Failed) as error:
         raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error

@@ -25,7 +25,8 @@ def assert_fact() -> Response:
 def assert_facts() -> Response:
     """Store many facts, all or none."""
     told = load(many_facts)
-    outcome = writer().assert_facts(told.facts, conflict=told.conflict)
+    kb = writer()
+    outcome = kb.assert_rows(told.rows) if told.rows else kb.assert_facts(told.facts, conflict=told.conflict)
     counts = {"asserted": outcome.asserted, "updated": outcome.updated, "failed": 0}
     return as_json({**counts, "errors": [], "timestamp": outcome.timestamp})
 

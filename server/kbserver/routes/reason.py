@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from kbserver.answers import JSON, answers_written, as_json, rows_as_json, text
+from kbcore.state.facts import Row
+from kbserver.answers import as_json, parts_as_json, rows_written, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
 from kbserver.schemas.reason import aggregation, explanation, pattern, question
@@ -12,12 +13,16 @@ from kbserver.schemas.reason import aggregation, explanation, pattern, question
 bp = Blueprint("reason", __name__)
 
 
+def _write(rows: list[Row]) -> bytes:
+    return rows_written(rows, runtime().pause)
+
+
 @bp.post("/infer")
 @bp.post("/ask")
 def infer() -> Response:
     """Answer a goal from facts and rules."""
     asked = load(question)
-    return Response(answers_written(asked, reader(), runtime().pause), content_type=JSON)
+    return parts_as_json(asked.written(reader(), _write))
 
 
 @bp.post("/explain")
@@ -30,7 +35,7 @@ def explain() -> Response:
 def query() -> Response:
     """Match a pattern with the stored facts; no rules are applied."""
     asked = load(pattern)
-    return rows_as_json(asked.rows(reader()), runtime().pause)
+    return parts_as_json(asked.written(reader(), _write))
 
 
 @bp.post("/aggregate")

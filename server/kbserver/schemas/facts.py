@@ -9,8 +9,9 @@ from typing import Any
 from flask import current_app
 
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.state.facts import Fact
+from kbcore.state.facts import Fact, FactRows
 from kbplanner.jsonform import atom_from_json
+from kbplanner.limits import DEFAULT_LIMITS, RESERVED, plain_texts
 from kbplanner.terms import Term, Variable
 from kbserver.request_context import runtime
 from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards, within
@@ -19,6 +20,9 @@ from kbserver.schemas.fields import Reader, anything, flag, fraction, metadata, 
 KEEP_BOTH = "KEEP_BOTH"
 
 _SHOWN_ERRORS = 20
+
+MAX_GROUPS = 256
+"""Relations of one bulk body that are gathered each by itself."""
 
 _TURN = 1000
 """Elements read before others have their turn."""
@@ -45,10 +49,11 @@ _retract = Envelope("Retract", {**_ATOM, **_SIGN, "scope": scope_to_write}, requ
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Facts to assert, and what happens where the opposite is stored."""
+    """Facts to assert, and what happens where the opposite is stored; `rows` are facts with nothing beside arguments."""
 
     facts: list[Fact]
     conflict: str
+    rows: tuple[FactRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,9 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
             f"one request asserts at most {limit} facts, this one has {len(elements)}",
             {"limit": "MAX_BULK_FACTS", "value": limit},
         )
+    conflict = found.get("conflictStrategy", KEEP_BOTH)
+    if conflict == KEEP_BOTH and (rows := _plain_rows(elements)):
+        return Told([], conflict, rows)
     facts: list[Fact] = []
     fields: dict[str, list[str]] = {}
     pause = current_app.extensions["kbcore.pause"]
@@ -99,7 +107,7 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
     if fields:
         first = next(iter(fields))
         raise InvalidInput(f"{first}: {fields[first][0]}; nothing was stored", {"fields": fields})
-    return Told(facts, found.get("conflictStrategy", KEEP_BOTH))
+    return Told(facts, conflict)
 
 
 def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
@@ -125,6 +133,34 @@ def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
 def spoken(predicate: str, args: Sequence[str]) -> str:
     """Write an atom as acknowledgements do: raw arguments, joined by comma and space."""
     return f"{predicate}({', '.join(args)})"
+
+
+def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
+    """Elements of predicate and arguments alone as bulk rows; empty where one has more to it or wants a closer look."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    plain = {"predicate", "args"}
+    for element in elements:
+        if type(element) is not dict or element.keys() != plain:
+            return ()
+        predicate, args = element["predicate"], element["args"]
+        if type(args) is not list or not args or type(predicate) is not str:
+            return ()
+        group = groups.get((predicate, len(args)))
+        if group is None:
+            if len(groups) >= MAX_GROUPS or len(args) > DEFAULT_LIMITS.args:
+                return ()
+            group = groups[predicate, len(args)] = []
+        group.extend(args)
+    try:
+        if not all(plain_texts(args) and _fact_name(predicate) for (predicate, _), args in groups.items()):
+            return ()
+    except TypeError:  # numbers and booleans, which become texts one by one
+        return ()
+    return tuple(FactRows(predicate, arity, args) for (predicate, arity), args in groups.items())
+
+
+def _fact_name(predicate: str) -> bool:
+    return predicate not in RESERVED and DEFAULT_LIMITS.predicate_problem(predicate) is None
 
 
 def _element(element: Any, strict: bool) -> Fact:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
+from kbcore.kb import KnowledgeBase, Write
 from kbcore.reason.proofforms import MAX_PROOF_NODES
 from kbcore.reason.why import FORMS
-from kbcore.state.facts import Row
 from kbplanner.jsonform import atom_from_json, goal_from_json, item_from_json
 from kbplanner.parser import parse_goal
 from kbplanner.terms import Atom, BodyItem, Literal, Term
+from kbserver.answers import proofs_written
 from kbserver.schemas.base import Envelope, atom_terms, proof_asked, sign, wildcards
 from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, one_of, scope_to_read, text, whole
 
@@ -80,8 +80,22 @@ class Question:
     timeout_ms: int | None
     proof: ProofWish | None = None
 
-    def proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
-        """Its answers with their proofs."""
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
+        if self.proof is not None:
+            return proofs_written(self._proofs(kb, self.proof))
+        return kb.infer_json(
+            self.literal,
+            write,
+            scope=self.scope,
+            limit=self.limit,
+            offset=self.offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            timeout_ms=self.timeout_ms,
+        )
+
+    def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
         return kb.prove(
             self.literal,
             scope=self.scope,
@@ -93,18 +107,6 @@ class Question:
             form=wish.form,
             nodes=wish.nodes,
             depth=wish.depth,
-        )
-
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """Its answers."""
-        return kb.infer(
-            self.literal,
-            scope=self.scope,
-            limit=self.limit,
-            offset=self.offset,
-            min_confidence=self.min_confidence,
-            as_of=self.as_of,
-            timeout_ms=self.timeout_ms,
         )
 
 
@@ -150,25 +152,11 @@ class Pattern:
     limit: int | None
     as_of: int | None
 
-    @property
-    def args(self) -> tuple[Term, ...]:
-        """The arguments to match."""
-        return atom_terms(self.atom)
-
-
-    def rows(self, kb: KnowledgeBase) -> list[Row]:
-        """The facts that match, each with its truth value."""
-        found = kb.query_rows(
-            self.atom.predicate,
-            self.args,
-            positive=self.positive,
-            scope=self.scope,
-            limit=self.limit,
-            as_of=self.as_of,
+    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+        """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
+        return kb.query_json(
+            self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of
         )
-        for row in found:
-            row["truthVal"] = not row["negated"]
-        return found
 
 
 @dataclass(frozen=True, slots=True)

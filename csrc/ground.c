@@ -1,0 +1,202 @@
+/* ground.c - what is solved on a ground program given as flat arrays: shortest proofs, and best values over all proofs.
+ * Owns: the order in which instances of rules are looked at. Never: keeps anything after a call, or reads a relation.
+ * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Costs of one step, and ranks that
+ * are small numbers, make its heap a queue and a bucket sort: each premise of each instance is looked at once. */
+#include "internal.h"
+
+typedef struct kb_solving {
+    const kb_ground *ground;
+    uint32_t *starts;                 /* nodes + 1: where the users of a node begin */
+    uint32_t *users;                  /* instances, for each node those that have it as a premise */
+    uint32_t *waiting;                /* for each instance, premises that have no proof yet */
+} kb_solving;
+
+static uint32_t first_premise(const kb_ground *ground, uint32_t instance)
+{
+    return instance == 0 ? 0 : ground->ends[instance - 1];
+}
+
+static int well_formed(const kb_ground *g)
+{
+    uint32_t before = 0;
+
+    if (g == NULL || (g->count != 0 && (g->heads == NULL || g->ends == NULL)) || g->free > g->count)
+        return 0;
+    for (uint32_t i = 0; i < g->count; i++) {
+        if (g->heads[i] >= g->nodes || g->ends[i] < before || (i < g->free && g->ends[i] != 0))
+            return 0;
+        before = g->ends[i];
+    }
+    if (before != g->premise_count || (before != 0 && g->premises == NULL))
+        return 0;
+    for (uint32_t i = 0; i < before; i++)
+        if (g->premises[i] >= g->nodes)
+            return 0;
+    return 1;
+}
+
+static void solving_end(kb_engine *engine, kb_solving *solving)
+{
+    kb_release(&engine->heap, solving->starts);
+    kb_release(&engine->heap, solving->users);
+    kb_release(&engine->heap, solving->waiting);
+}
+
+static kb_status solving_begin(kb_engine *engine, const kb_ground *g, kb_solving *solving)
+{
+    uint32_t sum = 0;
+
+    memset(solving, 0, sizeof *solving);
+    if (engine == NULL || !well_formed(g))
+        return KB_MISUSE;
+    solving->ground = g;
+    solving->starts = kb_alloc(&engine->heap, (size_t)g->nodes + 2, sizeof *solving->starts);
+    solving->users = kb_alloc(&engine->heap, (size_t)g->premise_count + 1, sizeof *solving->users);
+    solving->waiting = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *solving->waiting);
+    if (solving->starts == NULL || solving->users == NULL || solving->waiting == NULL) {
+        solving_end(engine, solving);
+        return KB_NOMEM;
+    }
+    /* Counts two places on, so that filling moves each start to where the next node's begins: one array less. */
+    for (uint32_t i = 0; i < g->premise_count; i++)
+        solving->starts[g->premises[i] + 2]++;
+    for (uint32_t node = 0; node < g->nodes + 1; node++) {
+        sum += solving->starts[node + 1];
+        solving->starts[node + 1] = sum;
+    }
+    for (uint32_t i = 0; i < g->count; i++) {
+        solving->waiting[i] = g->ends[i] - first_premise(g, i);
+        for (uint32_t at = first_premise(g, i); at < g->ends[i]; at++)
+            solving->users[solving->starts[g->premises[at] + 1]++] = i;
+    }
+    return KB_OK;
+}
+
+/* The height of an instance's conclusion by it, KB_NO_NODE if some premise has no proof. */
+static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t instance, uint32_t *circular)
+{
+    uint32_t highest = 0;
+
+    *circular = 0;
+    for (uint32_t at = first_premise(g, instance); at < g->ends[instance]; at++) {
+        uint32_t height = heights[g->premises[at]];
+
+        *circular |= g->premises[at] == g->heads[instance];
+        highest = height > highest ? height : highest;
+    }
+    return highest == KB_NO_NODE ? KB_NO_NODE : highest + (instance >= g->free);
+}
+
+kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *heights, uint32_t *chosen, uint32_t *counts)
+{
+    kb_solving s;
+    uint32_t *queue, tail = 0;
+    kb_status status = solving_begin(engine, g, &s);
+
+    if (status != KB_OK)
+        return status;
+    queue = kb_alloc(&engine->heap, (size_t)g->nodes + 1, sizeof *queue);
+    if (queue == NULL) {
+        solving_end(engine, &s);
+        return KB_NOMEM;
+    }
+    for (uint32_t node = 0; node < g->nodes; node++) {
+        heights[node] = chosen[node] = KB_NO_NODE;
+        counts[node] = 0;
+    }
+    /* Nodes enter the queue in order of height: what is free, what has no premises, then what these prove, and so on. */
+    for (uint32_t i = 0; i < g->count; i++)
+        if (s.waiting[i] == 0 && heights[g->heads[i]] == KB_NO_NODE) {
+            heights[g->heads[i]] = i >= g->free;
+            queue[tail++] = g->heads[i];
+        }
+    for (uint32_t head = 0; head < tail; head++) {
+        uint32_t node = queue[head];
+
+        for (uint32_t at = s.starts[node]; at < s.starts[node + 1]; at++) {
+            uint32_t user = s.users[at];
+
+            if (--s.waiting[user] == 0 && heights[g->heads[user]] == KB_NO_NODE) {
+                heights[g->heads[user]] = heights[node] + 1;
+                queue[tail++] = g->heads[user];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < g->count; i++) {
+        uint32_t node = g->heads[i], circular, height = height_by(g, heights, i, &circular);
+
+        counts[node] += !circular;
+        if (chosen[node] == KB_NO_NODE && height != KB_NO_NODE && height == heights[node])
+            chosen[node] = i;
+    }
+    kb_release(&engine->heap, queue);
+    solving_end(engine, &s);
+    return KB_OK;
+}
+
+/* Sorts the instances that have a rank, the highest first; `places` has room for a rank more than there are. */
+static uint32_t by_rank(const uint32_t *ranks, uint32_t count, uint32_t *places, uint32_t *order)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        places[ranks[i]]++;
+    for (uint32_t rank = count; rank > 0; rank--) {
+        uint32_t here = places[rank];
+
+        places[rank] = sum;
+        sum += here;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (ranks[i] != 0)
+            order[places[ranks[i]]++] = i;
+    return sum;
+}
+
+kb_status kb_ground_widest(kb_engine *engine, const kb_ground *g, const uint32_t *ranks, uint32_t *best)
+{
+    kb_solving s;
+    uint32_t *places, *order, *stack, ordered;
+    kb_status status = solving_begin(engine, g, &s);
+
+    if (status != KB_OK)
+        return status;
+    for (uint32_t i = 0; i < g->count; i++)
+        if (ranks[i] > g->count) {
+            solving_end(engine, &s);
+            return KB_MISUSE;
+        }
+    places = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *places);
+    order = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *order);
+    stack = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *stack);
+    if (places == NULL || order == NULL || stack == NULL) {
+        status = KB_NOMEM;
+        goto end;
+    }
+    for (uint32_t node = 0; node < g->nodes; node++)
+        best[node] = 0;
+    ordered = by_rank(ranks, g->count, places, order);
+    for (uint32_t i = 0; i < ordered; i++) {
+        uint32_t rank = ranks[order[i]], top = 0;
+
+        if (s.waiting[order[i]] == 0)
+            stack[top++] = order[i];
+        while (top > 0) {
+            uint32_t node = g->heads[stack[--top]];
+
+            if (best[node] != 0)
+                continue;
+            best[node] = rank;
+            for (uint32_t at = s.starts[node]; at < s.starts[node + 1]; at++)
+                /* One of a lower rank waits until that is its turn. */
+                if (--s.waiting[s.users[at]] == 0 && ranks[s.users[at]] >= rank)
+                    stack[top++] = s.users[at];
+        }
+    }
+end:
+    kb_release(&engine->heap, places);
+    kb_release(&engine->heap, order);
+    kb_release(&engine->heap, stack);
+    solving_end(engine, &s);
+    return status;
+}

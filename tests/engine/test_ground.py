@@ -1,0 +1,140 @@
+"""Ground programs: the C solver, its twin in Python and a naive fixpoint agree; hostile arrays, no memory."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbplanner import ground as reference
+from kbplanner import solved
+from kbplanner.binding import ffi, lib
+from kbplanner.engine import Engine
+from kbplanner.errors import BudgetExceeded
+from kbplanner.ground import NONE, Ground
+
+NODES = 6
+instances = st.lists(st.tuples(st.integers(0, NODES - 1), st.lists(st.integers(0, NODES - 1), max_size=3)), max_size=14)
+
+
+def made(free: list[int], steps: list[tuple[int, list[int]]]) -> Ground:
+    ends, premises = array("I", [0]) * len(free), array("I")
+    for _, below in steps:
+        premises.extend(below)
+        ends.append(len(premises))
+    return Ground(NODES, array("I", [*free, *(head for head, _ in steps)]), ends, premises, len(free))
+
+
+def naive_heights(ground: Ground) -> list[int]:
+    heights = [NONE] * NODES
+    changed = True
+    while changed:
+        changed = False
+        for i, head in enumerate(ground.heads):
+            below = [heights[node] for node in ground.of(i)]
+            if NONE not in below:
+                height = max(below, default=0) + (i >= ground.free)
+                if height < heights[head]:
+                    heights[head], changed = height, True
+    return heights
+
+
+def naive_best(ground: Ground, ranks: array) -> list[int]:
+    best = [0] * NODES
+    changed = True
+    while changed:
+        changed = False
+        for i, head in enumerate(ground.heads):
+            value = min([ranks[i], *(best[node] for node in ground.of(i))])
+            if value > best[head]:
+                best[head], changed = value, True
+    return best
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.integers(0, NODES - 1), max_size=3), instances)
+def test_shortest_proofs(free, steps):
+    ground = made(free, steps)
+    found = solved.shortest(Engine(), ground)
+    assert found == reference.shortest(ground)
+    assert list(found.heights) == naive_heights(ground)
+    for node, (height, instance) in enumerate(zip(found.heights, found.chosen, strict=True)):
+        assert (height == NONE) is (instance == NONE)
+        if height != NONE:
+            assert ground.heads[instance] == node
+            assert all(found.heights[below] < height for below in ground.of(instance))
+    for node, count in enumerate(found.counts):
+        assert count == sum(head == node and node not in ground.of(i) for i, head in enumerate(ground.heads))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(instances, st.data())
+def test_best_values(steps, data):
+    ground = made([], steps)
+    ranks = array("I", [data.draw(st.integers(0, len(steps))) for _ in steps])
+    found = solved.widest(Engine(), ground, ranks)
+    assert found == reference.widest(ground, ranks)
+    assert list(found) == naive_best(ground, ranks)
+
+
+@settings(max_examples=200, deadline=None)
+@given(instances, st.data())
+def test_what_rests_on_a_mark(steps, data):
+    ground = made([], steps)
+    marked = bytearray(data.draw(st.booleans()) for _ in steps)
+    touched = set()
+    for _ in range(NODES + 1):
+        touched |= {head for i, head in enumerate(ground.heads) if marked[i] or touched.intersection(ground.of(i))}
+    assert {node for node, mark in enumerate(reference.touched(ground, marked)) if mark} == touched
+
+
+def test_no_room_leaves_nothing_behind():
+    engine = Engine()
+    ground = made([0], [(1, [0]), (2, [0, 1]), (2, [2])])
+    before = engine.bytes
+    for solve in (lambda: solved.shortest(engine, ground), lambda: solved.widest(engine, ground, array("I", [1, 2, 3, 4]))):
+        expected, failures = solve(), 0
+        for nth in range(1, 20):
+            engine.fail_after(nth)
+            try:
+                assert solve() == expected
+                break
+            except BudgetExceeded:
+                failures += 1
+            finally:
+                engine.fail_after(0)
+        assert failures >= 4
+        assert engine.bytes == before
+
+
+def raw(engine: Engine, heads: list[int], ends: list[int], premises: list[int], free: int = 0, **wrong: int) -> int:
+    views = [ffi.new("uint32_t[]", [*values, 0]) for values in (heads, ends, premises)]
+    sizes = {"nodes": 3, "count": len(heads), "free": free, "premise_count": len(premises)} | wrong
+    ground = ffi.new("kb_ground *", [*sizes.values(), *views])
+    out = [ffi.new("uint32_t[]", 8) for _ in range(3)]
+    return int(lib.kb_ground_shortest(engine._handle, ground, *out))
+
+
+def test_arrays_that_are_no_ground_program_are_refused():
+    engine = Engine()
+    assert raw(engine, [0, 1], [0, 1], [0]) == lib.KB_OK
+    for hostile in (
+        ([3], [0], [], 0),
+        ([0], [1], [3], 0),
+        ([0, 1], [1, 0], [0], 0),
+        ([0], [2], [0], 0),
+        ([0], [1], [0], 1),
+        ([0], [0], [], 2),
+    ):
+        assert raw(engine, *hostile) == lib.KB_MISUSE
+    assert raw(engine, [0], [0], [], premise_count=1) == lib.KB_MISUSE
+    null = ffi.NULL
+    assert lib.kb_ground_shortest(null, null, null, null, null) == lib.KB_MISUSE
+    assert lib.kb_ground_widest(engine._handle, null, null, null) == lib.KB_MISUSE
+
+
+def test_a_rank_without_a_place_is_refused():
+    with pytest.raises(Exception, match="bad handle, arity or argument"):
+        solved.widest(Engine(), made([], [(0, [])]), array("I", [2]))
