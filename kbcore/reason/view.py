@@ -34,8 +34,8 @@ def viewed(
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-        means = budget.limits, budget.finish
-        with tenant.models.view(rules, denied, goals, bind, partition, *means, scope=partition.name, version=version) as view:
+        ask = rules, denied, goals, bind, partition, budget.limits, budget.finish
+        with tenant.models.view(*ask, scope=partition.name, version=version) as view:
             yield view
     finally:
         if moment:

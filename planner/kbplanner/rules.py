@@ -76,6 +76,12 @@ class RuleSet:
         reached = self._reached(denied, parts[place].relations)
         return [other for other, part in enumerate(parts[:place]) if not reached.isdisjoint(part.relations)]
 
+    def touched(self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]) -> frozenset[RelationSchema]:
+        """The relations of those components that rest on some of these stored relations."""
+        read = frozenset(stored)
+        parts = (part.relations for part in self.negative(denied))
+        return frozenset(schema for own in parts if read & self._reached(denied, own) for schema in own)
+
     def _reached(self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]) -> frozenset[RelationSchema]:
         """The relations that some rest on, these included."""
         if (denied, roots) in self._rests:
@@ -110,7 +116,7 @@ class RuleSet:
 
 
 class SettledRules(RuleSet):
-    """Rules without recursion through negation: it is settled beforehand, with undefined rows in the relations `undefined`."""
+    """Rules without recursion through negation: that is settled beforehand, with undefined rows in some relations."""
 
     def __init__(self, rules: RuleSet, undefined: Collection[RelationSchema]) -> None:
         self._source = rules

@@ -1,33 +1,27 @@
 """Well-founded models of negative components, kept as relations until something they read changes.
 
-A component is settled by one run, which finds the instances of its rules (`passes/wellfounded.overestimate`), and one model of
-the ground program they are. Rules are then evaluated over the result through a `View`.
+A component is settled by one run, which finds the instances of its rules (`overestimate` in `passes/wellfounded.py`), and
+one model of the ground program they are. Rules are then evaluated over the result through a `View`.
 """
 
 from __future__ import annotations
 
 import threading
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import compress
+from dataclasses import dataclass
 
-from kbplanner.backend import NO_ROW, Engine, Limits, Relation, RelationCounts, Run, Steps, Truth
+from kbplanner.backend import Engine, Limits, Relation, RelationCounts, Steps
 from kbplanner.build import build
 from kbplanner.bytecode import encode
-from kbplanner.ground import NEGATED, NONE, Ground
+from kbplanner.component import ComponentReader
 from kbplanner.passes.order import Statistics
-from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, overestimate, settled
-from kbplanner.plan import Plan
-from kbplanner.program import ClauseAtom
+from kbplanner.passes.wellfounded import overestimate
 from kbplanner.rules import RuleSet, SettledRules
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Variable
 
 Bind = Callable[[RelationSchema], Relation]
-Drive = Callable[[Run], None]
 
 MAX_KEPT = 64
 """Components whose models are kept."""
@@ -198,9 +192,9 @@ class Models:
                 if len(self._rules) > MAX_KEPT:
                     self._rules.popitem(last=False)
         relations = {schema: relation for one in models for schema, relation in one.relations.items()}
-        
+
         def read(schema: RelationSchema) -> Relation:
-            return relations.get(schema) or bind(schema)
+            return relations[schema] if schema.truth else bind(schema)
 
         return View(over, denied, read, _Sizes(relations, statistics), models)
 
@@ -245,104 +239,15 @@ def _settle(
     try:
         run.limit(limits)
         drive(run)
-        reader = _Reader(engine, run, plan, parts[place])
-        ground = reader.ground(program.instances)
+        reader = ComponentReader(engine, run, plan, parts[place], program)
+        ground = reader.ground()
         model = engine.model(ground, limits)
         try:
             drive(model)
             values = model.values()
         finally:
             model.close()
-        relations, found = reader.relations(values)
+        relations, found = reader.settled(values)
         return Settled(relations, found, reads, (), -1)
     finally:
         run.close()
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads a finished run of an overestimate: a node is a row of a relation of the component."""
-
-    engine: Engine
-    run: Run
-    plan: Plan
-    part: NegativeComponent
-    offsets: dict[RelationSchema, int] = field(default_factory=dict)
-    nodes: int = 0
-
-    def ground(self, sources: Iterable[Instances]) -> Ground:
-        """The instances, as a ground program."""
-        slots = {schema: slot for slot, schema in enumerate(self.plan.slots)}
-        sources = list(sources)
-        atoms = [atom for source in sources for atom in (source.head, *source.premises)]
-        for schema in dict.fromkeys(atom.schema for atom in atoms):
-            self.offsets[schema] = self.nodes
-            if schema in slots:
-                self.nodes += self.run.relation(slots[schema]).counts().rows
-        doubt = self.nodes  # a node that is neither true nor false
-        heads, ends, premises = array("I"), array("I"), array("I")
-        for source in sources:
-            relation = self.run.relation(slots[source.schema])
-            rows, ids = relation.match([0] * source.schema.arity)
-            count, width = len(ids), len(source.premises) + (not source.sure)
-            heads.extend(self._located(source, source.head, rows, count))
-            flat = array("I", [doubt]) * (width * count)
-            for column, atom in enumerate(source.premises):
-                flat[column::width] = self._located(source, atom, rows, count)
-            start = len(premises)
-            premises.extend(flat)
-            ends.extend(range(start + width, start + width * count + 1, width) if width else array("I", [start]) * count)
-        heads.append(doubt)
-        premises.append(NEGATED | doubt)
-        ends.append(len(premises))
-        return Ground(self.nodes + 1, heads, ends, premises)
-
-    def relations(self, values: bytes) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
-        """The settled relations, and which relations of the component have undefined rows."""
-        found: dict[RelationSchema, Relation] = {}
-        undefined = set()
-        slots = {schema: slot for slot, schema in enumerate(self.plan.slots)}
-        for schema in self.part.relations:
-            relation = self.run.relation(slots[schema])
-            rows, ids = relation.match([0] * schema.arity)
-            offset = self.offsets[schema]
-            own = values[offset : offset + len(ids)]
-            found[settled(schema, TRUE)] = self._kept(schema, rows, own.translate(_TRUE))
-            found[settled(schema, POSSIBLE)] = found[settled(schema, TRUE)]
-            if Truth.UNDEFINED in own:
-                undefined.add(schema)
-                found[settled(schema, POSSIBLE)] = self._kept(schema, rows, own.translate(_POSSIBLE))
-        return found, frozenset(undefined)
-
-    def _located(self, source: Instances, atom: ClauseAtom, rows: array[int], count: int) -> array[int]:
-        """The premise that each instance has for an atom: the node of its row."""
-        places = {variable: place for place, variable in enumerate(source.variables)}
-        width, arity = len(places), len(atom.args)
-        wanted = array("I", bytes(4 * arity * count))
-        for column, arg in enumerate(atom.args):
-            if isinstance(arg, Variable):
-                wanted[column::arity] = rows[places[arg] :: width]
-            elif isinstance(arg, str):
-                wanted[column::arity] = array("I", [self.engine.find(arg)]) * count
-        slot = next((slot for slot, schema in enumerate(self.plan.slots) if schema == atom.schema), None)
-        if slot is None:
-            return array("I", [NONE]) * count
-        ids = self.run.relation(slot).locate(wanted, count)
-        offset = self.offsets[atom.schema]
-        if atom.absent:
-            return array("I", [NONE if place == NO_ROW else NEGATED | (offset + place) for place in ids])
-        return array("I", [offset + place for place in ids]) if offset else ids
-
-    def _kept(self, schema: RelationSchema, rows: array[int], chosen: bytes) -> Relation:
-        """A relation of the chosen rows."""
-        relation, arity = self.engine.relation(schema.arity), schema.arity
-        count = sum(chosen)
-        some = array("I", bytes(4 * arity * count))
-        for column in range(arity):
-            some[column::arity] = array("I", compress(rows[column::arity], chosen))
-        relation.insert(some, count)
-        return relation
-
-
-_TRUE = bytes(value == Truth.TRUE for value in range(256))
-_POSSIBLE = bytes(value != Truth.FALSE for value in range(256))

@@ -33,6 +33,28 @@ def model(rules: Iterable[Rule], facts: Iterable[Atom]) -> Model:
     return found
 
 
+def well_founded(rules: Iterable[Rule], facts: Iterable[Atom]) -> tuple[Model, Model]:
+    """What is true and what is possible (true or undefined) in the well-founded model: the alternating fixpoint."""
+    rules, facts = list(rules), list(facts)
+    true: Model = {}
+    while True:
+        possible = _closure(rules, facts, true)
+        following = _closure(rules, facts, possible)
+        if following == true:
+            return true, possible
+        true = following
+
+
+def _closure(rules: list[Rule], facts: list[Atom], assumed: Model) -> Model:
+    """The least model where exactly what is not `assumed` counts as absent."""
+    found: Model = {}
+    for fact in facts:
+        found.setdefault(key(fact), set()).add(fact.args)
+    while any([_fire(rule, found, assumed) for rule in rules]):
+        pass
+    return {name: rows for name, rows in found.items() if rows}
+
+
 def _levels(rules: list[Rule]) -> dict[Key, int]:
     levels = {key(rule.head): 0 for rule in rules}
     for _ in range(len(rules) * len(rules) + 2):
@@ -63,7 +85,7 @@ def stratified(rules: list[Rule]) -> bool:
     return True
 
 
-def _fire(rule: Rule, found: Model) -> bool:
+def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     rows = found.setdefault(key(rule.head), set())
     before = len(rows)
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
@@ -71,7 +93,7 @@ def _fire(rule: Rule, found: Model) -> bool:
     new = set()
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
-        if env is not None and all(holds(item, env, found) for item in tests):
+        if env is not None and all(holds(item, env, found, assumed) for item in tests):
             new.add(tuple(env[arg] if isinstance(arg, Variable) else arg for arg in rule.head.args))
     rows |= new
     return len(rows) > before
@@ -139,13 +161,14 @@ def _equate(tests: list, env: dict) -> dict | None:
     return env
 
 
-def holds(item, env: dict, found: Model) -> bool:
+def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
     if isinstance(item, Comparison):
         left, right = (env[s] if isinstance(s, Variable) else s for s in (item.left, item.right))
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
     denials = found.get((name, arity, not positive), set())
-    rows = (row for row in found.get((name, arity, positive), ()) if row not in denials)
+    present = found if assumed is None else assumed
+    rows = (row for row in present.get((name, arity, positive), ()) if row not in denials)
     return not any(_unify(item.atom.args, row, env) is not None for row in rows)
 
 

@@ -4,10 +4,10 @@
 
 is a *negative component*: it depends on itself through absence. Its well-founded model is worked out by itself, in full
 (`settle.py`), and gives two relations: the rows that are true, and the rows that are possible, true or undefined. To all other
-rules they are facts. Where some row is undefined, what rests on it is evaluated twice, as two relations that are bounds of
-each other: what is true follows from what is true and the absence of what is possible; what is possible follows from what is
-possible and the absence of what is true. (This is one step of the alternating fixpoint of Van Gelder, 1993; above the
-component no further step is needed.)
+rules they are facts. Where some row is undefined, what rests on it is evaluated twice, as a lower and an upper
+bound: what is true follows from what is true and the absence of what is possible; what is possible follows from what is
+possible and the absence of what is true: one step of the alternating fixpoint of Van Gelder (1993), which needs no other
+above the component.
 """
 
 from __future__ import annotations
@@ -125,10 +125,15 @@ class Instances:
 
 @dataclass(frozen=True, slots=True)
 class Overestimate:
-    """A program without recursion through absence that finds every instance that can matter to a negative component."""
+    """A program without recursion through absence that finds every instance that can matter to a negative component.
+
+    `inverted` are relations whose absence depends on the component twice negated, which is not at all; `component.py`.
+    Where instances have a sure and a merely possible form, the sure one follows.
+    """
 
     program: Program
     instances: tuple[Instances, ...]
+    inverted: frozenset[RelationSchema]
 
 
 def overestimate(
@@ -142,6 +147,7 @@ def overestimate(
     It leaves out what the component asks of itself to be absent. Raises BudgetExceeded for a clause with too many variables.
     """
     doubled = uncertain(clauses, parts, undefined) - part.relations
+    twice = {s for s in part.relations if s.role is Role.UNDENIED and s.opposite.derived in part.relations}
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema] = {}
     named = [_named(clause, part.relations, projections) for clause in part.clauses]
     for (schema, kept), projection in projections.items():
@@ -154,28 +160,41 @@ def overestimate(
     for clause in named:
         premises = tuple(item for item in _atoms(clause) if item.schema in inside)
         rest = tuple(i for i in clause.body if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside))
-        shown = tuple(dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables()))
-        if len(shown) > MAX_COLUMNS:
+        columns = tuple(dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables()))
+        if len(columns) > MAX_COLUMNS:
             raise BudgetExceeded(
-                f"a rule for {clause.head.schema.stored} has {len(shown)} variables in recursion through negation",
+                f"a rule for {clause.head.schema.stored} has {len(columns)} variables in recursion through negation",
                 "ruleVariables",
                 MAX_COLUMNS,
                 str(clause.rule),
             )
         double = any(item.schema in doubled for item in rest if isinstance(item, ClauseAtom))
         for bound in (POSSIBLE, TRUE) if double else (POSSIBLE,):
-            schema = RelationSchema(str(len(found)), len(shown), role=Role.INSTANCE)
-            found.append(Instances(schema, shown, clause.head, premises, sure=bound == TRUE or not double))
-            made.append(replace(_bound(replace(clause, body=rest), bound, doubled), head=ClauseAtom(schema, shown)))
+            schema = RelationSchema(str(len(found)), len(columns), role=Role.INSTANCE)
+            found.append(Instances(schema, columns, clause.head, premises, sure=bound == TRUE or not double))
+            made.append(replace(_bound(replace(clause, body=rest), bound, doubled), head=ClauseAtom(schema, columns)))
             if bound == POSSIBLE:
-                made.append(Clause(clause.head, (ClauseAtom(schema, shown),), clause.rule))
+                made.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
     others = [other for other in parts if other is not part]
     below = apart([c for c in clauses if c.head.schema not in part.relations], others, undefined)
     goal = part.clauses[0].head.schema
     reached = _reached(below, [atom.schema for clause in made for atom in _atoms(clause)])
     program = Program((*reached, *made), goal, None, goal, tuple(range(goal.arity)))
     verify(program, "wellfounded")
-    return Overestimate(program, tuple(found))
+    twice.update(projection for (schema, _), projection in projections.items() if schema in twice)
+    return Overestimate(program, tuple(found), frozenset(twice))
+
+
+def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) -> list[Clause]:
+    """The clauses that do not rest on any of these relations of negative components."""
+    found = set(relations)
+    found.update(possible(schema) for schema in relations)
+    grown = True
+    while grown:
+        resting = {clause.head.schema for clause in clauses if any(item.schema in found for item in _atoms(clause))}
+        grown = not resting <= found
+        found |= resting
+    return [clause for clause in clauses if clause.head.schema not in found]
 
 
 def _bound(clause: Clause, truth: str, doubled: Collection[RelationSchema]) -> Clause:
@@ -221,7 +240,7 @@ def _named(
             continue
         args = []
         for arg, keeps in zip(item.args, kept, strict=True):
-            args.append(arg if keeps else Variable(f"any#{count}"))
+            args.append(arg if isinstance(arg, str) or keeps else Variable(f"any#{count}"))
             count += not keeps
         body.append(replace(item, args=tuple(args)))
     return replace(clause, body=tuple(body))

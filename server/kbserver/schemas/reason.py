@@ -37,7 +37,7 @@ _INFER: dict[str, Reader] = {
     "proofFormat": one_of(*FORMS),
     "proofNodes": whole(1, MAX_PROOF_NODES),
     "proofDepth": whole(1, MAX_PROOF_NODES),
-    "includeUndefined": anything,
+    "includeUndefined": flag,
 }
 _AGGREGATE: dict[str, Reader] = {
     "predicate": anything,
@@ -79,6 +79,7 @@ class Question:
     as_of: int | None
     timeout_ms: int | None
     proof: ProofWish | None = None
+    include_undefined: bool = False
 
     def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
@@ -93,6 +94,7 @@ class Question:
             min_confidence=self.min_confidence,
             as_of=self.as_of,
             timeout_ms=self.timeout_ms,
+            include_undefined=self.include_undefined,
         )
 
     def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
@@ -175,6 +177,8 @@ class Aggregation:
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
+    if found.get("includeUndefined") and proof_asked(found):
+        raise InvalidInput.at("includeUndefined", "cannot be combined with proofs: what is undefined has none")
     return Question(
         _literal(found),
         found.get("scope"),
@@ -186,6 +190,7 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
         if proof_asked(found)
         else None,
+        found.get("includeUndefined", False),
     )
 
 
