@@ -86,7 +86,7 @@ class Cascades:
         for scope, group in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
-            if partition is None or not rules.reads.intersection(one.schema for one in group):
+            if partition is None or (rules.reads | rules.deniable).isdisjoint(one.schema for one in group):
                 continue
             try:
                 self._settle(partition, rules, group, within, found)

@@ -50,7 +50,7 @@ def _closure(rules: list[Rule], facts: list[Atom], assumed: Model) -> Model:
     found: Model = {}
     for fact in facts:
         found.setdefault(key(fact), set()).add(fact.args)
-    while any([_fire(rule, found, assumed) for rule in rules]):
+    while sum(_fire(rule, found, assumed) for rule in rules):
         pass
     return {name: rows for name, rows in found.items() if rows}
 
