@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -53,7 +53,7 @@ class Slice:
     confident: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Marks:
     """What the answers of a goal have to be looked at for, at one version of the tenant.
 
@@ -64,16 +64,14 @@ class Marks:
     weighed: frozenset[RelationSchema] | None
     absence: Absence
     opposite: bool
+    alike: bool = field(init=False)
+    """Whether all conclusions say the same beside their arguments: nothing, or that they rest on an absence."""
+    plain: bool = field(init=False)
+    """Whether rows are shown as they are."""
 
-    @property
-    def alike(self) -> bool:
-        """Whether all conclusions say the same beside their arguments: nothing, or that they rest on an absence."""
-        return self.weighed is None and self.absence is not Absence.SOME and not self.opposite
-
-    @property
-    def plain(self) -> bool:
-        """Whether rows are shown as they are."""
-        return self.alike and self.absence is Absence.NONE
+    def __post_init__(self) -> None:
+        self.alike = self.weighed is None and self.absence is not Absence.SOME and not self.opposite
+        self.plain = self.alike and self.absence is Absence.NONE
 
 
 class Annotations:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from kbcore.reason.annotate import Absence, Annotations, Answers
+from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
 from kbcore.reason.proof import Prover
@@ -229,9 +229,9 @@ class Reasoner:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
         marks = self._annotations.marks(partition, atom)
-        absence = marks.absence is Absence.ALL
-        if not plain(stored) or not marks.alike or (absence and stored and stored.relation.counts().live):
+        if not marks.alike or not plain(stored):
             return None
+        absence = not marks.plain  # then nothing of the predicate is stored, or some answer could do without one
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:

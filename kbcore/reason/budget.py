@@ -48,16 +48,23 @@ class Budget:
     def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:
         """Go on with a run or a model that was left in `state`, to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
-            if self.clock.monotonic() >= self.deadline:
-                raise BudgetExceeded(
-                    f"the evaluation met its time limit of {self.timeout_ms} ms",
-                    "timeMs",
-                    self.timeout_ms,
-                    str(run.stats().rule),
-                )
+            self.check_time(run)
             if state is RunState.STALE:
                 raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
+
+    def check_time(self, run: Run | None = None) -> None:
+        """Raise BudgetExceeded when the time is over; of a run the rule at work is named."""
+        if self.clock.monotonic() >= self.deadline:
+            rule = None if run is None else str(run.stats().rule)
+            said = f"the evaluation met its time limit of {self.timeout_ms} ms"
+            raise BudgetExceeded(said, "timeMs", self.timeout_ms, rule)
+
+    def rest(self) -> None:
+        """Between two pieces of Python work: raise BudgetExceeded when the time is over, let others have their turn."""
+        self.check_time()
+        if self.pause is not None:
+            self.pause()
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if an answer is too long to be given whole."""

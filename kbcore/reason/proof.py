@@ -32,6 +32,9 @@ ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 TOGETHER = 64
 """Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
 
+EXPANDED_AT_ONCE = 20
+"""Nodes worked out between two rests: about a millisecond."""
+
 Symbols = tuple[int, ...]
 
 Values = dict[Variable, str]
@@ -77,7 +80,7 @@ class Prover:
 
     def nothing(self) -> Proof:
         """What expands a proof that rests on no rule."""
-        return Proof(self._tenant, self._partition, self._rules, self._partition.bind)
+        return Proof(self._tenant, self._partition, self._rules, self._budget, self._partition.bind)
 
     def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Iterator[tuple[ProofNode, Proof]]:
         """For each answer, ground arguments of a stored schema that hold, the top of its proof, and what expands it.
@@ -91,7 +94,8 @@ class Prover:
                 some = answers[start : start + TOGETHER]
                 rows = [tuple(engine.find(arg) for arg in args) for args in some]
                 if schema not in self._rules.derived:
-                    proof = Proof(self._tenant, self._partition, self._rules, view.bind)
+                    self._budget.rest()
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
                 goal = self._plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics)
@@ -100,7 +104,7 @@ class Prover:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = run.read(self._budget.drive)
                     solved = shortest(engine, ground, self._budget.via)
-                    proof = Proof(self._tenant, self._partition, self._rules, view.bind, run, solved)
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind, run, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
                 finally:
@@ -115,6 +119,7 @@ class Proof:
         tenant: Tenant,
         partition: Partition,
         rules: RuleSet,
+        budget: Budget,
         bind: Bind,
         run: GroundRun | None = None,
         solved: Shortest | None = None,
@@ -122,8 +127,10 @@ class Proof:
         self._tenant = tenant
         self._partition = partition
         self._rules = rules
+        self._budget = budget
         self._bind = bind
         self._run = run
+        self._expanded = 0
         self._shortest = solved
         self._facts: dict[tuple[RelationSchema, Symbols], ProofNode] = {}
         self._stored: dict[int, StoredRule] = {}
@@ -137,9 +144,12 @@ class Proof:
         return found
 
     def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
-        """Work out the premises of a node, if that was not done yet."""
+        """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
         if node.instance < 0 or self._run is None:
             return node.premises
+        self._expanded += 1
+        if not self._expanded % EXPANDED_AT_ONCE:
+            self._budget.rest()
         instance = self._run.instance(node.instance)
         number = instance.source.clause.rule
         if number not in self._stored:

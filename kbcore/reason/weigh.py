@@ -48,7 +48,7 @@ def weigh(
 ) -> list[Weight]:
     """The weights of answers of a goal, whole rows; the run has its seeds, and was planned to weigh."""
     ground = run.read(budget.drive)
-    values = _Values(run, ground, rules, partition)
+    values = _Values(run, ground, rules, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
@@ -64,7 +64,7 @@ def weigh(
 class _Values:
     """What each instance of a ground program brings by itself: its stored facts and its rule."""
 
-    def __init__(self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition) -> None:
+    def __init__(self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget) -> None:
         size = len(ground)
         self.confidence = [1.0] * size
         self.carried = bytearray(size)
@@ -73,33 +73,36 @@ class _Values:
         self.absent = bytearray(size)
         self.limited = False
         for block in run.blocks:
-            clause, places = block.source.clause, range(block.start, block.start + block.count)
+            budget.check_time()
+            clause, start = block.source.clause, block.start
             if tests_absence(clause):
-                self.absent[block.start : block.start + block.count] = b"\1" * block.count
+                self.absent[start : start + block.count] = b"\1" * block.count
             factor = rules.rules[clause.rule - 1].confidence if clause.rule else None
             if factor is not None:
-                self._lessen(places, [factor] * block.count)
+                self._lessen(start, [factor] * block.count)
             for atom in clause.atoms():
                 stored = partition.get(atom.schema)
                 confident = stored is not None and stored.relation.uses(Attribute.CONFIDENCE)
                 if stored is None or not (confident or stored.limited):
                     continue
-                ids = stored.relation.locate(run.column(block, atom), block.count)
-                if confident:
-                    self._lessen(places, stored.relation.attributes(Attribute.CONFIDENCE, ids))
-                if stored.limited:
-                    self._narrow(places, stored, ids)
+                rows, arity = run.column(block, atom), len(atom.args)
+                for part in budget.slices(block.count):
+                    ids = stored.relation.locate(rows[part.start * arity : part.stop * arity], len(part))
+                    if confident:
+                        self._lessen(start + part.start, stored.relation.attributes(Attribute.CONFIDENCE, ids))
+                    if stored.limited:
+                        self._narrow(start + part.start, stored, ids)
 
-    def _lessen(self, places: range, values: Sequence[float]) -> None:
-        for place, value in zip(places, values, strict=True):
+    def _lessen(self, first: int, values: Sequence[float]) -> None:
+        for place, value in enumerate(values, first):
             if value == value:  # not a number: unknown
                 self.carried[place] = 1
                 self.confidence[place] = min(self.confidence[place], value)
 
-    def _narrow(self, places: range, stored: StoredRelation, ids: array[int]) -> None:
+    def _narrow(self, first: int, stored: StoredRelation, ids: array[int]) -> None:
         self.limited = True
         starts = stored.relation.attributes(Attribute.VALID_FROM, ids)
-        for place, start, (_, end) in zip(places, starts, stored.windows(ids), strict=True):
+        for place, (start, (_, end)) in enumerate(zip(starts, stored.windows(ids), strict=True), first):
             self.start[place] = max(self.start[place], int(start))
             self.end[place] = min(self.end[place], end)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import graphs
-from measure import Effort, Row, Sample, Skipped, collector_off, percentile
+from measure import Effort, Sample, Skipped, collector_off, quieter, stream_of
+from table import STREAM, Row
 
 import kbcore
 from kbcore.config import Config
+from kbcore.embed import EmbeddedKB
 
 RULES = """
 belongs(?who, ?group) :- member(?who, ?group).
@@ -22,6 +24,8 @@ granted(?group, ?right, ?thing) :- grant(?group, ?right, ?thing).
 granted(?group, ?right, ?thing) :- under(?thing, ?folder), grant(?group, ?right, ?folder).
 may(?who, ?right, ?thing) :- belongs(?who, ?group), granted(?group, ?right, ?thing), not banned(?who, ?thing).
 """
+
+Peer = Callable[[graphs.Access, str, "Sequence[Step]", Effort], "tuple[list[float], list[int]]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,70 +73,104 @@ def script_for(base: graphs.Access, count: int, checks: bool, share: float) -> l
     return with_writes(base, asked, share, random.Random(7)) if share else asked
 
 
-def ours(base: graphs.Access, script: list[Step], seconds: float) -> tuple[list[float], list[int], dict[str, list[float]]]:
-    """CPU seconds and answers of each goal through `kb.ask`; the seconds of writes and of the first goals after them."""
-    times: list[float] = []
-    counts: list[int] = []
-    other: dict[str, list[float]] = {"tell": [], "retract": [], "first goal after a write": []}
-    with kbcore.open_kb(config=Config()) as kb:
-        for name, rows in (("member", base.member), ("inside", base.inside), ("banned", base.banned)):
-            kb.tell_many(name, rows)
-        kb.tell_many("grant", [(group, "read", thing) for group, thing in base.grants])
-        kb.teach(RULES)
+def opened(base: graphs.Access) -> EmbeddedKB:
+    """A knowledge base of it, as anybody would open it."""
+    kb = kbcore.open_kb(config=Config())
+    for name, rows in (("member", base.member), ("inside", base.inside), ("banned", base.banned)):
+        kb.tell_many(name, rows)
+    kb.tell_many("grant", [(group, "read", thing) for group, thing in base.grants])
+    kb.teach(RULES)
+    return kb
+
+
+def goal_of(step: Step) -> list[str]:
+    """The arguments of the goal."""
+    return [step.args[0], "read", step.thing or "?x"]
+
+
+def write(kb: EmbeddedKB, step: Step) -> None:
+    """Do what a step that writes says."""
+    relation, args = step.relation, list(step.args)
+    if relation == "allowed":
+        relation, args = "grant", [args[0], "read", args[1]]
+    if step.write == "tell":
+        kb.tell(relation, args)
+    else:
+        kb.retract(relation, args)
+
+
+@dataclass(slots=True)
+class Stream:
+    """CPU seconds and answers of each goal, seconds of the writes by kind."""
+
+    times: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    writes: dict[str, list[float]] = field(default_factory=lambda: {"tell": [], "retract": []})
+
+
+def ours(base: graphs.Access, script: Sequence[Step], effort: Effort) -> Stream:
+    """The script through `kb.ask`, goal tables as they come, names handed out."""
+    found = Stream()
+    with opened(base) as kb:
         for step in [s for s in script if not s.write][:20]:
-            kb.ask("may", [step.args[0], "read", step.thing or "?x"])
-        written = False
+            kb.ask("may", goal_of(step))
         started = time.monotonic()
         with collector_off():
             for step in script:
-                if time.monotonic() - started > seconds:
+                if time.monotonic() - started > effort.stream:
                     break
-                if step.write:
-                    relation, args = step.relation, list(step.args)
-                    if relation == "allowed":
-                        relation, args = "grant", [args[0], "read", args[1]]
-                    start = time.process_time_ns()
-                    (kb.tell if step.write == "tell" else kb.retract)(relation, args)
-                    other[step.write].append((time.process_time_ns() - start) / 1e9)
-                    written = True
-                    continue
                 start = time.process_time_ns()
-                found = list(kb.ask("may", [step.args[0], "read", step.thing or "?x"]))
-                times.append((time.process_time_ns() - start) / 1e9)
-                counts.append(len(found))
-                if written:
-                    other["first goal after a write"].append(times[-1])
-                    written = False
-    return times, counts, other
+                if step.write:
+                    write(kb, step)
+                    found.writes[step.write].append((time.process_time_ns() - start) / 1e9)
+                else:
+                    count = len(list(kb.ask("may", goal_of(step))))
+                    found.times.append((time.process_time_ns() - start) / 1e9)
+                    found.counts.append(count)
+    return found
 
 
-def access(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
-    """p50 and p99 of lists and checks, without writes and with 1 % of them."""
+def compared(row: Row, name: str, counts: list[int], times: list[float], other: list[int]) -> None:
+    """Put a peer's stream into a row; goal by goal its answers must be ours, as far as both have come."""
+    both = min(len(counts), len(other))
+    if other[:both] != counts[:both] or not both:
+        place = next((i for i, pair in enumerate(zip(counts, other, strict=False)) if pair[0] != pair[1]), 0)
+        row.wrong = f"{row.workload}: {name} differs at goal {place} ({len(other)} goals)"
+    row.peers[name] = stream_of(times)
+
+
+def again(row: Row, base: graphs.Access, script: Sequence[Step], effort: Effort, peers: Mapping[str, Peer]) -> None:
+    """Ours and that of the floor's peer once more, side by side: the quieter of two counts, for both."""
+    assert isinstance(row.ours, Sample)
+    row.ours = quieter(row.ours, stream_of(ours(base, script, effort).times))
+    for floor in row.floors:
+        if floor.peer in peers:
+            times, _ = peers[floor.peer](base, RULES, script, effort)
+            row.peers[floor.peer] = quieter(row.peers[floor.peer], stream_of(times))
+
+
+def access(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
+    """p50 / p99 of lists and checks, without writes and with 1 % of them; and of the writes."""
     base = graphs.access(effort.pick(100_000, 1000), 8)
     size = f"{base.facts:,}"
     for kind, count in (("list", effort.pick(3000, 120)), ("check", effort.pick(20_000, 200))):
         for share, label in ((0.0, "no writes"), (0.01, "1 % writes")):
             script = script_for(base, count, kind == "check", share)
-            times, counts, other = ours(base, script, effort.seconds)
-            made = []
-            for mark in (50, 99):
-                sample = Sample(percentile(times, mark / 100))
-                made.append(Row(f"access {kind}, {label}, p{mark}", size, sum(counts), sample))
-            for what, found in other.items():
-                if found:
-                    made.append(Row(f"access {kind}, {what}, p50", size, None, Sample(percentile(found, 0.5))))
-            if len(counts) < count:
-                made[0].ratio = f"only {len(counts):,} of {count:,} goals in {effort.seconds:g} s"
+            stream = ours(base, script, effort)
+            row = Row(f"access {kind}, {label}", size, None, stream_of(stream.times), floors=STREAM)
+            row.answers = sum(stream.counts)
             for name, run in peers.items():
                 try:
-                    peer_times, peer_counts = run(base, RULES, script, effort)
+                    times, counts = run(base, RULES, script, effort)
                 except Skipped as why:
-                    made[0].peers[name] = made[1].peers[name] = Sample(None, None, str(why))
+                    row.peers[name] = Sample(None, None, str(why))
                     continue
-                both = min(len(counts), len(peer_counts))
-                if peer_counts[:both] != counts[:both] or not both:
-                    place = next((i for i, pair in enumerate(zip(counts, peer_counts)) if pair[0] != pair[1]), 0)  # noqa: B905
-                    made[0].wrong = f"{made[0].workload}: {name} differs at goal {place} ({len(peer_counts)} goals)"
-                for row, mark in zip(made[:2], (0.5, 0.99), strict=True):
-                    row.peers[name] = Sample(percentile(peer_times, mark)) if peer_times else Sample(None, None, "nothing")
-            yield from made
+                compared(row, name, stream.counts, times, counts)
+            again(row, base, script, effort, peers)
+            row.compare()
+            if len(stream.counts) < count:
+                row.ratio += f" (first {len(stream.counts):,} of {count:,} goals in {effort.stream:g} s)"
+            yield row
+            for what, found in stream.writes.items():
+                if found:
+                    yield Row(f"access {kind}, {label}: {what}", size, None, stream_of(found))

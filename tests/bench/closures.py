@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 
 import graphs
-from measure import Effort, Row, Sample, Skipped, median_of
+from measure import Effort
 from prepared import Prepared
-
-import kbcore
-from kbcore.config import Config
-from kbcore.embed import EmbeddedKB
+from programs import Goal, Peer, Program, measured, open_without_tables
+from table import Row
 
 LINEAR = {
     "right": "{p}(?x, ?y) :- edge(?x, ?y). {p}(?x, ?y) :- edge(?x, ?z), {p}(?z, ?y).",
@@ -40,120 +36,90 @@ SAME_SQL = {
     " down(n, d) AS (SELECT n, d FROM up WHERE d > 0 UNION SELECT e.x, down.d - 1 FROM down JOIN edge e ON e.y = down.n"
     " WHERE down.d > 0) SELECT count(*) FROM down WHERE d = 0",
 }
+CLOSURE_ASP = {
+    "right ff": "goal(X, Y) :- edge(X, Y). goal(X, Y) :- edge(X, Z), goal(Z, Y).",
+    "left ff": "goal(X, Y) :- edge(X, Y). goal(X, Y) :- goal(X, Z), edge(Z, Y).",
+    "both ff": "goal(X, Y) :- edge(X, Y). goal(X, Y) :- goal(X, Z), goal(Z, Y).",
+    "bf": "goal(Y) :- edge(n, Y). goal(Y) :- goal(X), edge(X, Y).",
+    "fb": "goal(X) :- edge(X, n). goal(X) :- edge(X, Y), goal(Y).",
+}
+SAME_ASP = {
+    "ff": "goal(X, Y) :- edge(X, P), edge(Y, P). goal(X, Y) :- edge(X, U), goal(U, V), edge(Y, V).",
+    "bf": "up(n, 0). up(Y, D + 1) :- up(X, D), edge(X, Y). down(X, D) :- up(X, D), D > 0."
+    " down(X, D - 1) :- down(Y, D), D > 0, edge(X, Y). goal(X) :- down(X, 0).",
+}
+"""What clingo grounds; `n` is the constant of a bound goal, for which the program is written by hand as the SQL is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A goal in the rule language, with the query a peer without rules is given, and the constant in it."""
+def closure_graph(name: str, size: str, edges: list[graphs.Pair], wanted: Iterable[str]) -> Program:
+    """Goals like `right bf`: the form of the recursion and the binding pattern.
 
-    label: str
-    text: str
-    sql: str
-    constant: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """Edges, rules over them, goals."""
-
-    name: str
-    size: str
-    edges: list[graphs.Pair]
-    rules: str
-    goals: list[Goal]
-
-
-def closure_graph(name: str, size: str, edges: list[graphs.Pair], wanted: Iterable[str]) -> Graph:
-    """Goals like `right bf`: the form of the recursion and the binding pattern, from and to the ends of some edge."""
+    Goals start from the ends of some edge; where edges lead downhill, from the top and to the bottom, to reach far.
+    """
     source, target = int(edges[0][0][1:]), int(edges[-1][1][1:])
+    if "acyclic" in name:
+        source, target = min(int(x[1:]) for x, _ in edges), max(int(y[1:]) for _, y in edges)
     made = []
     for label in wanted:
         form, pattern = label.split()
         x = graphs.node(source) if pattern[0] == "b" else "?x"
         y = graphs.node(target) if pattern[1] == "b" else "?y"
         constant = {"ff": None, "bf": source, "fb": target}[pattern]
-        made.append(Goal(label, f"{form}({x}, {y})", CLOSURE_SQL[pattern], constant))
-    return Graph(name, size, edges, CLOSURE_RULES, made)
+        asp = CLOSURE_ASP.get(label) or CLOSURE_ASP[pattern]
+        made.append(Goal(label, f"{form}({x}, {y})", CLOSURE_SQL[pattern], constant, asp))
+    return Program(name, size, {"edge": edges}, CLOSURE_RULES, made)
 
 
-def closure_graphs(effort: Effort) -> Iterator[Graph]:
+def closure_graphs(effort: Effort) -> Iterator[Program]:
     """Each when it is its turn, so that one is in memory at a time."""
     bound = [f"{form} {pattern}" for pattern in ("bf", "fb") for form in ("right", "left")]
     linear = ["right ff", "left ff", *bound]
     n = effort.pick(1000, 60)
-    yield closure_graph("chain", f"{n:,}", graphs.chain(n), [*linear, "both ff", "both bf"])
+    yield closure_graph("chain", f"{n:,}", graphs.chain(n), [*linear, "both ff"])
     n = effort.pick(10_000, 200)
     yield closure_graph("long chain", f"{n:,}", graphs.chain(n), bound)
     n, m = effort.pick(500, 30), effort.pick(750, 45)  # the non-linear form is cubic: not on the larger ones
     yield closure_graph(
-        "small sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 0), [*linear, "both ff", "both bf", "both fb"]
+        "small sparse cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 0), [*linear, "both ff", "both bf", "both fb"]
     )
     n, m = effort.pick(2000, 40), effort.pick(3000, 60)
-    yield closure_graph("sparse", f"{n:,}/{m:,}", graphs.scattered(n, m, 1), linear)
+    yield closure_graph("sparse cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 1), linear)
+    n, m = effort.pick(2000, 40), effort.pick(6000, 80)
+    yield closure_graph("sparse acyclic", f"{n:,}/{m:,}", graphs.downhill(n, m, 12), linear)
     n, m = effort.pick(500, 20), effort.pick(20_000, 100)
     yield closure_graph("dense cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 2), [*linear, "both ff"])
+    n, m = effort.pick(500, 20), effort.pick(20_000, 100)
+    yield closure_graph("dense acyclic", f"{n:,}/{m:,}", graphs.downhill(n, m, 13), [*linear, "both ff"])
     n, m = effort.pick(100_000, 100), effort.pick(300_000, 300)
     yield closure_graph("large", f"{n:,}/{m:,}", graphs.scattered(n, m, 3), bound)
 
 
-def same_generation_graphs(effort: Effort) -> Iterator[Graph]:
+def same_generation_graphs(effort: Effort) -> Iterator[Program]:
     """Everybody has two parents."""
     layers, width = effort.pick(10, 4), effort.pick(150, 8)
     last = layers * width - 1
     goals = [
-        Goal("ff", "same(?x, ?y)", SAME_SQL["ff"]),
-        Goal("bf", f"same({graphs.node(last)}, ?y)", SAME_SQL["bf"], last),
-        Goal("fb", f"same(?x, {graphs.node(last)})", SAME_SQL["bf"], last),
+        Goal("ff", "same(?x, ?y)", SAME_SQL["ff"], None, SAME_ASP["ff"]),
+        Goal("bf", f"same({graphs.node(last)}, ?y)", SAME_SQL["bf"], last, SAME_ASP["bf"]),
+        Goal("fb", f"same(?x, {graphs.node(last)})", SAME_SQL["bf"], last, SAME_ASP["bf"]),
     ]
     edges = graphs.generations(layers, width, 4)
-    yield Graph("same generation", f"{layers}x{width}", edges, SAME_RULES, goals)
+    yield Program("same generation", f"{layers}x{width}", {"edge": edges}, SAME_RULES, goals)
 
 
-def open_without_tables(edges: list[graphs.Pair], rules: str) -> EmbeddedKB:
-    """A knowledge base in which every goal is evaluated anew."""
-    config = Config(goal_table_mb=0, query_timeout_ms=60_000, query_max_rows=1 << 30, query_max_steps=1 << 40)
-    kb = kbcore.open_kb(config=config)
-    for start in range(0, len(edges), 5000):
-        kb.tell_many("edge", edges[start : start + 5000])
-    kb.teach(rules)
-    return kb
-
-
-def measured(graph: Graph, effort: Effort, peers: dict[str, Callable]) -> list[Row]:
-    """A row for each goal of a graph."""
-    rows = []
-    kb = open_without_tables(graph.edges, graph.rules)
-    with kb:
-        for goal in graph.goals:
-            prepared = Prepared(kb, goal.text)
-            prepared.count()  # the first run makes the indexes its plan asks for; a peer has its own from the load
-            ours = median_of(prepared.count, effort)
-            named = median_of(lambda text=goal.text: len(kb.ask(text)), effort)
-            rows.append(Row(f"{graph.name}, {goal.label}", graph.size, ours.answers, ours, named=named))
-            print(f"  {rows[-1].workload}: {ours}, named {named}", file=sys.stderr, flush=True)
-    for name, closures in peers.items():
-        try:
-            samples = closures(graph.edges, graph.rules, graph.goals, effort)
-        except Skipped as why:
-            samples = [Sample(None, None, str(why))] * len(rows)
-        for row, sample in zip(rows, samples, strict=True):
-            row.peers[name] = sample
-    return rows
-
-
-def closure(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+def closure(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     """Transitive closures."""
-    for graph in closure_graphs(effort):
-        yield from measured(graph, effort, peers)
+    for program in closure_graphs(effort):
+        yield from measured(program, effort, peers)
 
 
-def same_generation(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+def same_generation(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     """Same generation."""
-    for graph in same_generation_graphs(effort):
-        yield from measured(graph, effort, peers)
+    for program in same_generation_graphs(effort):
+        yield from measured(program, effort, peers)
 
 
-def proportion(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
+def proportion(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     """Engine steps of goals that reach the same 100 nodes in ever larger graphs: they must stay the same."""
     core = effort.pick(100, 20)
     sizes = [effort.pick(10_000, 100), effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)]
@@ -163,7 +129,7 @@ def proportion(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
     steps: dict[str, list[int]] = {label: [] for label in goals}
     answers: dict[str, int] = {}
     for size in sizes:
-        with open_without_tables(graphs.with_surroundings(core, size, 5), CLOSURE_RULES) as kb:
+        with open_without_tables({"edge": graphs.with_surroundings(core, size, 5)}, CLOSURE_RULES) as kb:
             for label, text in goals.items():
                 prepared = Prepared(kb, text)
                 prepared.count()
@@ -172,6 +138,7 @@ def proportion(effort: Effort, peers: dict[str, Callable]) -> Iterator[Row]:
     for label, found in steps.items():
         row = Row(f"steps, {label}", " ".join(f"{size:,}" for size in sizes), answers[label], " ".join(map(str, found)))
         row.ratio = f"{max(found) / max(min(found), 1):.3g} (most/least)"
-        if max(found) > 1.5 * min(found):
+        row.floor, row.met = "steps do not grow", max(found) <= 1.5 * min(found)
+        if not row.met:
             row.wrong = f"steps of {label} grow with the graph: {found}"
         yield row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 Pair = tuple[str, str]
 
@@ -24,6 +25,31 @@ def scattered(nodes: int, edges: int, seed: int) -> list[Pair]:
     found: dict[Pair, None] = {}
     while len(found) < edges:
         x, y = rng.randrange(nodes), rng.randrange(nodes)
+        if x != y:
+            found[node(x), node(y)] = None
+    return list(found)
+
+
+def downhill(nodes: int, edges: int, seed: int) -> list[Pair]:
+    """Distinct random edges that all lead to a node of a higher number: no cycle."""
+    rng = random.Random(seed)
+    found: dict[Pair, None] = {}
+    while len(found) < edges:
+        x, y = rng.randrange(nodes), rng.randrange(nodes)
+        if x != y:
+            found[node(min(x, y)), node(max(x, y))] = None
+    return list(found)
+
+
+def zipf(nodes: int, edges: int, seed: int) -> list[Pair]:
+    """Distinct random edges without loops; the k-th node is an end of an edge as often as 1/k^0.8 says: hubs."""
+    rng = random.Random(seed)
+    places = list(range(nodes))
+    rng.shuffle(places)
+    weights = list(accumulate((k + 1) ** -0.8 for k in range(nodes)))
+    found: dict[Pair, None] = {}
+    while len(found) < edges:
+        x, y = rng.choices(places, cum_weights=weights, k=2)
         if x != y:
             found[node(x), node(y)] = None
     return list(found)

@@ -1,4 +1,4 @@
-"""Timing and the table: the only place that looks at a clock or prints."""
+"""Timing: the only place of the benchmarks that looks at a clock for something short."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-
-PEERS = ("sqlite", "duckdb", "swipl")
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 
 class Skipped(Exception):
@@ -17,51 +16,56 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Seconds for one evaluation (None: not measured, `note` says why) and how many answers it had."""
+    """CPU seconds of one evaluation and how many answers it had.
+
+    `tail` is the 99th percentile where `seconds` is the median of a stream. Without `seconds` it was not measured: `note`
+    says why, and `beyond` is what it would have taken at least (infinity: it cannot do it).
+    """
 
     seconds: float | None
     answers: int | None = None
     note: str = ""
+    tail: float | None = None
+    beyond: float | None = None
 
     def __str__(self) -> str:
-        return self.note if self.seconds is None else duration(self.seconds)
+        if self.seconds is None:
+            return self.note
+        return duration(self.seconds) + (f" / {duration(self.tail)}" if self.tail is not None else "")
 
 
-@dataclass(slots=True)
-class Row:
-    """One line of the table. `ratio` is worked out from the best peer unless it is given."""
+def too_late(limit: float) -> Sample:
+    """What is shown of a peer that was stopped at its time limit."""
+    return Sample(None, None, f"> {limit:g} s", beyond=limit)
 
-    workload: str
-    size: str
-    answers: int | None
-    ours: Sample | str
-    peers: dict[str, Sample] = field(default_factory=dict)
-    named: Sample | None = None
-    ratio: str = ""
-    wrong: str = ""
 
-    def compare(self) -> None:
-        """Work out the ratio, and note a peer that has other answers than we have."""
-        counts = {name: sample.answers for name, sample in self.peers.items() if sample.answers is not None}
-        if self.named is not None and self.named.answers is not None:
-            counts["ours, named"] = self.named.answers
-        other = {name: count for name, count in counts.items() if count != self.answers}
-        if other and not self.wrong:
-            self.wrong = f"{self.workload} {self.size}: {self.answers} answers, but {other}"
-        times = [(sample.seconds, name) for name, sample in self.peers.items() if sample.seconds]
-        if times and not self.ratio and isinstance(self.ours, Sample) and self.ours.seconds:
-            best, name = min(times)
-            self.ratio = f"{best / self.ours.seconds:.3g} ({name})"
+def stream_of(times: Sequence[float], answers: int | None = None) -> Sample:
+    """p50 and p99 of a stream of goals."""
+    if not times:
+        return Sample(None, answers, "no goal in time")
+    return Sample(percentile(times, 0.5), answers, tail=percentile(times, 0.99))
+
+
+def quieter(one: Sample, other: Sample) -> Sample:
+    """The lower p50 and the lower p99 of two runs of the same stream."""
+    if one.seconds is None or other.seconds is None or one.tail is None or other.tail is None:
+        return other if one.seconds is None else one
+    return Sample(min(one.seconds, other.seconds), one.answers, tail=min(one.tail, other.tail))
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured: `repeats` of each evaluation, none begun after `seconds`; a peer is stopped at `limit`."""
+    """How much is measured.
+
+    `repeats` of each evaluation, none begun after `seconds`; a single evaluation of a peer is stopped at `limit`; a stream
+    ends after `stream` seconds.
+    """
 
     small: bool = False
     repeats: int = 5
-    seconds: float = 10.0
-    limit: float = 30.0
+    seconds: float = 2.0
+    limit: float = 3.0
+    stream: float = 4.0
 
     def pick(self, full: int, small: int) -> int:
         """The size for this effort."""
@@ -69,17 +73,18 @@ class Effort:
 
 
 FULL = Effort()
-SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=5.0)
+SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=3.0, stream=1.0)
 
 
-def median_of(call: Callable[[], int], effort: Effort, before: Callable[[], object] = lambda: None) -> Sample:
-    """The median CPU time of `call`, which returns its number of answers; `before` runs outside the clock."""
+def median_of(
+    call: Callable[[], int], effort: Effort, guard: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> Sample:
+    """The median CPU time of `call`, which returns its number of answers; `guard` is entered outside the clock."""
     times: list[float] = []
     counts = set()
     started = time.monotonic()
     while len(times) < effort.repeats and (not times or time.monotonic() - started < effort.seconds):
-        before()
-        with collector_off():
+        with collector_off(), guard():
             start = time.process_time_ns()
             counts.add(call())
             times.append((time.process_time_ns() - start) / 1e9)
@@ -111,23 +116,3 @@ def duration(seconds: float) -> str:
         if seconds * scale >= 1 or unit == "µs":
             return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:,.0f} {unit}"
     raise AssertionError
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The table: numbers to the right, as wide as it needs."""
-    head = ["workload", "size", "answers", "ours", "named", *PEERS, "ratio"]
-    lines = [head]
-    for row in rows:
-        cells = [row.workload, row.size, "" if row.answers is None else f"{row.answers:,}", str(row.ours)]
-        cells.append("" if row.named is None else str(row.named))
-        cells += [str(row.peers.get(name, "")) for name in PEERS]
-        lines.append([*cells, row.ratio])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    shown = []
-    for number, line in enumerate(lines):
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        cells[0] = line[0].ljust(widths[0])
-        shown.append("  ".join(cells).rstrip())
-        if number == 0:
-            shown.append("  ".join("-" * width for width in widths))
-    return "\n".join(shown)

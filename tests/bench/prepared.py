@@ -12,6 +12,7 @@ from kbplanner.backend import RunStats
 from kbplanner.evaluate import GoalRun, adornment_of, goal_pattern
 from kbplanner.parser import parse_goal
 from kbplanner.schema import RelationSchema
+from kbplanner.terms import Term, Variable
 
 
 class Prepared:
@@ -24,13 +25,14 @@ class Prepared:
         partition = inner._partitions(tenant, None)[0]
         rules = tenant.rules.visible(partition.name)
         schema = RelationSchema(atom.predicate, atom.arity)
-        pattern = goal_pattern(atom.args, tenant.engine.intern)
+        args: list[Term] = [arg for arg in atom.args if isinstance(arg, (str, Variable))]
+        pattern = goal_pattern(args, tenant.engine.intern)
         assert pattern is not None
         self._pattern = pattern
         self._inner = inner
         self._engine = tenant.engine
         self._bind = lambda wanted: partition.need(wanted).relation
-        self._goal = tenant.plans.get(rules, schema, adornment_of(atom.args), partition.denied(rules.deniable), partition)
+        self._goal = tenant.plans.get(rules, schema, adornment_of(args), partition.denied(rules.deniable), partition)
         self.stats = RunStats()
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table: `python tests/bench/run.py [--only NAME ...] [--small]`."""
+"""Run the benchmarks and print one table: `python tests/bench/run.py [--only NAME ...] [--small] [--markdown FILE]`."""
 
 from __future__ import annotations
 
@@ -9,54 +9,82 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import access
 import closures
 import http_routes
+import joins
 import loading
-import measure
+import point_goal
+import slow_disk
+import table
+import writes
+from measure import FULL, SMALL, Effort
 from peers import find
 
 import kbcore
 
-Workload = Callable[[measure.Effort, dict[str, Callable]], Iterator[measure.Row]]
+Workload = Callable[[Effort, Any], Iterator[table.Row]]
 
 WORKLOADS: dict[str, tuple[Workload, str]] = {
-    "closure": (closures.closure, "closures"),
-    "same-generation": (closures.same_generation, "closures"),
+    "closure": (closures.closure, "programs"),
+    "same-generation": (closures.same_generation, "programs"),
+    "join": (joins.joins, "programs"),
+    "triangles": (joins.triangles, "programs"),
+    "negation": (joins.negation, "programs"),
     "proportion": (closures.proportion, ""),
+    "retract-then-goal": (writes.retract_then_goal, "retractions"),
+    "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),
+    "point-goal": (point_goal.point_goal, ""),
     "loading": (loading.loading, "load"),
     "http": (http_routes.over_http, ""),
+    "slow-disk": (slow_disk.on_a_slow_disk, ""),
 }
 """What is run, in order, and the function of a peer that does the same."""
 
 
 def main() -> int:
-    """Exit status 1 when answers differ or something grows that must not."""
+    """Exit status 1 when answers differ or something grows that must not; a floor that is not met only says so."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), metavar="NAME", help=", ".join(WORKLOADS))
     parser.add_argument("--small", action="store_true", help="tiny sizes: does everything still run?")
-    which = ", ".join(measure.PEERS)
-    parser.add_argument("--peers", nargs="*", choices=measure.PEERS, default=measure.PEERS, metavar="NAME", help=which)
+    which = ", ".join(table.PEERS)
+    parser.add_argument("--peers", nargs="*", choices=table.PEERS, default=table.PEERS, metavar="NAME", help=which)
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table into this page, between its marks")
     options = parser.parse_args()
-    effort = measure.SMALL if options.small else measure.FULL
+    effort = SMALL if options.small else FULL
     peers = find(options.peers)
-    rows: list[measure.Row] = []
+    begun = time.monotonic()
+    rows: list[table.Row] = []
     for name in options.only or WORKLOADS:
         workload, function = WORKLOADS[name]
         started = time.monotonic()
-        able = {peer: getattr(module, function) for peer, module in peers.items() if function and hasattr(module, function)}
+        able = {
+            peer: getattr(module, function)
+            for peer, module in peers.items()
+            if module.VERSION and function and hasattr(module, function)
+        }
         for row in workload(effort, able):
             row.compare()
             rows.append(row)
-        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
-    print(f"kbcore {kbcore.__version__}, Python {platform.python_version()}, {cpu()} x {os.cpu_count()}")
-    print(", ".join(f"{peer} {module.VERSION or 'not installed'}" for peer, module in peers.items()))
-    print()
-    print(measure.table(rows))
+        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    here = [f"{name} {module.VERSION}" for name, module in peers.items() if module.VERSION]
+    head = f"kbcore {kbcore.__version__}, Python {platform.python_version()}, {cpu()} × {os.cpu_count()}; {', '.join(here)}"
+    gone = [name for name, module in peers.items() if not module.VERSION]
+    if gone:
+        head += f"; not installed, so left out: {', '.join(gone)}"
+    met, missed = (sum(row.met is wanted for row in rows) for wanted in (True, False))
+    head += f"\nfloors met: {met}, not met: {missed}; {time.monotonic() - begun:.0f} s in all"
+    print(head)
+    for section in dict.fromkeys(row.section for row in rows):
+        some = [row for row in rows if row.section == section]
+        print(f"\n{table.table(some)}")
+        if options.markdown and (section != "table" or not options.only):  # the table is written whole or not at all
+            table.write_markdown(options.markdown, section, f"{head.replace(chr(10), '; ')}.\n\n{table.markdown(some)}")
     wrong = [row.wrong for row in rows if row.wrong]
     for line in wrong:
         print(f"WRONG {line}", file=sys.stderr)

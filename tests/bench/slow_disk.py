@@ -2,7 +2,8 @@
 
     python tests/bench/slow_disk.py [MILLISECONDS]
 
-Prints durable /tell at 1 and 32 connections beside the rate at which that disk could sync one write after the other.
+Durable /tell at 1 and 32 connections beside the rate at which that disk syncs one write after the other. A workload of
+the table, and a program of its own for other disks.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from http_routes import HOST, Server, drive, tells
+from http_routes import HOST, Server, drive, sync_rate, tells
+from measure import FULL, Effort
+from table import Row, table
 
 from kbcore import Config, hookimpl
 from kbcore.plug.ports import LogStore
@@ -74,22 +77,29 @@ def serve(folder: str, ms: float) -> int:
     return run(config, plugins=[SlowDisk(ms)])
 
 
-def main() -> int:
-    if sys.argv[1:2] == ["--serve"]:
-        return serve(sys.argv[2], float(sys.argv[3]))
-    ms = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
+def on_a_slow_disk(effort: Effort, peers: object = None, ms: float = 3.0) -> Iterator[Row]:
+    """A row for each number of connections."""
     with tempfile.TemporaryDirectory() as scratch:
         server = SlowServer(f"{scratch}/kb", ms)
         try:
             for connections in (1, 32):
-                load = drive(server, tells(), connections, 3.0, 100_000)
-                single = 1000 / ms
-                print(
-                    f"sync of {ms:g} ms, {connections:2} connections: {load.rate:6.0f} /tell a second,"
-                    f" {load.rate / single:.1f} x the {single:.0f} single syncs a second"
-                )
+                single = sync_rate(scratch, 0.2 if effort.small else 1.0, lambda: wait(ms / 1000))
+                load = drive(server, tells(), connections, 0.2 if effort.small else 3.0, 100_000)
+                times = load.rate / single
+                size = f"{len(load.latencies):,} requests"
+                row = Row(f"http /tell, {connections} conn, sync of {ms:g} ms", size, None, f"{load.rate:,.0f} /s")
+                row.ratio = f"{times:.3g} × the {single:,.0f} single syncs/s"
+                if connections > 1:
+                    row.floor, row.met = "≥ 10 × single syncs", times >= 10
+                yield row
         finally:
             server.close()
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--serve"]:
+        return serve(sys.argv[2], float(sys.argv[3]))
+    print(table([*on_a_slow_disk(FULL, ms=float(sys.argv[1]) if len(sys.argv) > 1 else 3.0)]))
     return 0
 
 

@@ -10,22 +10,27 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support import naive, programs
 from support.proofs import Checker
+from support.runtimes import runtime as open_runtime
 
-from kbcore.config import Config
 from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase
-from kbcore.runtime import Runtime, open_runtime
+from kbcore.runtime import Runtime
 from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.printer import print_rule
 from kbplanner.terms import Atom, Literal, Rule
 
 from .test_programs import random_rules
 
 NUMBER = count()
 
+written_rules = random_rules.map(lambda rules: [parse_rule(print_rule(rule)) for rule in rules])
+"""As people write them: the text of `not ?x = a` is `?x != a`."""
+
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    with open_runtime(Config(storage_backend="memory", engine=request.param)) as runtime:
+    with open_runtime(engine=request.param) as runtime:
         yield runtime
 
 
@@ -41,7 +46,7 @@ def told(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> KnowledgeBas
 
 
 programs_with_goals = given(
-    random_rules,
+    written_rules,
     st.lists(programs.facts(), max_size=14),
     st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=4),
 )
@@ -74,3 +79,28 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
             checker.dag(proof, 3)
         for proof in kb.prove(literal, nodes=4, depth=2):
             checker.tree(proof, 4, 2)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    written_rules,
+    st.lists(st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])), max_size=12),
+    st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=3),
+    st.sampled_from([None, 30, 100]),
+)
+def test_proofs_rest_on_what_held_at_the_moment(runtime, rules, facts, literals, later):
+    kb = told(runtime, rules, [])
+    now = runtime.clock.now_ms()
+    at = now + (later or 0)
+    valid: dict[Atom, bool] = {}
+    for atom, window in facts:
+        start, end = (now + edge for edge in window) if window else (None, None)
+        kb.assert_facts([Fact(atom.predicate, atom.args, atom.positive, None, None, start, end)])
+        valid[atom] = window is None or start <= at < end
+    checker = Checker(rules, [atom for atom, held in valid.items() if held])
+    for literal in literals:
+        rows = kb.infer(literal, as_of=None if later is None else at)
+        found = kb.prove(literal, form="dag", nodes=10_000, as_of=None if later is None else at)
+        assert [proof["result"] for proof in found] == rows
+        for proof in found:
+            checker.dag(proof, 10_000)

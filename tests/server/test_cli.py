@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kbcore.config import Config
+from kbcore.config import SETTINGS, Config
 from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
 from kbserver import __main__, cli
 
@@ -32,7 +32,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
 
 def run(*args: str, **environ: str) -> Any:
-    return CliRunner(env=environ).invoke(cli.cli, args)
+    unset: dict[str, str | None] = {setting.name: None for setting in SETTINGS}
+    return CliRunner(env={**unset, **environ}).invoke(cli.cli, args)
 
 
 def test_commands_are_modules() -> None:

@@ -1,7 +1,11 @@
-"""Runtimes for tests: built-in plugins, a folder or memory, a clock that stands still."""
+"""Runtimes for tests: built-in plugins, a folder or memory, a clock that stands still.
+
+With ENGINE_VERIFY=1 in the environment every answer of a goal table is compared with a fresh one (`tox run -e verify`).
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +14,13 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.runtime import Runtime, open_runtime
 
+BASE = Config.from_env({"ENGINE_VERIFY": os.environ.get("ENGINE_VERIFY", "0")})
+
 
 def runtime(folder: Path | None = None, *, clock: ManualClock | None = None, **settings: Any) -> Runtime:
     """A runtime on a folder, or in memory; settings by their field names in Config."""
     if folder is None:
-        config = replace(Config(), storage_backend="memory", **settings)
+        config = replace(BASE, storage_backend="memory", **settings)
     else:
-        config = replace(Config(), storage_dir=str(folder), min_free_mb=0, **settings)
+        config = replace(BASE, storage_dir=str(folder), min_free_mb=0, **settings)
     return open_runtime(config, clock=clock or ManualClock())

@@ -6,14 +6,21 @@ import csv
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from measure import Effort, Sample, Skipped, collector_off, median_of
+from measure import Effort, Sample, Skipped, collector_off, median_of, too_late
 
-from peers.sqlite import fill_access, run_script, stopped_after
+from peers.sqlite import Streamed, fill_access, run_retractions, run_script, stopped_after
+
+if TYPE_CHECKING:
+    from access import Step
+    from graphs import Access
+    from programs import Goal, Program
+    from writes import Outcomes, Retractions
 
 try:
-    import duckdb
+    import duckdb  # type: ignore[import-not-found, unused-ignore]
 
     VERSION = duckdb.__version__
 except ImportError:
@@ -35,39 +42,52 @@ def insert_rows(db: Any, table: str, columns: dict[str, str], rows: Sequence[Seq
         db.execute(f"INSERT INTO {table} SELECT * FROM read_csv('{file.name}', header = false, columns = {columns})")
 
 
-def closures(edges: Sequence[tuple[str, str]], rules: str, goals: Sequence[Any], effort: Effort) -> list[Sample]:
-    """Each goal's query, the nodes as integers."""
+def programs(program: Program, effort: Effort) -> list[Sample]:
+    """Each goal's query, the nodes as integers; no keys: they do not help its joins and slow its load."""
     db = open_database()
-    db.execute("CREATE TABLE edge (x INTEGER, y INTEGER)")
-    insert_rows(db, "edge", {"x": "INTEGER", "y": "INTEGER"}, [(x[1:], y[1:]) for x, y in edges])
+    for name, rows in program.relations.items():
+        columns = dict.fromkeys(("x", "y", "z")[: len(rows[0])], "INTEGER")
+        db.execute(f"CREATE TABLE {name} ({', '.join(f'{column} INTEGER' for column in columns)})")
+        insert_rows(db, name, columns, [[arg[1:] for arg in row] for row in rows])
     known: dict[tuple[str, int | None], Sample] = {}
-    for goal in goals:
+    for goal in program.goals:
         if (goal.sql, goal.constant) not in known:
 
-            def count(goal: Any = goal) -> int:
-                return db.execute(goal.sql, [] if goal.constant is None else [goal.constant]).fetchone()[0]
+            def count(goal: Goal = goal) -> int:
+                return int(db.execute(goal.sql, [] if goal.constant is None else [goal.constant]).fetchone()[0])
 
             try:
-                sample = median_of(lambda: stopped_after(effort.limit, db.interrupt, count), effort)
+                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
             except duckdb.InterruptException:
-                sample = Sample(None, None, f"> {effort.limit:g} s")
+                sample = too_late(effort.limit)
             except duckdb.OutOfMemoryException:
-                sample = Sample(None, None, "out of memory")
+                sample = Sample(None, None, "out of memory", beyond=float("inf"))
             known[goal.sql, goal.constant] = sample
     db.close()
-    return [known[goal.sql, goal.constant] for goal in goals]
+    return [known[goal.sql, goal.constant] for goal in program.goals]
 
 
-def access(base: Any, rules: str, script: Sequence[Any], effort: Effort) -> Any:
+def retractions(script: Retractions, effort: Effort) -> Outcomes:
+    """Names as values; a key would make its deletes slower."""
+    db = open_database()
+    db.execute("CREATE TABLE edge (x VARCHAR, y VARCHAR)")
+    insert_rows(db, "edge", {"x": "VARCHAR", "y": "VARCHAR"}, script.edges)
+    try:
+        return run_retractions(lambda sql, args: db.execute(sql, list(args)), script, effort)
+    finally:
+        db.close()
+
+
+def access(base: Access, rules: str, script: Sequence[Step], effort: Effort) -> Streamed:
     """Lists and checks with names handed out, as many as there is time for."""
     db = open_database()
 
-    def insert(sql: str, rows: Sequence[Any]) -> None:
-        insert_rows(db, sql.split()[2], {"a": "VARCHAR", "b": "VARCHAR"}, rows)
+    def insert(name: str, rows: Sequence[Sequence[str]]) -> None:
+        insert_rows(db, name, {"a": "VARCHAR", "b": "VARCHAR"}, rows)
 
     fill_access(db.execute, insert, base, "")
     try:
-        return run_script(lambda sql, args: db.execute(sql, list(args)).fetchall(), db.execute, script, effort.seconds)
+        return run_script(lambda sql, args: db.execute(sql, list(args)), script, effort)
     finally:
         db.close()
 

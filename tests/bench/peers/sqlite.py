@@ -5,45 +5,109 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from measure import Effort, Sample, collector_off, median_of
+from measure import Effort, Sample, collector_off, median_of, too_late
+
+if TYPE_CHECKING:
+    from access import Step
+    from graphs import Access
+    from programs import Goal, Program, Rows
+    from writes import Outcomes, Retractions
+
+Insert = Callable[[str, "Sequence[Sequence[Any]]"], object]
+"""Puts rows into a table."""
+
+Streamed = tuple["list[float]", "list[int]"]
+"""CPU seconds and answers of each goal."""
 
 VERSION = sqlite3.sqlite_version
 
 
-def stopped_after(seconds: float, stop: Callable[[], None], call: Callable[[], int]) -> int:
-    """Run `call`, which `stop` interrupts from another thread."""
+@contextmanager
+def stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+    """What runs inside is interrupted by `stop`, from another thread, when it takes longer."""
     timer = threading.Timer(seconds, stop)
     timer.start()
     try:
-        return call()
+        yield
     finally:
         timer.cancel()
 
 
-def closures(edges: Sequence[tuple[str, str]], rules: str, goals: Sequence[Any], effort: Effort) -> list[Sample]:
+def fill(execute: Callable[[str], object], insert: Insert, relations: Mapping[str, Rows], tail: str) -> None:
+    """A table for each relation, over integers, with a key and, for pairs, an index the other way."""
+    for name, rows in relations.items():
+        columns = ("x", "y", "z")[: len(rows[0])]
+        typed = ", ".join(f"{column} INTEGER" for column in columns)
+        execute(f"CREATE TABLE {name} ({typed}, PRIMARY KEY ({', '.join(columns)})) {tail}")
+        insert(name, [tuple(int(arg[1:]) for arg in row) for row in rows])
+        if len(columns) == 2:
+            execute(f"CREATE INDEX {name}_back ON {name} (y, x)")
+
+
+def programs(program: Program, effort: Effort) -> list[Sample]:
     """Each goal's query, the nodes as integers."""
     db = sqlite3.connect(":memory:", check_same_thread=False)
-    db.execute("CREATE TABLE edge (x INTEGER, y INTEGER, PRIMARY KEY (x, y)) WITHOUT ROWID")
-    db.executemany("INSERT INTO edge VALUES (?, ?)", ((int(x[1:]), int(y[1:])) for x, y in edges))
-    db.execute("CREATE INDEX reverse ON edge (y, x)")
+
+    def insert(name: str, rows: Sequence[Sequence[int]]) -> None:
+        db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+    fill(db.execute, insert, program.relations, "WITHOUT ROWID")
     db.execute("ANALYZE")
     known: dict[tuple[str, int | None], Sample] = {}  # the forms of a recursion are one query here
-    for goal in goals:
+    for goal in program.goals:
         if (goal.sql, goal.constant) not in known:
 
-            def count(goal: Any = goal) -> int:
-                return db.execute(goal.sql, () if goal.constant is None else (goal.constant,)).fetchone()[0]
+            def count(goal: Goal = goal) -> int:
+                return int(db.execute(goal.sql, () if goal.constant is None else (goal.constant,)).fetchone()[0])
 
             try:
-                sample = median_of(lambda: stopped_after(effort.limit, db.interrupt, count), effort)
+                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
             except sqlite3.OperationalError as error:
-                sample = Sample(None, None, f"> {effort.limit:g} s" if "interrupt" in str(error) else str(error))
+                sample = too_late(effort.limit) if "interrupt" in str(error) else Sample(None, None, str(error))
             known[goal.sql, goal.constant] = sample
     db.close()
-    return [known[goal.sql, goal.constant] for goal in goals]
+    return [known[goal.sql, goal.constant] for goal in program.goals]
+
+
+REACHED = (
+    "WITH RECURSIVE r(y) AS (SELECT y FROM edge WHERE x = ?1 UNION SELECT e.y FROM r JOIN edge e ON e.x = r.y)"
+    " SELECT y FROM r"
+)
+
+
+def run_retractions(execute: Callable[[str, Sequence[str]], Any], script: Retractions, effort: Effort) -> Outcomes:
+    """An edge goes, the goal is asked, the edge comes back: seconds of the first, of the second, and how many answers."""
+    found: Outcomes = []
+    started = time.monotonic()
+    with collector_off():
+        for edge in script.gone:
+            if time.monotonic() - started > effort.stream:
+                break
+            start = time.process_time_ns()
+            execute("DELETE FROM edge WHERE x = ? AND y = ?", edge)
+            between = time.process_time_ns()
+            count = len([row[0] for row in execute(REACHED, [script.start]).fetchall()])
+            end = time.process_time_ns()
+            execute("INSERT INTO edge VALUES (?, ?)", edge)
+            found.append(((between - start) / 1e9, (end - between) / 1e9, count))
+    return found
+
+
+def retractions(script: Retractions, effort: Effort) -> Outcomes:
+    """Names as keys; every answer handed out by its name."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute("CREATE TABLE edge (x TEXT, y TEXT, PRIMARY KEY (x, y)) WITHOUT ROWID")
+    db.executemany("INSERT INTO edge VALUES (?, ?)", script.edges)
+    db.execute("ANALYZE")
+    try:
+        return run_retractions(db.execute, script, effort)
+    finally:
+        db.close()
 
 
 GROUPS = "WITH RECURSIVE g(id) AS (SELECT ?1 UNION SELECT m.b FROM g JOIN member m ON m.a = g.id)"
@@ -59,42 +123,48 @@ CHECK = (
 )
 
 
-def fill_access(execute: Callable[[str], object], insert: Callable[[str, list], object], base: Any, options: str) -> None:
+def fill_access(execute: Callable[[str], object], insert: Insert, base: Access, tail: str) -> None:
     """The tables of the access-control base, with names as keys and an index each way."""
     for table, rows in (("member", base.member), ("inside", base.inside), ("allowed", base.grants), ("banned", base.banned)):
-        execute(f"CREATE TABLE {table} (a TEXT, b TEXT, PRIMARY KEY (a, b)) {options}")
-        insert(f"INSERT INTO {table} VALUES (?, ?)", rows)
+        execute(f"CREATE TABLE {table} (a TEXT, b TEXT, PRIMARY KEY (a, b)) {tail}")
+        insert(table, rows)
         execute(f"CREATE INDEX {table}_back ON {table} (b, a)")
 
 
-def run_script(ask: Callable[..., list], change: Callable[[str, tuple], object], script: list[Any], seconds: float) -> Any:
-    """Goals and writes in order until the time is over: CPU seconds and answers of each goal."""
+def run_script(execute: Callable[[str, Sequence[str]], Any], script: Iterable[Step], effort: Effort) -> Streamed:
+    """Goals and writes in order until the time is over. Only goals are timed."""
     times, counts = [], []
     started = time.monotonic()
     with collector_off():
         for step in script:
-            if time.monotonic() - started > seconds:
+            if time.monotonic() - started > effort.stream:
                 break
             if step.write:
                 verb = "INSERT INTO" if step.write == "tell" else "DELETE FROM"
                 tail = "VALUES (?, ?)" if step.write == "tell" else "WHERE a = ? AND b = ?"
-                change(f"{verb} {step.relation} {tail}", step.args)
+                execute(f"{verb} {step.relation} {tail}", step.args)
                 continue
             start = time.process_time_ns()
-            found = ask(LIST, step.args[:1]) if step.thing is None else ask(CHECK, step.args)
-            count = len([row[0] for row in found]) if step.thing is None else int(found[0][0])
+            if step.thing is None:
+                count = len([row[0] for row in execute(LIST, step.args[:1]).fetchall()])
+            else:
+                count = int(execute(CHECK, step.args).fetchone()[0])
             times.append((time.process_time_ns() - start) / 1e9)
             counts.append(count)
     return times, counts
 
 
-def access(base: Any, rules: str, script: Sequence[Any], effort: Effort) -> Any:
-    """Lists and checks with names handed out."""
+def access(base: Access, rules: str, script: Sequence[Step], effort: Effort) -> Streamed:
+    """Lists and checks with names handed out; the module keeps the statements prepared."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    fill_access(db.execute, db.executemany, base, "WITHOUT ROWID")
+
+    def insert(name: str, rows: Sequence[Sequence[str]]) -> None:
+        db.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
+
+    fill_access(db.execute, insert, base, "WITHOUT ROWID")
     db.execute("ANALYZE")
     try:
-        return run_script(lambda sql, args: db.execute(sql, args).fetchall(), db.execute, script, effort.seconds)
+        return run_script(db.execute, script, effort)
     finally:
         db.close()
 

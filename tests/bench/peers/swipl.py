@@ -8,9 +8,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from measure import Effort, Sample, Skipped
+from measure import Effort, Sample, Skipped, too_late
+
+if TYPE_CHECKING:
+    from access import Step
+    from graphs import Access
+    from programs import Program
+    from writes import Outcomes, Retractions
+
+    from peers.sqlite import Streamed
 
 PROGRAM = shutil.which("swipl")
 VERSION = (
@@ -19,19 +27,22 @@ VERSION = (
     else ""
 )
 
-CLOSURE_MAIN = """
-timed(_, 0, _, [], _) :- !.
-timed(_, _, Left, [], Seen) :- Seen == seen, Left =< 0, !.
-timed(Goal, Repeats, Left, [Time|Times], _) :-
+PROGRAM_MAIN = """
+timed(_, 0, _, _, _, []) :- !.
+timed(_, _, Left, _, seen, []) :- Left =< 0, !.
+timed(Goal, Repeats, Left, Limit, Seen, Times) :-
     abolish_all_tables, garbage_collect,
     statistics(cputime, Start),
-    aggregate_all(count, Goal, Count),
-    statistics(cputime, End),
-    Time is End - Start, nb_setval(count, Count),
-    Fewer is Repeats - 1, Rest is Left - Time,
-    timed(Goal, Fewer, Rest, Times, seen).
+    (   catch(call_with_time_limit(Limit, aggregate_all(count, Goal, Count)), time_limit_exceeded, fail)
+    ->  statistics(cputime, End),
+        Time is End - Start, nb_setval(count, Count),
+        Fewer is Repeats - 1, Rest is Left - Time,
+        timed(Goal, Fewer, Rest, Limit, seen, More), Times = [Time|More]
+    ;   Seen == seen -> Times = []
+    ;   throw(time_limit_exceeded)
+    ).
 bench(Goal, Repeats, Seconds, Limit) :-
-    (   catch(call_with_time_limit(Limit, timed(Goal, Repeats, Seconds, Times, new)), Error, true),
+    (   catch(timed(Goal, Repeats, Seconds, Limit, new, Times), Error, true),
         (   var(Error)
         ->  msort(Times, Sorted), length(Sorted, N), Middle is N // 2, nth0(Middle, Sorted, Median),
             nb_getval(count, Count), format("ok ~w ~w~n", [Count, Median])
@@ -53,6 +64,20 @@ work(tell(Fact)) :- !, assertz(Fact).
 work(retract(Fact)) :- !, retract(Fact), !.
 work(Goal) :- statistics(cputime, Start), goal(Goal, Count), statistics(cputime, End), Time is End - Start,
     format("~w ~w~n", [Count, Time]).
+"""
+
+RETRACTIONS_MAIN = """
+rounds(Until) :- gone(_, X, Y), round(X, Y), statistics(cputime, Now), Now > Until, !.
+rounds(_).
+round(X, Y) :-
+    statistics(cputime, Start),
+    retract(edge(X, Y)), !,
+    statistics(cputime, Between),
+    findall(Z, ask(Z), Zs), length(Zs, Count),
+    statistics(cputime, End),
+    assertz(edge(X, Y)),
+    Gone is Between - Start, Asked is End - Between,
+    format("~w ~w ~w~n", [Count, Gone, Asked]).
 """
 
 
@@ -82,24 +107,40 @@ def run(lines: Iterable[str], seconds: float) -> list[str]:
     return output.splitlines()
 
 
-def closures(edges: Sequence[tuple[str, str]], rules: str, goals: Sequence[Any], effort: Effort) -> list[Sample]:
+def programs(program: Program, effort: Effort) -> list[Sample]:
     """Each goal with empty tables, counted."""
-    program = [":- use_module(library(time)).", *(f":- table {head}." for head in heads(rules)), prolog(rules)]
-    program += [f"edge({x}, {y})." for x, y in edges]
-    program.append(CLOSURE_MAIN)
+    lines = [":- use_module(library(time)).", *(f":- table {head}." for head in heads(program.rules)), prolog(program.rules)]
+    for name, rows in program.relations.items():
+        lines += [f"{name}({', '.join(row)})." for row in rows]
+    lines.append(PROGRAM_MAIN)
+    goals = program.goals
     calls = [f"bench({prolog(goal.text)}, {effort.repeats}, {effort.seconds}, {effort.limit})" for goal in goals]
-    program.append(f"main :- {', '.join(calls)}.")
+    lines.append(f"main :- {', '.join(calls)}.")
     samples = []
-    for line in run(program, 30 + len(goals) * (effort.limit + 2)):
+    for line in run(lines, 30 + len(goals) * (effort.limit + 2)):
         word, *rest = line.split(maxsplit=2)
         if word == "ok":
             samples.append(Sample(float(rest[1]), int(rest[0])))
+        elif word == "late":
+            samples.append(too_late(effort.limit))
         else:
-            samples.append(Sample(None, None, f"> {effort.limit:g} s" if word == "late" else " ".join(rest)[:40]))
+            samples.append(Sample(None, None, " ".join(rest)[:40], beyond=float("inf")))
     return samples + [Sample(None, None, "stopped")] * (len(goals) - len(samples))
 
 
-def access(base: Any, rules: str, script: Sequence[Any], effort: Effort) -> Any:
+def retractions(script: Retractions, effort: Effort) -> Outcomes:
+    """Incremental tables, as many rounds as there is time for."""
+    lines = [":- dynamic([edge/2], [incremental(true)])."]
+    lines += [f":- table {head} as incremental." for head in heads(script.rules)]
+    lines += [prolog(script.rules), *(f"edge({x}, {y})." for x, y in script.edges)]
+    lines += [f"gone({number}, {x}, {y})." for number, (x, y) in enumerate(script.gone)]
+    lines += [RETRACTIONS_MAIN, f"ask(Y) :- path({script.start}, Y)."]
+    lines.append(f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, rounds(Until).")
+    found = [line.split() for line in run(lines, effort.stream * 4 + 30)]
+    return [(float(gone), float(asked), int(count)) for count, gone, asked in found]
+
+
+def access(base: Access, rules: str, script: Sequence[Step], effort: Effort) -> Streamed:
     """Lists and checks over incremental tables, as many as there is time for."""
     names = {"member": base.member, "inside": base.inside, "allowed": base.grants, "banned": base.banned}
     facts = "grant/3, member/2, inside/2, banned/2"
@@ -114,8 +155,8 @@ def access(base: Any, rules: str, script: Sequence[Any], effort: Effort) -> Any:
         else:
             shown = f"list({step.args[0]})" if step.thing is None else f"check({', '.join(step.args)})"
         program.append(f"step({number}, {shown}).")
-    program += [ACCESS_MAIN, f"main :- statistics(cputime, Now), Until is Now + {effort.seconds}, steps(Until)."]
-    found = [line.split() for line in run(program, effort.seconds * 2 + 60)]
+    program += [ACCESS_MAIN, f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, steps(Until)."]
+    found = [line.split() for line in run(program, effort.stream * 2 + 60)]
     return [float(time) for _, time in found], [int(count) for count, _ in found]
 
 
