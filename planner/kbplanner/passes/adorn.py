@@ -1,8 +1,8 @@
 """Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
-earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument has one value
-only, the first is left free: `not reach(a, ?x)` for many x is one search from a, not one for each x. One relation asked
+earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument is bound too,
+the first is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. One relation asked
 in a more general and a more special way is asked in the general way only: its answers contain the special ones.
 """
 
@@ -77,14 +77,15 @@ def _spread(
 def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clauses: list[Clause]) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
     many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in given]
-    if 0 < len(many) < marks.count("b") and _handed_through(item.schema, clauses, many):
-        for place in many:
+    through = [place for place in many if _handed_through(item.schema, clauses, place)]
+    if len(through) < marks.count("b"):
+        for place in through:
             marks[place] = "f"
     return "".join(marks)
 
 
-def _handed_through(schema: RelationSchema, clauses: list[Clause], places: list[int]) -> bool:
-    """Whether the relation is recursive and each recursive call has the head's own variables in these places."""
+def _handed_through(schema: RelationSchema, clauses: list[Clause], place: int) -> bool:
+    """Whether the relation is recursive and each recursive call has the head's own variable in this place."""
     calls = [
         (clause.head, item)
         for clause in clauses
@@ -92,9 +93,7 @@ def _handed_through(schema: RelationSchema, clauses: list[Clause], places: list[
         if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
     ]
     return bool(calls) and all(
-        isinstance(head.args[place], Variable) and call.args[place] == head.args[place]
-        for head, call in calls
-        for place in places
+        isinstance(head.args[place], Variable) and call.args[place] == head.args[place] for head, call in calls
     )
 
 
