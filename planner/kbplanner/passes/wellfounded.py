@@ -5,8 +5,8 @@
 is a *negative component*: it depends on itself through absence. Its well-founded model is worked out by itself, in full
 (`settle.py`), and gives two relations: the rows that are true, and the rows that are possible, true or undefined. To all
 other rules they are facts. Where some row is undefined, what rests on it is evaluated twice, as a lower and an upper bound:
-what is true follows from what is true and the absence of what is possible; what is possible follows from what is possible and
-the absence of what is true: one step of the alternating fixpoint of Van Gelder (1993), which needs no other above the
+what is true follows from what is true and the absence of what is possible; what is possible follows from what is possible
+and the absence of what is true: one step of the alternating fixpoint of Van Gelder (1993), which needs no other above the
 component.
 """
 
