@@ -53,7 +53,7 @@ class Budget:
                 raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
 
-    def check_time(self, run: Run | None = None) -> None:
+    def check_time(self, run: Steps | None = None) -> None:
         """Raise BudgetExceeded when the time is over; of a run the rule at work is named."""
         if self.clock.monotonic() >= self.deadline:
             rule = None if run is None else str(run.stats().rule)

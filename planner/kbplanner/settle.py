@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kbplanner.backend import Engine, Limits, Relation, RelationCounts, Steps
+from kbplanner.backend import CompiledPlan, Engine, Limits, Relation, RelationCounts, Steps
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.component import ComponentReader
+from kbplanner.evaluate import Bind, moved
 from kbplanner.passes.order import Statistics
-from kbplanner.passes.wellfounded import overestimate
+from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
+from kbplanner.plan import Plan
 from kbplanner.rules import RuleSet, SettledRules
 from kbplanner.schema import RelationSchema
-
-Bind = Callable[[RelationSchema], Relation]
 
 MAX_KEPT = 64
 """Components whose models are kept."""
@@ -76,6 +76,18 @@ class View:
         return any(one.undefined for one in self.settled)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    """The overestimate of a component, compiled."""
+
+    part: NegativeComponent
+    source: Overestimate
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    sizes: Mapping[RelationSchema, int]
+
+
 class Models:
     """The models of one engine's negative components. Whoever asks has seen to it that facts and rules stay meanwhile."""
 
@@ -83,6 +95,7 @@ class Models:
         self._engine = engine
         self._mutex = threading.Lock()
         self._kept: OrderedDict[Key, Settled] = OrderedDict()
+        self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = OrderedDict()
         self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = OrderedDict()
 
     @contextmanager
@@ -150,7 +163,7 @@ class Models:
                     found.users += 1
                     return found
         view = self._view(rules, denied, {i: one for i, one in used.items() if one in below}, bind, statistics)
-        made = _settle(self._engine, rules, denied, place, view, limits, drive)
+        made = _settle(self._engine, self._program(rules, place, view), view, limits, drive)
         made.below, made.version, made.users = below, version, 1
         made.dropped = version == -1
         old = []
@@ -166,6 +179,27 @@ class Models:
                 old = [one for one in old if not one.users]
         for one in old:
             one.drop()
+        return made
+
+    def _program(self, rules: RuleSet, place: int, view: View) -> _Program:
+        """The compiled overestimate of a component; made again when the size of a relation moved tenfold."""
+        key = (view.rules, view.denied, place)
+        with self._mutex:
+            found = self._programs.get(key)
+            if found is not None and not moved(found.sizes, view.statistics):
+                self._programs.move_to_end(key)
+                return found
+        parts = rules.negative(view.denied)
+        undefined = frozenset(schema for one in view.settled for schema in one.undefined)
+        source = overestimate(rules.clauses(view.denied), parts, parts[place], undefined)
+        plan = build(source.program, view.statistics)
+        params = tuple(self._engine.intern(text) for text in plan.parameters)
+        sizes = {schema: view.statistics.rows(schema) for schema in plan.base}
+        made = _Program(parts[place], source, plan, self._engine.load(encode(plan)), params, sizes)
+        with self._mutex:
+            self._programs[key] = made
+            if len(self._programs) > MAX_KEPT:
+                self._programs.popitem(last=False)
         return made
 
     def _release(self, one: Settled) -> None:
@@ -218,36 +252,23 @@ class _Sizes:
 
 
 def _settle(
-    engine: Engine,
-    rules: RuleSet,
-    denied: frozenset[RelationSchema],
-    place: int,
-    view: View,
-    limits: Limits,
-    drive: Callable[[Steps], None],
+    engine: Engine, program: _Program, view: View, limits: Limits, drive: Callable[[Steps], None]
 ) -> Settled:
     """Work out the model of one component."""
-    parts = rules.negative(denied)
-    undefined = frozenset(schema for one in view.settled for schema in one.undefined)
-    program = overestimate(rules.clauses(denied), parts, parts[place], undefined)
-    plan = build(program.program, view.statistics)
-    base = [(schema, view.bind(schema)) for schema in plan.base]
+    base = [(schema, view.bind(schema)) for schema in program.plan.base]
     reads = [(schema, relation, relation.counts()) for schema, relation in base if not schema.truth]
-    compiled = engine.load(encode(plan))
-    params = [engine.intern(text) for text in plan.parameters]
-    run = engine.open_run(compiled, [relation for _, relation in base], params, limits)
+    run = engine.open_run(program.compiled, [relation for _, relation in base], program.params, limits)
     try:
         run.limit(limits)
         drive(run)
-        reader = ComponentReader(engine, run, plan, parts[place], program)
-        ground = reader.ground()
-        model = engine.model(ground, limits)
+        reader = ComponentReader(engine, run, program.plan, program.part, program.source)
+        model = engine.model(reader.ground(), limits)
         try:
             drive(model)
             values = model.values()
         finally:
             model.close()
-        relations, found = reader.settled(values)
-        return Settled(relations, found, reads, (), -1)
+        relations, undefined = reader.settled(values)
+        return Settled(relations, undefined, reads, (), -1)
     finally:
         run.close()
