@@ -93,7 +93,7 @@ class Reasoner:
         rules = self._bodies.get((visible, rule))
         if rules is None:
             check_rule(rule)
-            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule])
+            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule], visible)
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)
         return rules, rule.head

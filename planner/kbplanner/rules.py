@@ -16,10 +16,12 @@ from kbplanner.terms import Comparison, Literal, Rule
 class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
-    Raises InvalidInput for a rule the engine does not evaluate.
+    `within` is a smaller set, to which these rules add only some that nothing reads: goals of several literals. What is
+    settled of it is settled of these. Raises InvalidInput for a rule the engine does not evaluate.
     """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
+        self.within = within or self
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
@@ -58,6 +60,8 @@ class RuleSet:
 
     def negative(self, denied: frozenset[RelationSchema]) -> tuple[NegativeComponent, ...]:
         """The components that recurse through negation, each after those it depends on."""
+        if self.within is not self:
+            return self.within.negative(denied & self.within.deniable)
         if denied not in self._negative:
             self._negative[denied] = negative_components(self.clauses(denied))
         return self._negative[denied]

@@ -98,6 +98,9 @@ class Models:
         self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = OrderedDict()
         self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     @contextmanager
     def view(
         self,
@@ -116,14 +119,15 @@ class Models:
 
         Models are kept by `scope`, unless `version` is -1. While it stays the same, so do facts.
         """
-        parts = rules.negative(denied)
-        if not parts:
+        if not rules.negative(denied):
             yield View(rules, denied, bind, statistics)
             return
+        source = rules.within
+        own = denied & source.deniable
         used: dict[int, Settled] = {}
         try:
             for place in rules.needed(denied, goals):
-                used[place] = self._settled(rules, denied, place, used, bind, statistics, limits, drive, scope, version)
+                used[place] = self._settled(source, own, place, used, bind, statistics, limits, drive, scope, version)
             yield self._view(rules, denied, used, bind, statistics)
         finally:
             for one in used.values():

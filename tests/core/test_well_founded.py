@@ -174,6 +174,8 @@ def test_a_goal_of_several_literals_and_its_plan(kb):
     body = parse_goal("move(?x, ?y), win(?y), not win(?x)").body
     assert kb.bindings(body, list(body[0].variables())) == [("a", "b")]
     assert "true win/1" in kb.plan(body)
+    tenant = kb._read_tenant()
+    assert len(tenant.models) == 1  # a goal of its own rule shares the model
     assert "win(b)" in kb.explain(body)
 
 

@@ -52,6 +52,8 @@ _AGGREGATE: dict[str, Reader] = {
 
 _EXPLAIN: dict[str, Reader] = {**_INFER, "text": text, "body": anything, "plan": flag}
 
+_NO_PROOF = "cannot be combined with proofs: what is undefined has none"
+
 _explain = Envelope("Explain", _EXPLAIN)
 _infer = Envelope("Infer", _INFER, required=("predicate", "args"))
 _query = Envelope("Query", _GOAL, required=("predicate", "args"))
@@ -178,7 +180,7 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
     if found.get("includeUndefined") and proof_asked(found):
-        raise InvalidInput.at("includeUndefined", "cannot be combined with proofs: what is undefined has none")
+        raise InvalidInput.at("includeUndefined", _NO_PROOF)
     return Question(
         _literal(found),
         found.get("scope"),
@@ -197,6 +199,8 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
 def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
     found = _explain.load(data, strict)
+    if found.get("includeUndefined"):
+        raise InvalidInput.at("includeUndefined", _NO_PROOF)
     if "text" in found:
         body = parse_goal(found["text"]).body
     elif "body" in found:
