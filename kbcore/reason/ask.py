@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
@@ -40,6 +41,7 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._verify = verify
         self._grounds = GroundPlans(tenant.engine)
         self._annotations = Annotations(tenant, self._grounds, self._solve)
         self.writer = Written(tenant)
@@ -288,17 +290,23 @@ class Reasoner:
             return array("I"), 0
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
-            if possible and view.rules.uncertain(view.denied, schema):
-                schema = replace(schema, truth=POSSIBLE)
+            bounded = replace(schema, truth=POSSIBLE) if possible and view.rules.uncertain(view.denied, schema) else schema
             version = tenant.version if as_of is None else -1
-            goal = tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics, version=version)
+            goal = tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics, version=version)
             if as_of is not None:
                 return self.tables.once(goal, pattern, view.bind, budget)
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY:
                     self._ready.clear()
                 self._ready[ready] = (tenant.version, goal)
-            return self.tables.ask(partition.name, goal, pattern, view.bind, budget)
+            found = self.tables.ask(partition.name, goal, pattern, view.bind, budget)
+            if self._verify and view.settled:
+                means = budget.limits, budget.work
+                with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *means) as fresh:
+                    anew = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
+                    if self.tables.once(anew, pattern, fresh.bind, budget) != found:
+                        raise EngineFault("a model that was kept differs from a fresh one")
+            return found
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""

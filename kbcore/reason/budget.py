@@ -43,6 +43,10 @@ class Budget:
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""
         run.limit(self.limits)
+        self.work(run)
+
+    def work(self, run: Steps) -> None:
+        """Step a run or a model, whose limits are set, to its end; raises BudgetExceeded."""
         self.finish(run, run.step(self.fuel))
 
     def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:

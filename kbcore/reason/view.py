@@ -34,7 +34,7 @@ def viewed(
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-        ask = rules, denied, goals, bind, partition, budget.limits, budget.finish
+        ask = rules, denied, goals, bind, partition, budget.limits, budget.work
         with tenant.models.view(*ask, scope=partition.name, version=version) as view:
             yield view
     finally:

@@ -176,6 +176,8 @@ class Models:
                 before = self._kept.pop(key, None)
                 self._kept[key] = made
                 old = [] if before is None else [before]
+                forgotten = [other for other in self._kept if other[0] == scope and other[1] is not rules]
+                old += [self._kept.pop(other) for other in forgotten]  # nobody asks rules that have been replaced
                 while len(self._kept) > MAX_KEPT:
                     old.append(self._kept.popitem(last=False)[1])
                 for one in old:
