@@ -46,6 +46,7 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
         return status;
     out->count = found;
     out->bytes = run->heap.used;
+    out->warnings = run->stats.warnings;
     out->worked = worked;
     return KB_DONE;
 }

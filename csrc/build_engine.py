@@ -5,6 +5,7 @@ KB_WERROR=1 makes warnings errors.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from cffi import FFI
@@ -32,8 +33,9 @@ def make_ffibuilder() -> FFI:
         '#include "kbengine.h"',
         sources=SOURCES,
         include_dirs=["csrc"],
-        depends=["csrc/kbengine.h", "csrc/internal.h", "csrc/machine.h"],
+        depends=["csrc/kbengine.h", "csrc/internal.h", "csrc/machine.h", "csrc/reader.h"],
         extra_compile_args=flags,
+        libraries=[] if sys.platform == "win32" else ["m"],
         py_limited_api=True,
     )
     return builder

@@ -87,7 +87,8 @@ static int has_views(const kb_run *run, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         uint32_t low, high, from;
 
-        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER)
+        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER
+            && steps[i].op != KB_OP_AGGREGATE)
             continue;
         low = run->low[steps[i].mark];
         high = run->high[steps[i].mark];
@@ -199,6 +200,8 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
     }
     run->stats.rule = run->in_round && run->rule < run->plan->rule_count ? run->plan->rules[run->rule].id : 0;
     run->status = status;
+    if (status < 0)
+        kb_symbols_settle(run->engine, run, 1);
     if (status == KB_PAUSED)
         pin(run);
     return status;

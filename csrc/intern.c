@@ -159,6 +159,8 @@ void kb_symbols_free(kb_engine *engine)
     kb_release(&engine->heap, engine->symbols.bytes);
     kb_release(&engine->heap, engine->symbols.starts);
     kb_release(&engine->heap, engine->symbols.slots);
+    kb_release(&engine->heap, engine->symbols.equals.items);
+    kb_release(&engine->heap, engine->symbols.equals.slots);
 }
 
 /* `number` may be NULL; the symbol must be one of the engine. */
@@ -181,11 +183,59 @@ void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, siz
     }
 }
 
+void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym)
+{
+    if (symbols->maker != maker && sym > symbols->made_from)
+        symbols->maker = NULL;
+}
+
+kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len)
+{
+    return find_text(symbols, text, len, hash_text(symbols, text, len));
+}
+
+kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out)
+{
+    kb_symbols *symbols = &engine->symbols;
+    kb_sym sym = kb_symbol_find(symbols, text, len);
+    kb_status status;
+
+    if (sym != 0) {
+        kb_symbol_tell(symbols, maker, sym);
+        *out = sym;
+        return KB_OK;
+    }
+    if (!kb_heap_charge(heap, len + 32))   /* as much as a symbol costs beside its text */
+        return KB_NOMEM;
+    if (symbols->maker != maker) {
+        symbols->maker = maker;
+        symbols->made_from = symbols->count;
+    }
+    if ((status = intern(engine, text, len, out)) < 0)
+        heap->used -= len + 32;
+    return status;
+}
+
+void kb_symbols_settle(kb_engine *engine, const void *maker, int forget)
+{
+    kb_symbols *symbols = &engine->symbols;
+
+    if (symbols->maker != maker)
+        return;
+    while (forget && symbols->count > symbols->made_from)
+        forget_last(symbols);
+    symbols->maker = NULL;
+}
+
 kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
 {
+    kb_status status;
+
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
-    return intern(engine, bytes == NULL ? "" : bytes, len, out);
+    if ((status = intern(engine, bytes == NULL ? "" : bytes, len, out)) == KB_OK)
+        kb_symbol_tell(&engine->symbols, NULL, *out);
+    return status;
 }
 
 kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out)
@@ -209,15 +259,18 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
             return status;
         }
     }
+    for (size_t i = 0; i < count; i++)
+        kb_symbol_tell(&engine->symbols, NULL, out[i]);
     return KB_OK;
 }
 
-kb_status kb_find(const kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
+kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
 {
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
     bytes = bytes == NULL ? "" : bytes;
-    *out = find_text(&engine->symbols, bytes, len, hash_text(&engine->symbols, bytes, len));
+    *out = kb_symbol_find(&engine->symbols, bytes, len);
+    kb_symbol_tell(&engine->symbols, NULL, *out);
     return KB_OK;
 }
 

@@ -33,8 +33,16 @@ typedef struct kb_heap {
 void *kb_alloc(kb_heap *heap, size_t count, size_t size);              /* zeroed; NULL: no room */
 void *kb_resize(kb_heap *heap, void *block, size_t count, size_t size); /* NULL: no room, block unchanged */
 void kb_release(kb_heap *heap, void *block);
+int kb_heap_charge(kb_heap *heap, uint64_t size);                       /* counts bytes that lie outside; 0: no room */
 size_t kb_capacity(const void *block);                                  /* bytes a block was asked for */
 uint64_t kb_grown(uint64_t now, uint64_t need, uint64_t least);         /* next capacity of a growing array */
+
+/* equal.c: numbers that are not written in plain digits, by value */
+typedef struct kb_equals {
+    struct kb_odd { kb_sym symbol; uint32_t next; } *items;   /* in the order of the symbols; next: item + 1 */
+    uint32_t *slots;                  /* by value: the newest item + 1 */
+    uint32_t count, size, seen;       /* seen: symbols looked at */
+} kb_equals;
 
 /* intern.c */
 typedef struct kb_symbols {
@@ -44,6 +52,9 @@ typedef struct kb_symbols {
     uint64_t *slots;                  /* open addressing: hash << 32 | symbol, 0 = free */
     uint32_t count, mask;             /* mask 0 = no table yet */
     uint64_t seed;
+    const void *maker;                /* the run that made all symbols after `made_from`, which nobody else has seen */
+    uint32_t made_from;
+    kb_equals equals;
 } kb_symbols;
 
 #define KB_KIND_SHIFT 62
@@ -57,6 +68,18 @@ typedef struct kb_number {            /* number.c */
 
 void kb_number_parse(const char *text, size_t len, kb_number *out);
 int kb_number_order(const kb_number *a, const kb_number *b);           /* both numbers; exact */
+#define KB_NUMBER_TEXT 32             /* most bytes of a number as text */
+
+size_t kb_shortest_digits(double value, char *digits, int *point);     /* digits.c: of a positive finite number, 0.digits * 10^point */
+size_t kb_number_text(const kb_number *number, char *out);             /* decimal.c: canonical; answers its length */
+double kb_round_decimal(double value, uint32_t places);                /* halves away from zero */
+/* A symbol for a text that a run has worked out; `heap` is charged for a new one. */
+kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out);
+void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym);   /* somebody learns of it: only its maker may take it back */
+kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len);   /* 0: there is none */
+void kb_symbols_settle(kb_engine *engine, const void *maker, int forget);   /* the maker is done; `forget`: with what only it knows */
+uint32_t kb_lower(uint32_t point);                                     /* casing.c */
+uint32_t kb_upper(uint32_t point);
 void kb_symbols_free(kb_engine *engine);
 void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, size_t *len, kb_number *number);
 int kb_symbol_order(const kb_symbols *symbols, kb_sym a, kb_sym b);    /* answer order */

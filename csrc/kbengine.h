@@ -58,6 +58,7 @@ typedef struct kb_stats {
     uint64_t rounds;
     uint32_t budget;                  /* kb_budget that was spent, if the last step answered KB_LIMIT */
     uint32_t rule;                    /* rule id at work when the run last stopped; 0 after DONE */
+    uint64_t warnings;                /* literals that failed because a function had no value */
 } kb_stats;
 
 const char *kb_status_text(int status);
@@ -72,7 +73,7 @@ void kb_engine_fail_after(kb_engine *engine, uint64_t allocations);   /* tests o
 /* symbols: `ends[i]` is the offset in `bytes` just past string i, which starts where string i-1 ends */
 kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);
 kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *ends, size_t count, kb_sym *out);
-kb_status kb_find(const kb_engine *engine, const char *bytes, size_t len, kb_sym *out);   /* 0 when unknown */
+kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out);   /* 0 when unknown */
 kb_status kb_symbol(const kb_engine *engine, kb_sym sym, const char **bytes, size_t *len);
 /* Texts of `count` symbols, one after the other; fills as many as fit `room` bytes, at least says how many. */
 kb_status kb_symbols_text(const kb_engine *engine, const kb_sym *syms, size_t count, char *bytes, size_t room,
@@ -156,6 +157,7 @@ kb_status kb_run_check(const kb_run *run);
 typedef struct kb_answer {
     uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */
     uint64_t bytes;                   /* of the run's own relations */
+    uint64_t warnings;                /* as kb_stats has them */
     uint32_t worked;                  /* 0: the run was DONE already, nothing had to be worked in */
 } kb_answer;
 /* A small goal in one call: adds the demand `seed` (NULL: none), sets new budgets, works for about `fuel` steps unless the

@@ -7,23 +7,37 @@
 /* decode.c and plan.c */
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
-    KB_OP_COPY, KB_OP_EMIT, KB_OPCODES
+    KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
+    KB_OP_EQUAL, KB_OPCODES
+};
+enum {
+    KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
+    KB_FUNCTION_ABS, KB_FUNCTION_MIN, KB_FUNCTION_MAX, KB_FUNCTION_ROUND,
+    KB_FUNCTION_CONCAT, KB_FUNCTION_LOWER, KB_FUNCTION_UPPER, KB_FUNCTION_LENGTH, KB_FUNCTIONS
+};
+enum { KB_TEST_STARTS, KB_TEST_ENDS, KB_TEST_CONTAINS, KB_TESTS };
+enum {
+    KB_PATTERN_ACCEPT, KB_PATTERN_RANGES, KB_PATTERN_SPLIT, KB_PATTERN_JUMP, KB_PATTERN_BEGIN, KB_PATTERN_END
 };
 enum { KB_VIEW_FULL, KB_VIEW_DELTA, KB_VIEW_OLD, KB_VIEWS };
 enum { KB_COLUMN_ANY, KB_COLUMN_LOAD, KB_COLUMN_KEY, KB_COLUMN_SAME };
 
+enum { KB_FOLD_COUNT, KB_FOLD_SUM, KB_FOLD_MIN, KB_FOLD_MAX, KB_FOLD_AVG, KB_FOLDS };
+
 #define KB_FIXED 0xFFu
+#define KB_PATTERN_MOST 4096u         /* words of a program of MATCHES */
 
 typedef struct kb_pair { uint16_t column, with; } kb_pair;   /* with: a register, or a column for SAME */
 
 typedef struct kb_step {
-    uint8_t op, view, compare, arity;
+    uint8_t op, view, compare, arity; /* compare: of COMPARE and TEST, the function of CALL, negated of MATCHES */
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
-    uint32_t a, b;                    /* registers of COMPARE and COPY */
+    uint32_t a, b;                    /* registers of COMPARE, COPY and TEST; MATCHES: register, program of `mark` words; a: of the value of CALL; AGGREGATE: how many folds,
+                                       * and their pairs, two each: (function, column), (0, register) */
     uint32_t word;                    /* where its operands start in the bytecode */
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
@@ -39,8 +53,11 @@ struct kb_plan {
     kb_step *steps;
     kb_pair *pairs;
     uint32_t *marks;                  /* the slot of each mark */
+    kb_word *patterns;                /* programs of MATCHES */
     uint32_t slot_count, param_count, register_count, component_count, seed_slot, answer_slot;
-    uint32_t rule_count, step_count, pair_count, mark_count, base_count, depth, width;   /* deepest rule, widest head */
+    uint32_t rule_count, step_count, pair_count, mark_count, base_count;
+    uint32_t pattern_words;
+    uint32_t depth, width, folds;     /* deepest rule, widest head, most folds of a step */
 };
 
 kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_t *bad_word);   /* decode.c */
@@ -52,6 +69,21 @@ typedef struct kb_cursor {
     kb_lookup *index;
     uint32_t entry, at, end;
 } kb_cursor;
+
+#define KB_EXACT_WORDS 70u
+
+typedef struct kb_exact {             /* exact.c: a sum of doubles; zeroed is 0 */
+    int64_t words[KB_EXACT_WORDS];
+    uint32_t waiting;
+} kb_exact;
+
+typedef struct kb_fold {              /* aggregate.c: one aggregate of the group at work */
+    uint64_t count, low;              /* low and high: the sum of the integers, 128 bits */
+    int64_t high;
+    kb_sym best;
+    uint8_t reals, infinite;
+    kb_exact sum;                     /* of the reals, while there is one */
+} kb_fold;
 
 typedef struct kb_source {            /* a base relation as the run last saw it */
     kb_rel rel;
@@ -75,11 +107,14 @@ struct kb_run {
     kb_cursor *cursors;
     kb_sym *heads;                    /* KB_BATCH rows on their way into `target` */
     uint64_t *hashes;
+    kb_fold *folds;
+    void *scratch;                    /* room for one text, or one match */
     kb_relation *target;
     uint32_t head_count, derived_count, source_count;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
+    uint8_t folding;                  /* a group is open */
     uint8_t in_pass, in_round, in_rule, first_pass, started;
     uint8_t fresh;                    /* the first round of this component in this pass is not over */
     kb_status status;
@@ -117,6 +152,34 @@ static inline int kb_has_checks(const kb_step *step)
 {
     return step->sames != 0 || (step->op == KB_OP_SCAN && step->keys != 0);
 }
+
+/* compute.c */
+int kb_function_takes(uint32_t function, uint32_t count);   /* may it have so many arguments? */
+kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
+
+kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value);   /* strings.c */
+
+/* strings.c and pattern.c */
+#define KB_TEXT_MOST 65536u           /* bytes; a longer text is no value */
+#define KB_BYTES_A_STEP 64u           /* of text that are worked on for one step of fuel */
+#define KB_NO_POINT 0x110000u         /* past the last character: a byte that starts none */
+
+uint32_t kb_read_point(const char **at, const char *end);
+void *kb_scratch(kb_run *run, size_t count, size_t size);                /* NULL: no room; what was there is gone */
+int kb_text_test(kb_run *run, const kb_step *step);
+uint32_t kb_pattern_check(const kb_word *program, uint32_t count);
+kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on);
+
+/* exact.c */
+void kb_exact_add_real(kb_exact *sum, double value);                    /* finite */
+void kb_exact_add_whole(kb_exact *sum, int64_t high, uint64_t low);     /* high * 2^64 + low */
+double kb_exact_value(kb_exact *sum);                                   /* the nearest double; uses the sum up */
+
+/* aggregate.c: OK: the next group is in the registers; DONE: there is none; PAUSED: `left` is used up */
+kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
+
+/* equal.c: OK: the next text that is the same number is in the register; DONE: there is none */
+kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
 
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);

@@ -88,6 +88,16 @@ void kb_release(kb_heap *heap, void *block)
     free(header);
 }
 
+int kb_heap_charge(kb_heap *heap, uint64_t size)
+{
+    if (heap->max != 0 && (size > heap->max || heap->used > heap->max - size)) {
+        heap->refused = 1;
+        return 0;
+    }
+    heap->used += size;
+    return 1;
+}
+
 /* Doubles while small, then grows by a quarter: large blocks move by remapping pages, and room is dear. */
 uint64_t kb_grown(uint64_t now, uint64_t need, uint64_t least)
 {

@@ -5,17 +5,24 @@
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
-    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 },
+    { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 }, { "AGGREGATE", -1 },
+    { "TEST", 3 }, { "MATCHES", -1 }, { "EQUAL", 2 },
 };
+
+static int reads(const kb_step *step)
+{
+    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
+           || step->op == KB_OP_AGGREGATE;
+}
 
 /* Who reads what when; components count from 1. */
 static int in_order(const kb_plan *plan, const kb_component *component, uint32_t number, const kb_step *step)
 {
     const kb_slot *slot = plan->slots + step->slot;
 
-    if (step->op == KB_OP_COMPARE || step->op == KB_OP_COPY || step->op == KB_OP_EMIT)
+    if (!reads(step))
         return 1;
-    if (step->op == KB_OP_ABSENT)
+    if (step->op == KB_OP_ABSENT || step->op == KB_OP_AGGREGATE)
         return !slot->derived || (slot->component != 0 && slot->component < number);
     return slot->component < number || (slot->component == number && component->recursive);
 }
@@ -35,11 +42,6 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
     return 1;
 }
 
-static int reads(const kb_step *step)
-{
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT;
-}
-
 /* One pass over a component, from heads to bodies; answers whether it marked a slot it could have used. */
 static int trace_rules(kb_plan *plan, const kb_component *component, int everything)
 {
@@ -53,7 +55,7 @@ static int trace_rules(kb_plan *plan, const kb_component *component, int everyth
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
 
-            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT)) {
+            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT || steps[s].op == KB_OP_AGGREGATE)) {
                 slot->sensitive = 1;
                 marked = 1;
             }
@@ -62,7 +64,7 @@ static int trace_rules(kb_plan *plan, const kb_component *component, int everyth
     return marked;
 }
 
-/* Marks each slot read by ABSENT and each from which such a slot is derived. Slots are read only in the
+/* Marks each slot read by ABSENT or AGGREGATE and each from which such a slot is derived. Slots are read only in the
  * component that emits to them and later, so one walk from the last component to the first sees all; inside
  * a recursive one passes go on until nothing changes, or, should that take long, all it reads counts. */
 static void trace(kb_plan *plan)
@@ -86,6 +88,7 @@ void kb_plan_free(kb_plan *plan)
     kb_release(NULL, plan->steps);
     kb_release(NULL, plan->pairs);
     kb_release(NULL, plan->marks);
+    kb_release(NULL, plan->patterns);
     kb_release(NULL, plan);
 }
 

@@ -224,7 +224,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         const kb_step *step = steps + i;
 
-        if (step->op == KB_OP_PROBE || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
+        if (step->op == KB_OP_PROBE || (step->op == KB_OP_AGGREGATE && step->loads != 0)
+            || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
         if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
@@ -290,6 +291,42 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             /* Opcode: COPY to from
              * Register `to` gets the value of register `from`. */
             run->registers[step->a] = run->registers[step->b];
+            break;
+        case KB_OP_CALL:
+            /* Opcode: CALL function to count registers
+             * Register `to` gets the value of the function of `count` registers; go on if it has one. */
+            if ((status = kb_compute(run, step, &goes_on)) < 0)
+                return status;
+            break;
+        case KB_OP_TEST:
+            /* Opcode: TEST op a b
+             * Go on if the text in register a starts with, ends with or contains the one in register b. */
+            goes_on = kb_text_test(run, step);
+            break;
+        case KB_OP_MATCHES:
+            /* Opcode: MATCHES negated register count program
+             * Go on if the regular expression, compiled to `count` words, matches somewhere in the text. */
+            if ((status = kb_match_pattern(run, step, &goes_on)) < 0)
+                return status;
+            break;
+        case KB_OP_EQUAL:
+            /* Opcode: EQUAL to from
+             * For each text that is the same number as register `from`, or just that text: register `to` gets it, go on. */
+            if ((status = kb_equal(run, step, cursor, entering)) < 0)
+                return status;
+            goes_on = status == KB_OK;
+            break;
+        case KB_OP_AGGREGATE:
+            /* Opcode: AGGREGATE slot view columns count folds
+             * For each group of rows of the view with the same LOAD columns: load them and the value of each fold, go on. */
+            if ((status = kb_aggregate(run, step, cursor, entering)) < 0)
+                return status;
+            if (status == KB_PAUSED) {
+                run->depth = depth;
+                run->entering = 0;
+                return KB_PAUSED;
+            }
+            goes_on = status == KB_OK;
             break;
         default:
             /* Opcode: EMIT slot registers

@@ -27,7 +27,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     /* One block, the widest items first so that each part is aligned; the counts are far below overflow. */
     at = kb_alloc(&engine->heap, 1, sizeof *run + derived_count * sizeof *run->derived
                   + plan->base_count * sizeof *run->sources + plan->slot_count * sizeof *run->slots
-                  + plan->depth * sizeof *run->cursors + KB_BATCH * sizeof *run->hashes
+                  + plan->depth * sizeof *run->cursors + plan->folds * sizeof *run->folds + KB_BATCH * sizeof *run->hashes
                   + (size_t)plan->mark_count * 3 * sizeof *run->low
                   + ((size_t)plan->register_count + KB_BATCH * (size_t)plan->width) * sizeof(kb_sym));
     if (at == NULL)
@@ -37,7 +37,8 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     run->sources = (kb_source *)(void *)(at += derived_count * sizeof *run->derived);
     run->slots = (kb_relation **)(void *)(at += plan->base_count * sizeof *run->sources);
     run->cursors = (kb_cursor *)(void *)(at += plan->slot_count * sizeof *run->slots);
-    run->hashes = (uint64_t *)(void *)(at += plan->depth * sizeof *run->cursors);
+    run->folds = (kb_fold *)(void *)(at += plan->depth * sizeof *run->cursors);
+    run->hashes = (uint64_t *)(void *)(at += plan->folds * sizeof *run->folds);
     run->low = (uint32_t *)(void *)(at += KB_BATCH * sizeof *run->hashes);
     run->high = run->low + plan->mark_count;
     run->from = run->high + plan->mark_count;
@@ -153,10 +154,12 @@ void kb_run_close(kb_run *run)
         return;
     engine = run->engine;
     kb_run_unpin(run);
+    kb_symbols_settle(engine, run, 0);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);
     }
+    kb_release(&run->heap, run->scratch);
     kb_release(&engine->heap, run);
     kb_engine_release(engine);
 }

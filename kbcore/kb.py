@@ -12,7 +12,7 @@ from kbcore.explaining import Explaining
 from kbcore.reason.aggregate import AggregateOutcome, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.match import matching, sorted_rows
 from kbcore.reason.predicates import predicates
 from kbcore.state.changes import (
@@ -107,6 +107,7 @@ class KnowledgeBase(Explaining):
             cycles[:] = self._read_tenant().rules.check(stored)
 
         self._commit(changes, check=check)
+        warnings += self._read_tenant().rules.endless(stored)
         told = [f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings]
         return RulesOutcome(stored, (*told, *map(recursion_warning, cycles)))
 
@@ -151,14 +152,15 @@ class KnowledgeBase(Explaining):
         as_of: int | None = None,
         timeout_ms: int | None = None,
         include_undefined: bool = False,
+        notes: Notes | None = None,
     ) -> list[Row]:
         """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
 
-        `as_of` (epoch milliseconds) judges validity at that moment. With `include_undefined` there are also rows for what
-        recursion through negation leaves neither true nor false; their metadata has `truth` "undefined". Raises
-        BudgetExceeded.
+        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. With `include_undefined` there are
+        also rows for what recursion through negation leaves neither true nor false; their metadata has `truth` "undefined".
+        Raises BudgetExceeded.
         """
-        budget = self._budget(timeout_ms)
+        budget = self._budget(timeout_ms, notes)
         tenant = self._read_tenant()
         with tenant.lock.read():
             ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
@@ -176,7 +178,7 @@ class KnowledgeBase(Explaining):
         special = special or options.get("include_undefined", False)
         scope = options.get("scope")
         if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
-            budget = self._budget(options.get("timeout_ms"))
+            budget = self._budget(options.get("timeout_ms"), options.get("notes"))
             tenant = self._read_tenant()
             with tenant.lock.read():
                 (partition,) = self._partitions(tenant, scope)

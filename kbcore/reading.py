@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
@@ -56,10 +56,10 @@ class Reading:
         """The partitions a read looks at; where nothing was written yet rules may still give something."""
         return tenant.partitions(scope) or [Partition(tenant.engine, scope)]
 
-    def _budget(self, timeout_ms: int | None) -> Budget:
+    def _budget(self, timeout_ms: int | None, notes: Notes | None = None) -> Budget:
         config, clock = self._runtime.config, self._runtime.clock
         longest = config.query_timeout_ms
         allowed = longest if timeout_ms is None else min(timeout_ms, longest)
         deadline = clock.monotonic() + allowed / 1000
-        runtime = self._runtime
-        return Budget(runtime.limits, allowed, deadline, config.query_max_answers, clock, runtime.offload, runtime.pause)
+        run, most = self._runtime, config.query_max_answers
+        return Budget(run.limits, allowed, deadline, most, clock, run.offload, run.pause, notes=notes or Notes())

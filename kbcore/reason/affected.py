@@ -3,7 +3,8 @@
 **Affected** conclusions: for each rule and each non-empty choice of its affected body atoms there is a clause that reads
 those from what is affected and the others from what holds, or does not hold, now. Whoever changed has such an instance:
 take the one that gave it, before or now; each of its premises is either the same on both sides or changed itself. `ALL`
-depends on every affected relation, so that one goal evaluates them all.
+depends on every affected relation, so that one goal evaluates them all. What depends on an affected predicate through an
+aggregate is not followed: the program says that it is incomplete.
 
 **Before**: the same rules over the stored facts and the removed ones together.
 """
@@ -26,6 +27,9 @@ _AFFECTED = "\0affected\0"
 _BEFORE = "\0before\0"
 
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
+
+
+_COUNTED = (Role.BINDINGS, Role.GROUPS)
 
 
 def removed_schema(schema: RelationSchema) -> RelationSchema:
@@ -57,7 +61,11 @@ class Affected:
             args = tuple(_variables(schema.arity))
             made.append(Clause(ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)))
         for clause in clauses:
-            if clause.rule and clause.head.schema.stored in affected:
+            if clause.head.schema.role in _COUNTED:
+                self.incomplete = self.incomplete or any(
+                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
+                )
+            elif clause.rule and clause.head.schema.stored in affected:
                 made.extend(self._variants(clause, affected))
         for schema in sorted(affected, key=str):
             made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
@@ -70,7 +78,9 @@ class Affected:
             grown = False
             for clause in clauses:
                 head = clause.head.schema.stored
-                if head not in affected and any(
+                if head in affected or clause.head.schema.role in _COUNTED:
+                    continue
+                if any(
                     isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
                 ):
                     affected.add(head)

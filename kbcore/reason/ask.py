@@ -278,9 +278,9 @@ class Reasoner:
         args = terms_of(atom)
         asked = goal_shape(args, tenant.engine.find)
         if asked is None and schema in rules.derived:
-            # A constant that no fact has; a conclusion has it still where it stands in a rule.
-            engine = tenant.engine
-            asked = goal_shape(args, lambda text: (engine.intern if text in rules.constants else engine.find)(text))
+            # A constant that no fact has; a conclusion has it still where it stands in a rule, or where rules compute it.
+            engine, known = tenant.engine, rules.constants
+            asked = goal_shape(args, lambda t: (engine.intern if rules.computes or t in known else engine.find)(t))
         if asked is None:
             return array("I"), 0
         pattern, adornment = asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
@@ -21,6 +21,17 @@ SLICE_ROWS = 500
 
 
 @dataclass(slots=True)
+class Notes:
+    """What may be said about an answer besides its rows.
+
+    `warnings` counts the literals that failed because a function or an aggregate had no value for what it was given: a
+    division by zero, a text that is no number, a result too large. How often depends on the order of the work, not whether.
+    """
+
+    warnings: int = 0
+
+
+@dataclass(slots=True)
 class Budget:
     """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
 
@@ -32,6 +43,7 @@ class Budget:
     via: Via | None = None
     pause: Callable[[], None] | None = None
     fuel: int = FIRST_FUEL
+    notes: Notes = field(default_factory=Notes)
 
     def slices(self, count: int) -> Iterator[range]:
         """Places 0 .. count-1 in slices of about a millisecond of Python each; others have their turn in between."""

@@ -6,7 +6,7 @@ the removed facts are affected to begin with. Every conclusion that changed is a
 is asked as a goal on the state after the retraction. Without `not` those that do not hold have fallen, since all of them
 held before. Where an affected predicate is used under `not`, each is asked on the state before as well.
 
-Where the work meets its budget the counts are not complete and say so.
+Where an affected predicate is aggregated, or the work meets its budget, the counts are not complete and say so.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.evaluate import Bind
+from kbplanner.evaluated import value_of
 from kbplanner.ground import Shortest
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
 from kbplanner.printer import print_expression
@@ -27,7 +28,7 @@ from kbplanner.schema import RelationSchema, Role
 from kbplanner.solved import shortest
 from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
 
-ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
+ASSERTED, DERIVED, ABSENT, BUILTIN, AGGREGATE = "asserted", "derived", "absent", "builtin", "aggregate"
 
 TOGETHER = 64
 """Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
@@ -46,7 +47,8 @@ class ProofNode:
     """A fact, or a test, that a proof rests on.
 
     `atom` is the signed atom that holds; for one that is `absent` the pattern that was searched, for a builtin its
-    operator with the values used. `item` is the body item with its values, as it would be written; None for a fact.
+    operator with the values used, for an aggregate the conclusion. `item` is the body item with its values, as it would be
+    written; None for a fact.
     `row` is the stored fact of an asserted one. A derived one has its rule, the values of the rule's variables, and a
     premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule steps below.
     `alternatives` says how many other instances of rules give the same.
@@ -160,7 +162,10 @@ class Proof:
         values = _values(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
         variables = dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
         node.bindings = {str(variable): values[variable] for variable in variables if variable in values}
-        node.premises = tuple(self._premise(item, instance, values) for item in rule.body)
+        if any(isinstance(arg, Aggregate) for arg in rule.head.args):
+            node.premises = (ProofNode(AGGREGATE, node.atom),)
+        else:
+            node.premises = tuple(self._premise(item, instance, values) for item in rule.body)
         node.instance = -1
         return node.premises
 
@@ -201,15 +206,17 @@ class Proof:
 
 
 def _values(rule: Rule, known: Values) -> Values:
-    """Add the variables that the rule only sets equal to others: in its clause they are substituted away."""
+    """Add the variables that the rule sets equal to others or computes: in its clause they need not appear."""
     equations = [i for i in rule.body if isinstance(i, Comparison) and i.op in ("=", "==") and not i.negated]
     grown = True
     while grown:
         grown = False
         for item in equations:
             for variable, value in ((item.left, item.right), (item.right, item.left)):
-                given = known.get(value) if isinstance(value, Variable) else value
-                if isinstance(variable, Variable) and variable not in known and isinstance(given, str):
+                if not isinstance(variable, Variable) or variable in known:
+                    continue
+                given = value_of(value, {v.name: text for v, text in known.items()})
+                if given is not None:
                     known[variable] = given
                     grown = True
     return known

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.reason.proof import ABSENT, ASSERTED, BUILTIN, Proof, ProofNode
+from kbcore.reason.proof import ABSENT, AGGREGATE, ASSERTED, BUILTIN, Proof, ProofNode
 from kbcore.state.facts import Row, derived_row
 from kbplanner.printer import print_item
 from kbplanner.terms import BodyItem, Variable
@@ -46,7 +46,7 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
                 into["substitution"] = node.bindings
                 todo.extend(zip(premises, below, (level + 1 for _ in premises), node.rule.rule.body, strict=False))
                 continue
-        into["substitution"] = _matched(item, node)
+        into["substitution"] = {} if node.kind == AGGREGATE else _matched(item, node)
         into["step"] = _step("elided") if derived else _leaf(node)
     return {"result": result, "proof": shown}
 
@@ -93,7 +93,7 @@ def _dag_node(node: ProofNode) -> dict[str, Any]:
 def _leaf(node: ProofNode) -> dict[str, Any]:
     if node.kind == ASSERTED:
         return _step("fact_match" if node.atom.positive else "explicit_negative", fact=node.row)
-    step = _step("builtin" if node.kind == BUILTIN else "negation_as_failure")
+    step = _step(node.kind if node.kind in (BUILTIN, AGGREGATE) else "negation_as_failure")
     if node.item is not None:
         step["text"] = print_item(node.item)
     return step

@@ -18,6 +18,7 @@ _ENDS = {
     "explicit_negative": "stored as false",
     "negation_as_failure": "nothing found",
     "builtin": "holds",
+    "aggregate": "counted over all there is",
     "elided": "follows from rules; cut here, ask for it by itself",
 }
 

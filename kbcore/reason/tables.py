@@ -11,14 +11,18 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
-from kbcore.reason.budget import Budget
+from kbcore.reason.budget import Budget, Notes
 from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
-Key = tuple[str | None, CompiledGoal]
+Key = tuple[str | None, CompiledGoal, tuple[int, ...]]
+"""Partition, plan, and for a plan that serves one binding only that binding."""
+
+LEAST_BYTES = 8192
+"""Runs of one binding that are smaller are quicker made anew than kept."""
 
 
 @dataclass(slots=True)
@@ -53,9 +57,7 @@ class GoalTables:
         self, scope: str | None, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
-        if goal.plan.one_seed:
-            return self.once(goal, pattern, bind, budget)
-        key = (scope, goal)
+        key = (scope, goal, tuple(pattern) if goal.plan.one_seed else ())
         run, found = self._take(key), None
         if run is not None:
             try:
@@ -67,9 +69,10 @@ class GoalTables:
         if run is None or found is None:
             run = GoalRun(self._engine, goal, bind, budget.limits)
             found = self._fresh(run, pattern, budget)
-        if self._verify and found != self.once(goal, pattern, bind, budget):
+        if self._verify and found != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
+        budget.notes.warnings += run.warnings
         self._keep(key, run)
         return found
 
@@ -86,6 +89,7 @@ class GoalTables:
         """Answer a goal with a run that is not kept."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
         found = self._fresh(run, pattern, budget)
+        budget.notes.warnings += run.warnings
         run.close()
         return found
 
@@ -120,7 +124,8 @@ class GoalTables:
     def _keep(self, key: Key, run: GoalRun) -> None:
         dropped = []
         with self._mutex:
-            if key in self._tables or run.bytes > self._max_bytes:
+            small = bool(key[2]) and run.bytes < LEAST_BYTES
+            if small or key in self._tables or run.bytes > self._max_bytes:
                 dropped.append(run)
             else:
                 self._tables[key] = run

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.errors import AlreadyExists
+from kbplanner.diagnostics import RuleWarning
 from kbplanner.printer import print_rule
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
@@ -80,6 +81,15 @@ class RuleBook:
             cycles.update((tuple(part.cycle), None) for part in parts)
         return list(cycles)
 
+    def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
+        """Warn of rules, which are there, that recurse through a value they compute."""
+        hint = "bound it, for instance with ?x < 100; otherwise a goal may meet its budget"
+        return [
+            RuleWarning("endless", f"{_name_of(stored.rule.head)} recurses through a computed value and may not end", hint)
+            for stored in added
+            if stored.rule in self.visible(stored.scope).endless
+        ]
+
     def add(self, stored: StoredRule) -> bool:
         """Take a rule that was checked; False if it is there already."""
         key = (stored.scope, stored.id)
@@ -111,6 +121,10 @@ def recursion_warning(cycle: Sequence[str]) -> str:
         f"recursion through negation: {', '.join(cycle)} "
         "(answers are those of the well-founded semantics; what is undefined is shown with includeUndefined)"
     )
+
+
+def _name_of(atom: Atom) -> str:
+    return f"{'' if atom.positive else '~'}{atom.predicate}/{atom.arity}"
 
 
 def _digest(rule: Rule) -> str:

@@ -72,7 +72,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then."""
+    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then.
+
+    `warnings` counts the literals that failed because a function had no value: a division by zero, a text that is no
+    number, a result too large.
+    """
 
     rows_made: int = 0
     rows_read: int = 0
@@ -82,18 +86,21 @@ class RunStats:
     rounds: int = 0
     budget: str | None = None
     rule: int = 0
+    warnings: int = 0
 
 
 class Asked(NamedTuple):
     """What became of a small goal: `rows` are its answers in answer order, None where they must be read another way.
 
-    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before.
+    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` are counted as
+    in `RunStats`.
     """
 
     state: RunState
     rows: array[int] | None = None
     bytes: int = 0
     worked: bool = True
+    warnings: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kbplanner.aggregates import FOLDS
+from kbplanner.compute import FUNCTIONS, TESTS
 from kbplanner.errors import EngineFault
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
 from kbplanner.plan import (
     AntiJoin,
+    Call,
     Column,
     ColumnKind,
+    Copy,
+    Equal,
     Filter,
+    Fold,
+    Group,
     JoinPlan,
+    Match,
     Member,
     Plan,
     Probe,
@@ -26,11 +34,12 @@ from kbplanner.plan import (
     Scan,
     Step,
     StratumPlan,
+    TextTest,
     View,
 )
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import COMPARISONS, Comparison, Expr, Term, Variable
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Comparison, Expr, Term, Variable
 
 
 def build(program: Program, statistics: Statistics) -> Plan:
@@ -59,6 +68,9 @@ def build(program: Program, statistics: Statistics) -> Plan:
     )
 
 
+_IDENTICAL = COMPARISONS.index("==")
+
+
 class _Builder:
     def __init__(self, program: Program) -> None:
         schemas: dict[RelationSchema, None] = {}
@@ -70,8 +82,9 @@ class _Builder:
             for item in (clause.head, *clause.body):
                 if isinstance(item, ClauseAtom):
                     schemas[item.schema] = None
+                if isinstance(item, (ClauseAtom, Computation)):
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
-                else:
+                elif isinstance(item, Comparison):
                     constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
         for extra in (program.seed, program.answer):
             if extra is not None:
@@ -87,6 +100,8 @@ class _Builder:
 
     def join_plans(self, clause: Clause, statistics: Statistics) -> list[JoinPlan]:
         reads = list(clause.atoms())
+        if clause.aggregates:
+            return [self._grouping(clause, reads[0])]
         if not reads:
             return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
         plans = []
@@ -98,16 +113,35 @@ class _Builder:
             plans.append(self._join_plan(clause, items, views))
         return plans
 
+    def _grouping(self, clause: Clause, source: ClauseAtom) -> JoinPlan:
+        registers: dict[Variable, int] = {}
+        folds = [item for item in clause.body if isinstance(item, Aggregation)]
+        targets = {item.target for item in folds}
+        group = {arg for arg in clause.head.args if arg not in targets}
+        shown = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
+        columns = self._columns(ClauseAtom(source.schema, shown), registers)
+        made = []
+        for item in folds:
+            registers[item.target] = len(self.constants) + len(registers)
+            column = 0 if item.variable is None else source.args.index(item.variable)
+            made.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
+        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(made))], registers)
+
     def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
         registers: dict[Variable, int] = {}
         steps: list[Step] = []
         for item in items:
             if isinstance(item, Comparison):
                 steps.append(self._filter(item, registers))
-            elif item.absent:
+            elif isinstance(item, Computation):
+                steps.extend(self._computation(item, registers))
+            elif isinstance(item, ClauseAtom) and item.absent:
                 steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
-            else:
+            elif isinstance(item, ClauseAtom):
                 steps.append(self._read(item, views[id(item)], registers))
+        return self._finished(clause, steps, registers)
+
+    def _finished(self, clause: Clause, steps: list[Step], registers: dict[Variable, int]) -> JoinPlan:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
@@ -140,9 +174,33 @@ class _Builder:
                 columns.append(Column(ColumnKind.LOAD, registers[arg]))
         return tuple(columns)
 
-    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Filter:
+    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
+        given = equated(item, registers)
+        if given is not None:
+            target, source = given
+            known = self._register(source, registers)
+            registers[target] = len(self.constants) + len(registers)
+            return Equal(registers[target], known)
+        if item.op == "matches":
+            return Match(self._register(item.left, registers), str(item.right), item.negated)
+        if item.op in TESTS:
+            op = TESTS.index(item.op) + (8 if item.negated else 0)
+            return TextTest(op, self._register(item.left, registers), self._register(item.right, registers))
         op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
         return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
+
+    def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
+        """The step that computes; where the target is bound already, another that asks for the same text."""
+        args = tuple(self._register(arg, registers) for arg in item.args)
+        known = item.target in registers
+        if known and item.function == "=":
+            return [Filter(_IDENTICAL, registers[item.target], args[0])]
+        target = Variable(f"{item.target.name}'") if known else item.target
+        to = registers[target] = len(self.constants) + len(registers)
+        if item.function == "=":
+            return [Copy(to, args[0])]
+        call = Call(FUNCTIONS.index(item.function), to, args)
+        return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
         if isinstance(term, str):

@@ -5,7 +5,25 @@ from __future__ import annotations
 from array import array
 from enum import IntEnum
 
-from kbplanner.plan import AntiJoin, Column, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.pattern import compile_pattern
+from kbplanner.plan import (
+    AntiJoin,
+    Call,
+    Column,
+    Copy,
+    Equal,
+    Filter,
+    Group,
+    JoinPlan,
+    Match,
+    Member,
+    Plan,
+    Probe,
+    Scan,
+    Step,
+    TextTest,
+    View,
+)
 
 MAGIC = 0x4B425031
 VERSION = 1
@@ -25,6 +43,11 @@ class Opcode(IntEnum):
     COMPARE = 7
     COPY = 8
     EMIT = 9
+    CALL = 10
+    AGGREGATE = 11
+    TEST = 12
+    MATCHES = 13
+    EQUAL = 14
 
 
 def encode(plan: Plan) -> array[int]:
@@ -56,6 +79,21 @@ def _step(step: Step) -> list[int]:
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):
         return [Opcode.COMPARE, step.op, step.left, step.right]
+    if isinstance(step, Group):
+        folds = [word for fold in step.folds for word in (fold.function, fold.column, fold.to)]
+        columns = [_column(column) for column in step.columns]
+        return [Opcode.AGGREGATE, step.slot, View.DELTA, *columns, len(step.folds), *folds]
+    if isinstance(step, TextTest):
+        return [Opcode.TEST, step.op, step.left, step.right]
+    if isinstance(step, Match):
+        program = compile_pattern(step.pattern)
+        return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
+    if isinstance(step, Call):
+        return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Equal):
+        return [Opcode.EQUAL, step.to, step.source]
+    if isinstance(step, Copy):
+        return [Opcode.COPY, step.to, step.source]
     return [Opcode.EMIT, step.slot, *step.registers]
 
 

@@ -334,7 +334,7 @@ class Run:
             if count <= room:
                 rows = array("I")
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
-            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked))
+            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
@@ -370,7 +370,8 @@ class Run:
         out = ffi.new("kb_stats *")
         lib.kb_run_stats(self._handle, out)
         budget = _BUDGETS.get(out.budget)
-        return RunStats(out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds, budget, out.rule)
+        counted = out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds
+        return RunStats(*counted, budget, out.rule, out.warnings)
 
     def stats(self) -> RunStats:
         """Counters so far."""

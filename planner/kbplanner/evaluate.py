@@ -124,6 +124,8 @@ def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
 class GoalRun:
     """One run of a compiled goal: a goal table while it is kept open; `bytes` are those it held after the last goal.
 
+    `warnings` counts the literals that failed, in all of the run, because a function had no value.
+
     A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
     """
 
@@ -133,6 +135,7 @@ class GoalRun:
         self.goal = goal
         self.bytes = 0
         self.worked = False
+        self.warnings = 0
         self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
         columns = [column for column in plan.answer_columns if column is not None]
         self._ordered = columns == list(range(len(columns)))
@@ -148,7 +151,7 @@ class GoalRun:
         plan, run = self._plan, self.run
         wanted = pattern if self._whole else self._wanted(pattern)
         seed = None if plan.seed is None else [pattern[place] for place in self._bound]
-        state, rows, self.bytes, self.worked = run.ask(seed, plan.answer, wanted, means.limits, means.fuel)
+        state, rows, self.bytes, self.worked, self.warnings = run.ask(seed, plan.answer, wanted, means.limits, means.fuel)
         if state is RunState.STALE:
             return None
         if rows is None:
@@ -173,7 +176,8 @@ class GoalRun:
         if state is not RunState.DONE:
             means.finish(self.run)
         rows, _ = self.run.relation(self._plan.answer).match(wanted)
-        self.bytes = self.run.stats().bytes
+        stats = self.run.stats()
+        self.bytes, self.warnings = stats.bytes, stats.warnings
         return self._engine.sort(rows, len(wanted), means.via)
 
     def _holds(self) -> int:

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kbplanner.plan import AntiJoin, Column, ColumnKind, Filter, JoinPlan, Member, Plan, Probe, Scan, Step
-from kbplanner.printer import print_item, print_term
-from kbplanner.program import Clause, ClauseItem, Program
-from kbplanner.terms import COMPARISONS, Comparison
+from kbplanner.aggregates import FOLDS
+from kbplanner.compute import FUNCTIONS, TESTS
+from kbplanner.plan import (
+    AntiJoin,
+    Call,
+    Column,
+    ColumnKind,
+    Copy,
+    Equal,
+    Filter,
+    Group,
+    JoinPlan,
+    Match,
+    Member,
+    Plan,
+    Probe,
+    Scan,
+    Step,
+    TextTest,
+)
+from kbplanner.printer import print_expression, print_item, print_term
+from kbplanner.program import Aggregation, Clause, ClauseItem, Computation, Program
+from kbplanner.terms import COMPARISONS, Aggregate, Apply, Comparison
 
 Note = Callable[[int, Sequence[Column]], str]
 """What to add to the line of a step that reads these columns of a slot."""
@@ -31,13 +50,18 @@ def _clause(clause: Clause) -> str:
 def _item(item: ClauseItem) -> str:
     if isinstance(item, Comparison):
         return print_item(item)
+    if isinstance(item, Aggregation):
+        return f"{item.target} := {print_term(Aggregate(item.function, item.variable))}"
+    if isinstance(item, Computation):
+        value = print_term(item.args[0]) if item.function == "=" else print_expression(Apply(item.function, item.args))
+        return f"{item.target} := {value}"
     args = ", ".join(print_term(arg) for arg in item.args)
     return f"{'absent ' if item.absent else ''}{item.schema}({args})"
 
 
 def _lines(plan: Plan, rule_texts: Sequence[str], note: Note | None) -> Iterator[str]:
     seed = "nothing" if plan.seed is None else str(plan.slots[plan.seed])
-    yield f"answer {plan.slots[plan.answer]}, seeded by {seed}"
+    yield f"answer {str(plan.slots[plan.answer]).removeprefix('answer ')}, seeded by {seed}"
     for number, stratum in enumerate(plan.strata, 1):
         names = ", ".join(str(plan.slots[slot]) for slot in stratum.relations)
         yield f"stratum {number}{' (recursive)' if stratum.recursive else ''}: {names}"
@@ -53,11 +77,26 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
+    if isinstance(step, Group):
+        folds = ", ".join(f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}" for fold in step.folds)
+        return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"
     if isinstance(step, AntiJoin):
         return f"absent {plan.slots[step.slot]} {_columns(step.columns, join.names)}"
     if isinstance(step, Filter):
         test = f"{join.names[step.left]} {COMPARISONS[step.op % 8]} {join.names[step.right]}"
         return f"filter {'not ' if step.op >= 8 else ''}{test}"
+    if isinstance(step, TextTest):
+        test = f"{join.names[step.left]} {TESTS[step.op % 8]} {join.names[step.right]}"
+        return f"test {'not ' if step.op >= 8 else ''}{test}"
+    if isinstance(step, Match):
+        return f"match {'not ' if step.negated else ''}{join.names[step.text]} {print_term(step.pattern)}"
+    if isinstance(step, Call):
+        args = ", ".join(join.names[register] for register in step.args)
+        return f"call {join.names[step.to]} = {FUNCTIONS[step.function]} ({args})"
+    if isinstance(step, Equal):
+        return f"equal {join.names[step.to]} = {join.names[step.source]}"
+    if isinstance(step, Copy):
+        return f"copy {join.names[step.to]} = {join.names[step.source]}"
     return f"emit {plan.slots[step.slot]} ({', '.join(join.names[register] for register in step.registers)})"
 
 

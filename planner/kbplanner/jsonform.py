@@ -14,14 +14,15 @@ from typing import Any
 
 from .errors import InvalidInput
 from .limits import DEFAULT_LIMITS, MAX_NAME, RESERVED, Limits, text_problem
-from .lowering import OPPOSITE
 from .parser import parse_expression
 from .printer import print_expression, print_term
+from .signatures import OPPOSITE, fits_as_atom
 from .terms import (
     AGGREGATES,
     ANONYMOUS,
     ARITHMETIC,
     COMPARISONS,
+    STRING_FUNCTIONS,
     STRING_TESTS,
     Aggregate,
     Apply,
@@ -40,7 +41,7 @@ from .terms import (
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
-_BUILTINS = frozenset((*COMPARISONS, *STRING_TESTS))
+_BUILTINS = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS))
 
 
 # ---- from JSON ----
@@ -95,9 +96,17 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         raise InvalidInput.at(_under(path, "polarity"), 'a comparison is not known to be false: use "negated"')
     at = _under(path, "args")
     values = _array(_field(fields, "args", path), at)
+    if predicate in STRING_FUNCTIONS:
+        if not fits_as_atom(predicate, len(values)):
+            raise InvalidInput.at(at, f'"{predicate}" takes its value last, found {len(values)} arguments')
+        *inputs, result = (_expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+        return Comparison("!=" if negated else "=", result, Apply(predicate, tuple(inputs)))
     if len(values) != 2:
         raise InvalidInput.at(at, f'"{predicate}" takes two arguments, found {len(values)}')
-    left, right = (_expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+    left = _expression(values[0], f"{at}[0]", limits)
+    if predicate == "matches":  # a pattern is a constant, and full of question marks
+        return Comparison(predicate, left, constant_from_json(values[1], f"{at}[1]"), negated)
+    right = _expression(values[1], f"{at}[1]", limits)
     if predicate in OPPOSITE and negated:
         return Comparison(OPPOSITE[predicate], left, right)
     return Comparison(predicate, left, right, negated)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .terms import ARITHMETIC, COMPARISONS, STRING_TESTS
+from .terms import ARITHMETIC, COMPARISONS, STRING_FUNCTIONS, STRING_TESTS
 
-RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS))
+RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS, *STRING_FUNCTIONS))
 """Predicates no fact and no rule head may have: a body atom of that name is a builtin."""
 
 MAX_DEPTH = 64
@@ -22,6 +22,10 @@ MAX_TOKENS = 50_000
 
 MAX_NAME = 255
 """Most characters of a rule's name."""
+
+
+MAX_COLUMNS = 64
+"""Most columns of a relation of the engine."""
 
 
 @dataclass(frozen=True, slots=True)

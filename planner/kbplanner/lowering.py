@@ -12,11 +12,13 @@ from typing import cast
 from .diagnostics import Problem
 from .limits import MAX_DEPTH, RESERVED, Limits, text_problem
 from .scanner import Token
+from .signatures import FUNCTION_ARITY, OPPOSITE, fits_as_atom
 from .statements import NO_ANNOTATIONS, Annotations
 from .terms import (
     AGGREGATES,
     ANONYMOUS,
     FUNCTIONS,
+    STRING_FUNCTIONS,
     STRING_TESTS,
     Aggregate,
     Apply,
@@ -31,12 +33,6 @@ from .terms import (
     Variable,
 )
 from .tree import Clause, Node
-
-OPPOSITE = {"=": "!=", "!=": "=", "==": "!==", "!==": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""The comparison that `not` before a comparison means."""
-
-FUNCTION_ARITY = {"abs": (1, 1), "round": (1, 2), "lower": (1, 1), "upper": (1, 1), "length": (1, 1)}
-"""Fewest and most arguments of functions; the others take one or more."""
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
@@ -118,6 +114,8 @@ class Lowering:
         if node.kind == "plain" and inner.kind == "call" and inner.token.type == "IDENT":
             if inner.token.value in STRING_TESTS:
                 return self._string_test(inner, negated)
+            if inner.token.value in STRING_FUNCTIONS:
+                return self._string_function(inner, negated)
             if _is_aggregate(inner):
                 self._aggregate_in_body(inner)
                 return Literal(Atom(""))
@@ -238,6 +236,16 @@ class Lowering:
             return Literal(Atom(""))
         left, right = (self.expression(arg) for arg in node.args)
         return Comparison(name, left, right, negated)
+
+    def _string_function(self, node: Node, negated: bool) -> BodyItem:
+        """Read a function written like an atom, its value last: `length(?text, ?n)` is `?n = length(?text)`."""
+        name = node.token.value
+        if not fits_as_atom(name, len(node.args)):
+            message = f"{name} takes the value last, found {len(node.args)} argument{'s' * (len(node.args) != 1)}"
+            self._at("wrong-arity", message, f"write {name}(?text, ?value)", node.token)
+            return Literal(Atom(""))
+        *args, value = (self.expression(arg) for arg in node.args)
+        return Comparison("!=" if negated else "=", value, Apply(name, tuple(args)))
 
     def expression(self, node: Node) -> Expr:
         """Read an expression; deeper nesting than MAX_DEPTH is refused before it is walked."""

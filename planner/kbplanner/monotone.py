@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbplanner.program import Clause, ClauseAtom
 from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
+from kbplanner.schema import RelationSchema, Role
 
 
 class MonotoneRules(RuleSet):
@@ -16,5 +16,5 @@ class MonotoneRules(RuleSet):
 
 
 def tests_absence(clause: Clause) -> bool:
-    """Whether some item of a clause asks that nothing matches."""
-    return any(isinstance(item, ClauseAtom) and item.absent for item in clause.body)
+    """Whether some item of a clause asks that nothing, or nothing more, matches: an absence, or an aggregate."""
+    return any(isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS) for item in clause.body)

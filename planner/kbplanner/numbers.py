@@ -1,4 +1,4 @@
-"""Numeric text: which constants are numbers, and the order of constants in answers."""
+"""Numeric text: which constants are numbers, how numbers are written, and the order of constants in answers."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ def number(text: str) -> Number | None:
         if -(1 << 63) <= value < 1 << 63:
             return value
     return float(text)
+
+
+def number_text(value: Number) -> str:
+    """The canonical text of a finite number: the shortest that reads back as the same value, whole numbers as digits."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    return repr(value)
 
 
 def compare(a: Number, b: Number) -> int:

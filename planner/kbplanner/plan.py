@@ -61,6 +61,24 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along aggregates.FOLDS."""
+
+    function: int
+    column: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded columns, its aggregates."""
+
+    slot: int
+    columns: tuple[Column, ...]
+    folds: tuple[Fold, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AntiJoin:
     """`absent banned/1 (=?x)`: go on if no row matches."""
 
@@ -78,6 +96,52 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """`call ?z = + (?x, 1)`: go on with the value of a function in a register, if it has one.
+
+    `function` counts along compute.FUNCTIONS.
+    """
+
+    function: int
+    to: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """`test ?x starts_with ?y`: go on if the test holds; `op` counts along compute.TESTS, +8 negates it."""
+
+    op: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`match ?x "a+b"`: go on if the pattern matches somewhere in the text, or, `negated`, if it does not."""
+
+    text: int
+    pattern: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`copy ?y = ?x`: go on with the value of a register in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """`equal ?y = ?x`: for each text that is the same number as that of a register, or just that text, in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
 
@@ -86,7 +150,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | AntiJoin | Filter | Project
+Step = Scan | Probe | Member | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .lowering import OPPOSITE
 from .scanner import NUMBER, WORD
+from .signatures import OPPOSITE
 from .terms import (
     AGGREGATES,
     ARITHMETIC,

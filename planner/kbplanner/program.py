@@ -6,11 +6,11 @@ name, `not` is plain absence, and equalities that only name a value are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import Comparison, Term, Variable
+from kbplanner.terms import Apply, Comparison, Term, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,61 @@ class ClauseAtom:
         return (arg for arg in self.args if isinstance(arg, Variable) and not arg.anonymous)
 
 
-ClauseItem = ClauseAtom | Comparison
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """`target` is the text of `function` applied to `args`; it does not hold where the function has no value.
+
+    `function` is one of compute.FUNCTIONS, or `=`, which hands its one argument on.
+    """
+
+    target: Variable
+    function: str
+    args: tuple[Term, ...]
+
+    def inputs(self) -> Iterator[Variable]:
+        """The variables it computes from, repeats included."""
+        return (arg for arg in self.args if isinstance(arg, Variable))
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variables it is computed from."""
+        yield self.target
+        yield from self.inputs()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`target` is the value of an aggregate over the rows of a group: those that agree in the other columns of the head.
+
+    The clause has one atom besides its aggregations. `variable` is None for the count of all rows.
+    """
+
+    target: Variable
+    function: str
+    variable: Variable | None
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variable that is aggregated."""
+        yield self.target
+        if self.variable is not None:
+            yield self.variable
+
+
+ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
+
+
+def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
+    """The variable to which an equation gives values, and the term it has them from: all texts of the same number.
+
+    None where it is no equation, or tests what is `known` already, or neither side is.
+    """
+    if not isinstance(item, Comparison) or item.op != "=" or item.negated:
+        return None
+    for target, source in ((item.left, item.right), (item.right, item.left)):
+        if isinstance(source, Apply) or not (isinstance(source, str) or source in known):
+            continue
+        if isinstance(target, Variable) and target not in known:
+            return target, source
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +94,28 @@ class Clause:
     def atoms(self) -> Iterator[ClauseAtom]:
         """The atoms of the body that are not under absence."""
         return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether the clause gives a row for each group of rows, which have to be complete before."""
+        return any(isinstance(item, Aggregation) for item in self.body)
+
+    def bound(self) -> set[Variable]:
+        """The named variables that get values: from atoms, and computed from such."""
+        bound = {variable for atom in self.atoms() for variable in atom.variables()}
+        bound.update(item.target for item in self.body if isinstance(item, Aggregation))
+        while True:
+            ready = {target for item in self.body if (target := _bound_by(item, bound)) is not None}
+            if not ready:
+                return bound
+            bound |= ready
+
+
+def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
+    if isinstance(item, Computation):
+        return item.target if item.target not in bound and bound.issuperset(item.inputs()) else None
+    given = equated(item, bound)
+    return None if given is None else given[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +222,13 @@ def _close(
             break
     recursive = len(members) > 1 or node in graph[node]
     return Component(frozenset(members), recursive)
+
+
+def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
+    """The relations of a component that depends on itself through an aggregate, in a fixed order; None if none does."""
+    for part in components(clauses):
+        for clause in clauses:
+            inside = clause.aggregates and clause.head.schema in part.relations
+            if inside and any(atom.schema in part.relations for atom in clause.atoms()):
+                return sorted(part.relations, key=str)
+    return None

@@ -9,45 +9,18 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from kbplanner.aggregates import FOLDS, fold
 from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
-from kbplanner.bytecode import MAGIC, NO_SLOT, VERSION, Opcode
+from kbplanner.bytecode import Opcode
+from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ground import Ground
 from kbplanner.numbers import answer_key, test
+from kbplanner.pattern import matches
 from kbplanner.reference_model import ReferenceModel
+from kbplanner.reference_plan import READS, Component, ReferencePlan, Rule, decode
 from kbplanner.reference_relation import ReferenceRelation
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    number: int
-    steps: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Component:
-    recursive: bool
-    rules: tuple[_Rule, ...]
-    reads: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class ReferencePlan:
-    """Decoded bytecode."""
-
-    arities: list[int]
-    derived: list[bool]
-    params: int
-    registers: int
-    seed: int | None
-    answer: int
-    components: list[_Component] = field(default_factory=list)
-    sensitive: set[int] = field(default_factory=set)
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 class ReferenceRun:
@@ -74,7 +47,7 @@ class ReferenceRun:
         self._started = False
         self._limits = limits
         self._cancelled = False
-        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = 0
+        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = self._warnings = 0
         self._budget: str | None = None
         self._work: Iterator[None] | None = None
 
@@ -125,7 +98,7 @@ class ReferenceRun:
         if state is not RunState.DONE:
             return Asked(state)
         rows, _ = self._slots[slot].match(pattern)
-        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings)
 
     def relation(self, slot: int) -> ReferenceRelation:
         """The relation bound to a slot."""
@@ -133,7 +106,8 @@ class ReferenceRun:
 
     def stats(self) -> RunStats:
         """Counters so far."""
-        return RunStats(self._rows, self._read, self._probes, self._steps, 0, self._rounds, self._budget, self._rule)
+        counted = self._rows, self._read, self._probes, self._steps, 0, self._rounds
+        return RunStats(*counted, self._budget, self._rule, self._warnings)
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
@@ -164,11 +138,11 @@ class ReferenceRun:
                     break
 
     def _round(
-        self, component: _Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
+        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
     ) -> Iterator[None]:
         bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
         for rule in component.rules:
-            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in _READS]
+            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
             if all(low < top for low, top in views):
@@ -176,7 +150,7 @@ class ReferenceRun:
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
-        self, rule: _Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+        self, rule: Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
     ) -> Iterator[None]:
         step = rule.steps[place]
         opcode = step[0]
@@ -186,8 +160,31 @@ class ReferenceRun:
             texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
             if test(step[1], *texts):
                 yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.TEST:
+            if text_test(step[1], *(self._engine.text(registers[side]) for side in step[2:])):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.MATCHES:
+            if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.EQUAL:
+            for symbol in self._engine.same_number(registers[step[2]]):
+                yield from self._steps_from(rule, place + 1, {**registers, step[1]: symbol}, bounds)
         elif opcode == Opcode.COPY:
             yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+        elif opcode == Opcode.CALL:
+            value = compute(FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]])
+            self._tick()
+            yield
+            if value is None:
+                self._warnings += 1
+            else:
+                registers = {**registers, step[2]: self._engine.intern(value)}
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.AGGREGATE:
+            for bound in self._groups(step, registers, bounds):
+                self._tick()
+                yield
+                yield from self._steps_from(rule, place + 1, bound, bounds)
         elif opcode == Opcode.ABSENT:
             relation = self._slots[step[1]]
             self._probes += 1
@@ -200,6 +197,27 @@ class ReferenceRun:
                 self._tick()
                 yield
                 yield from self._steps_from(rule, place + 1, bound, bounds)
+
+    def _groups(
+        self, step: tuple[int, ...], registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> Iterator[dict[int, int]]:
+        relation = self._slots[step[1]]
+        loads = {at: word & 0x3FFFFFFF for at, word in enumerate(step[3 : 3 + relation.arity]) if word >> 30 == 1}
+        folds = [step[at : at + 3] for at in range(4 + relation.arity, len(step), 3)]
+        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for row in relation.visible(*bounds[step[1]][step[2]]):
+            groups.setdefault(tuple(row[at] for at in loads), []).append(row)
+        for key, rows in groups.items():
+            bound = {**registers, **dict(zip(loads.values(), key, strict=True))}
+            for function, column, to in folds:
+                texts = [self._engine.text(row[column]) if row else "" for row in rows]
+                value, warnings = fold(FOLDS[function], texts)
+                self._warnings += warnings
+                if value is None:
+                    break
+                bound[to] = self._engine.intern(value)
+            else:
+                yield bound
 
     def _matching(
         self, relation: ReferenceRelation, low: int, high: int, columns: Sequence[int], registers: dict[int, int]
@@ -264,6 +282,11 @@ class ReferenceEngine:
         """The text of a symbol."""
         return self._texts[symbol]
 
+    def same_number(self, symbol: int) -> list[int]:
+        """The symbols that are `=` to one."""
+        text = self._texts[symbol]
+        return [other for other in range(1, len(self._texts)) if test(0, self._texts[other], text)]
+
     def texts(self, symbols: array[int]) -> list[str]:
         """The texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
@@ -282,7 +305,7 @@ class ReferenceEngine:
 
     def load(self, words: array[int]) -> ReferencePlan:
         """Decode bytecode that our own planner has made."""
-        return _decode(words)
+        return decode(words)
 
     def open_run(
         self, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
@@ -301,65 +324,3 @@ class ReferenceEngine:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-_READS = (Opcode.SCAN, Opcode.PROBE, Opcode.MEMBER)
-_FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3}
-_HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, Opcode.EMIT: 2}
-
-
-def _decode(words: array[int]) -> ReferencePlan:
-    magic, version, slots, params, registers, parts, seed, answer = words[:8]
-    if (magic, version) != (MAGIC, VERSION):
-        raise EngineFault("not bytecode of this version")
-    shapes = words[8 : 8 + 2 * slots]
-    plan = ReferencePlan(
-        list(shapes[::2]),
-        [bool(kind) for kind in shapes[1::2]],
-        params,
-        registers,
-        None if seed == NO_SLOT else seed,
-        answer,
-    )
-    at = 8 + 2 * slots
-    for _ in range(parts):
-        _, recursive, rules = words[at : at + 3]
-        at += 3
-        found = []
-        for _ in range(rules):
-            _, number, length = words[at : at + 3]
-            found.append(_Rule(number, tuple(_steps(words, at + 3, length, plan.arities))))
-            at += 3 + length
-        reads = {step[1]: None for rule in found for step in rule.steps if step[0] in _READS}
-        plan.components.append(_Component(bool(recursive), tuple(found), tuple(reads)))
-    plan.sensitive = _sensitive(plan)
-    return plan
-
-
-def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    end = at + length
-    while at < end:
-        opcode = Opcode(words[at])
-        size = _FIXED[opcode] if opcode in _FIXED else _HEADER[opcode] + arities[words[at + 1]]
-        yield tuple(words[at : at + size])
-        at += size
-
-
-def _sensitive(plan: ReferencePlan) -> set[int]:
-    feeds: dict[int, set[int]] = {}
-    found: set[int] = set()
-    for component in plan.components:
-        for rule in component.rules:
-            target = rule.steps[-1][1]
-            for step in rule.steps:
-                if step[0] in _READS or step[0] == Opcode.ABSENT:
-                    feeds.setdefault(target, set()).add(step[1])
-                if step[0] == Opcode.ABSENT:
-                    found.add(step[1])
-    todo = list(found)
-    while todo:
-        for slot in feeds.get(todo.pop(), ()):
-            if slot not in found:
-                found.add(slot)
-                todo.append(slot)
-    return {slot for slot in found if not plan.derived[slot]}

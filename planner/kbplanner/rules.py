@@ -7,9 +7,10 @@ from functools import cached_property
 
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
+from kbplanner.passes.stratify import check_stratified, computed_recursion
 from kbplanner.passes.wellfounded import NegativeComponent, apart, negative_components, uncertain
-from kbplanner.program import Clause, ClauseAtom
-from kbplanner.schema import RelationSchema
+from kbplanner.program import Aggregation, Clause, ClauseAtom, Computation
+from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Comparison, Literal, Rule
 
 
@@ -17,7 +18,8 @@ class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
     `within` is a smaller set, to which these rules add only some that nothing reads: goals of several literals. What is
-    settled of it is settled of these. Raises InvalidInput for a rule the engine does not evaluate.
+    settled of it is settled of these. Raises InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where
+    the rules together recurse through an aggregate.
     """
 
     def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
@@ -27,14 +29,19 @@ class RuleSet:
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
         self._rests: dict[tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]] = {}
         clauses = self.clauses(frozenset())
+        check_stratified(clauses)
         self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
         """Stored schemas of the predicates that have rules."""
+        self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
+        """Rules of a recursion through a computed value, which may not come to an end."""
+        self.computes = any(isinstance(item, (Computation, Aggregation)) for clause in clauses for item in clause.body)
+        """Whether conclusions can have arguments that stand in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
             for clause in clauses
             if clause.rule
             for item in clause.body
-            if isinstance(item, ClauseAtom)
+            if isinstance(item, ClauseAtom) and item.schema.role not in (Role.BINDINGS, Role.GROUPS)
         )
         """Stored schemas of the predicates that bodies mention."""
         self.deniable = frozenset(

@@ -19,6 +19,10 @@ class Role(str, Enum):
     """Demand of a turned linear recursion, each row with the seed it came from."""
     ANSWER = "answer"
     """Answers of a goal whose recursion was turned: its free arguments only."""
+    BINDINGS = "bindings"
+    """The distinct bindings of the body of a rule with aggregates, those of its group first."""
+    GROUPS = "groups"
+    """The groups of a rule with aggregates, each with the values of those."""
     UNDENIED = "undenied"
     """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
@@ -80,6 +84,8 @@ class RelationSchema:
         name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
         if self.role is not Role.STORED and self.adornment:
             name += f"[{self.adornment}]"
+        if self.source not in (None, Role.DERIVED):
+            name = f"{self.source.value} {name}"
         if self.truth:
             name = f"{self.truth} {name}"
         return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"

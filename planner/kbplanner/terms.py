@@ -15,7 +15,10 @@ COMPARISONS = ("=", "!=", "==", "!==", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "div", "mod")
 """Binary operators of expressions."""
 
-FUNCTIONS = ("abs", "min", "max", "round", "concat", "lower", "upper", "length")
+STRING_FUNCTIONS = ("concat", "lower", "upper", "length")
+"""Functions of strings, which may also be written like atoms, with their value last: `length(?text, ?n)`."""
+
+FUNCTIONS = ("abs", "min", "max", "round", *STRING_FUNCTIONS)
 """Functions of expressions."""
 
 STRING_TESTS = ("starts_with", "ends_with", "contains", "matches")

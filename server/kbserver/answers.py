@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 from flask import Response
 
+from kbcore.reason.budget import Notes
+
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
@@ -26,9 +28,14 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
     return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
 
 
-def parts_as_json(parts: list[bytes]) -> Response:
+def noted(notes: Notes) -> dict[str, str]:
+    """The headers that say what there is to say about an answer."""
+    return {"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}
+
+
+def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) -> Response:
     """Answer with finished JSON in parts, which go out one by one."""
-    response = Response(parts, content_type=JSON)
+    response = Response(parts, content_type=JSON, headers=dict(headers) if headers else None)
     response.content_length = sum(map(len, parts))
     return response
 

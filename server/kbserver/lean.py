@@ -14,7 +14,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput
-from kbserver.answers import JSON, TEXT, rows_written
+from kbcore.reason.budget import Notes
+from kbserver.answers import JSON, TEXT, noted, rows_written
 from kbserver.body import parse_object, read_body
 from kbserver.errors import ErrorAnswer
 from kbserver.logs import access, log_request
@@ -48,7 +49,7 @@ class Lean:
         self._write = partial(rows_written, pause=runtime.pause)
         self._max_depth = runtime.config.max_json_depth
         self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
-        self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any], list[bytes]], str]] = {
+        self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any, Notes], list[bytes]], str]] = {
             "/tell": (one_fact, _tell, TEXT),
             "/assert/fact": (one_fact, _tell, TEXT),
             "/query": (pattern, self._rows, JSON),
@@ -63,6 +64,7 @@ class Lean:
             return self._long_way(environ, start_response)
         started = self._runtime.clock.monotonic()
         read, answer, kind = route
+        notes = Notes()
         number = request_id(environ.get("HTTP_X_REQUEST_ID"))
         try:
             body = read_body(environ, self._max_bytes)
@@ -72,13 +74,13 @@ class Lean:
                 environ["wsgi.input"] = BytesIO(body)
                 return self._long_way(environ, start_response)
             kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"])
-            found = answer(kb, asked)
+            found = answer(kb, asked, notes)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, number)
             status, found = failed.line(), [failed.body()]
             headers = [*failed.headers.items(), ("Content-Type", JSON)]
         else:
-            status, headers = "200 OK", [("Content-Type", kind)]
+            status, headers = "200 OK", [*noted(notes).items(), ("Content-Type", kind)]
         headers += [("Content-Length", str(sum(map(len, found)))), ("X-Request-ID", number)]
         start_response(status, headers)
         if access.isEnabledFor(logging.INFO):
@@ -109,10 +111,10 @@ class Lean:
             and 0 < int(length) <= self._max_bytes
         )
 
-    def _rows(self, kb: KnowledgeBase, asked: Question | Pattern) -> list[bytes]:
-        return asked.written(kb, self._write)
+    def _rows(self, kb: KnowledgeBase, asked: Question | Pattern, notes: Notes) -> list[bytes]:
+        return asked.written(kb, self._write, notes)
 
 
-def _tell(kb: KnowledgeBase, told: Told) -> list[bytes]:
+def _tell(kb: KnowledgeBase, told: Told, notes: Notes) -> list[bytes]:
     kb.assert_facts(told.facts, conflict=told.conflict)
     return [f"Fact Asserted: {spoken(told.facts[0].predicate, told.facts[0].args)}".encode()]

@@ -145,6 +145,21 @@ def test_not_any_of_a_predicate_that_can_be_denied_in_the_same_cycle(kb):
     assert both(kb, "h(?x)") == (["a", "b"], [])
 
 
+def test_an_aggregate_over_something_undefined_is_undefined(kb):
+    wins, rich = "wins(?o, count(?x)) :- owner(?o, ?x), win(?x).", "rich(?o) :- wins(?o, ?n), ?n >= 2."
+    poor = "poor(?o) :- owner(?o, _), not rich(?o)."
+    kb.assert_rules([parse_rule(text) for text in (WIN, wins, rich, poor)])
+    moves(kb, "ab cb dd")
+    kb.assert_facts([Fact("owner", pair) for pair in (("ann", "a"), ("ann", "c"), ("bob", "a"), ("bob", "d"), ("cy", "b"))])
+    (literal,) = parse_goal("wins(?o, ?n)").body
+    assert [row["args"] for row in kb.infer(literal)] == [["ann", "2"]]
+    rows = kb.infer(literal, include_undefined=True)
+    assert [row["args"] for row in rows if "truth" in row["metadata"]] == [["bob", "1"], ["bob", "2"]]
+    assert both(kb, "wins(ann, ?n)") == (["ann"], [])
+    assert both(kb, "rich(?o)") == (["ann"], ["bob"])
+    assert both(kb, "poor(?o)") == (["cy"], ["bob"])
+
+
 def test_true_rows_have_proofs_and_inherit_confidence(kb):
     kb.assert_rules([parse_rule(WIN), parse_rule("happy(?x) :- win(?x).")])
     kb.assert_facts([Fact("move", ("a", "b"), confidence=0.5), Fact("move", ("b", "b"))])

@@ -56,6 +56,21 @@ def emit(slot: int, *registers: int) -> list[int]:
     return [OP["EMIT"], slot, *registers]
 
 
+def call(function: int, to: int, *registers: int) -> list[int]:
+    return [OP["CALL"], function, to, len(registers), *registers]
+
+
+def group(slot: int, *words: int | tuple[int, int, int]) -> list[int]:
+    """Column words, then folds: (function, column, register)."""
+    folds = [word for word in words if isinstance(word, tuple)]
+    columns = [word for word in words if not isinstance(word, tuple)]
+    return [OP["AGGREGATE"], slot, DELTA, *columns, len(folds), *(part for fold in folds for part in fold)]
+
+
+def pattern(register: int, *program: int) -> list[int]:
+    return [OP["MATCHES"], 0, register, len(program), *program]
+
+
 def rule(number: int, *steps: list[int]) -> list[int]:
     words = [word for step in steps for word in step]
     return [OP["RULE"], number, len(words), *words]
@@ -114,6 +129,28 @@ def paths() -> array[int]:
         ),
         answer=2,
         seed=1,
+    )
+
+
+def computing() -> array[int]:
+    """Slot 0 pairs (base); 1: pairs with what is computed of them; 2: groups of those; 3: pairs of equal numbers."""
+    made = [call(0, 2, 0, 1), call(10, 3, 0, 1), call(12, 4, 3), pattern(3, 1, 1, 48, 0x10FFFF, 0), emit(1, 0, 2, 4)]
+    return plan(
+        [(2, BASE), (3, DERIVED), (4, DERIVED), (2, DERIVED)],
+        component(rule(1, scan(0, DELTA, load(0), load(1)), *made)),
+        component(rule(2, group(1, load(0), ANY, ANY, (1, 1, 1), (4, 1, 2), (0, 0, 3)), emit(2, 0, 1, 2, 3))),
+        component(
+            rule(
+                3,
+                scan(0, DELTA, load(0), load(1)),
+                [OP["EQUAL"], 2, 0],
+                probe(0, FULL, ANY, key(2)),
+                [OP["TEST"], 10, 0, 1],
+                emit(3, 0, 2),
+            )
+        ),
+        answer=2,
+        registers=8,
     )
 
 

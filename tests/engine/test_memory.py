@@ -38,10 +38,15 @@ class Scenario:
 
     def make(self):
         self.relation = self.engine.relation(2)
+        self.numbers = self.engine.relation(2)
 
     def fill(self):
         self.relation.insert(flat(self.edges), len(self.edges))
         self.relation.insert(flat([(180, i + 1) for i in range(30)]), 30)
+        self.odd = self.engine.intern_many(["1.50", "2.0", "3e0", "word", "-0", "0.10"])
+        self.numbers.insert(
+            flat([(91 + i % 7, 91 + i) for i in range(80)] + [(91 + i, odd) for i in (2, 3) for odd in self.odd]), 92
+        )
 
     def look(self):
         self.result["look"] = [list(self.relation.match(p)[1]) for p in ([1, 0], [0, 9], [3, 8], [0, 0])]
@@ -66,6 +71,8 @@ class Scenario:
     def start(self):
         self.run = self.engine.open_run(self.engine.load(asm.reach()), [self.twin])
         self.closing = self.engine.open_run(self.engine.load(asm.closure()), [self.twin])
+        self.computing = self.engine.open_run(self.engine.load(asm.computing()), [self.numbers])
+        self.runs = (self.run, self.closing, self.computing)
 
     def seed(self):
         self.run.seed(array("I", [1, 7]), 2)
@@ -77,6 +84,11 @@ class Scenario:
             pass
         self.result["reached"] = sorted(self.run.relation(2).match([0])[0])
         self.result["closure"] = self.closing.relation(1).counts().rows
+        while self.computing.step(50) == RunState.PAUSED:
+            pass
+        made = (self.computing.relation(slot).match([0] * arity)[0] for slot, arity in ((1, 3), (2, 4), (3, 2)))
+        self.result["computed"] = [self.engine.texts(rows) for rows in made]
+        self.result["warnings"] = self.computing.stats().warnings
 
     def grow(self):
         self.twin.insert(flat([(9, 150), (150, 151), (151, 152)]), 3)
@@ -85,9 +97,10 @@ class Scenario:
         self.result["sorted"] = self.engine.sort(flat(self.edges), 2)
 
     def finish(self):
-        for run in (self.run, self.closing):
+        for run in self.runs:
             run.close()
         self.relation.drop()
+        self.numbers.drop()
         self.twin.drop()
 
 
@@ -120,7 +133,7 @@ def try_all(scenario):
                 failures += 1
                 scenario.engine.fail_after(0)
                 if step == scenario.work:
-                    for run in (scenario.run, scenario.closing):
+                    for run in scenario.runs:
                         run.close()
                     scenario.start()
                     scenario.seed()
@@ -213,7 +226,9 @@ def test_bytes_return_to_where_they_were(expected):
     scenario = Scenario(engine)
     scenario.intern()
     engine.relation(1).drop()
-    base = engine.bytes
+    for step in list(scenario.steps())[1:]:
+        step()
+    base = engine.bytes  # what was computed stays known
     for _ in range(3):
         for step in list(scenario.steps())[1:]:
             step()
@@ -327,3 +342,53 @@ def test_every_status_has_a_text():
     texts = [ffi.string(lib.kb_status_text(status)) for status in range(-6, 4)]
     assert len(set(texts)) == 10
     assert ffi.string(lib.kb_status_text(77)) == b"unknown status"
+
+
+def test_symbols_of_a_run_that_fails_are_taken_back_unless_somebody_knows_them():
+    engine = Engine()
+    numbers = engine.relation(2)
+    texts = engine.intern_many([str(i) for i in range(400)])
+    numbers.insert(flat([(texts[i % 20], texts[i]) for i in range(400)]), 400)
+    plan = engine.load(asm.computing())
+    before = engine.symbols, engine.bytes
+    for limits in (Limits(rows=50), Limits(steps=300), Limits(bytes=20_000)):
+        run = engine.open_run(plan, [numbers], (), limits)
+        while run.step(10) == RunState.PAUSED and engine.symbols == before[0]:
+            pass
+        assert engine.symbols > before[0]
+        with pytest.raises(BudgetExceeded):
+            run.step(1 << 30)
+        assert engine.symbols == before[0]
+        run.close()
+    run = engine.open_run(plan, [numbers], (), Limits(rows=50))
+    run.step(20)
+    made = engine.symbols - before[0]
+    assert made > 0
+    known = engine.intern("00")  # what the run has made by now is known to others from here on
+    assert known <= engine.symbols
+    with pytest.raises(BudgetExceeded):
+        run.step(1000)
+    assert engine.symbols >= before[0] + made
+    assert engine.text(known) == "00"
+    run.close()
+    engine.close()
+
+
+def test_computed_values_count_against_the_budget_of_the_run():
+    engine = Engine()
+    numbers = engine.relation(2)
+    long = engine.intern("x" * 30_000)
+    pairs = [(long, symbol) for symbol in engine.intern_many([str(i) for i in range(100)])]
+    numbers.insert(flat(pairs), 100)
+    words = asm.plan(
+        [(2, asm.BASE), (1, asm.DERIVED)],
+        asm.component(asm.rule(7, asm.scan(0, asm.DELTA, asm.load(0), asm.load(1)), asm.call(10, 2, 0, 1), asm.emit(1, 2))),
+        answer=1,
+    )
+    run = engine.open_run(engine.load(words), [numbers], (), Limits(bytes=1_000_000))
+    with pytest.raises(BudgetExceeded) as caught:
+        run.step(1 << 30)
+    assert caught.value.details == {"limit": "memoryBytes", "value": 1_000_000, "rule": "7"}
+    run.close()
+    assert engine.symbols == 101
+    engine.close()

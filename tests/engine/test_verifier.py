@@ -18,9 +18,11 @@ from engine.assembler import (
     compare,
     component,
     emit,
+    group,
     key,
     load,
     member,
+    pattern,
     plan,
     probe,
     rule,
@@ -52,9 +54,10 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
+        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(10))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1]
+    assert [number for number, _ in table.values()] == list(range(15))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1, 2]
 
 
 def test_good_plans(engine):
@@ -90,7 +93,40 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([10], emit(3)), HEAD),
+    "an unknown opcode": (one([15], emit(3)), HEAD),
+    "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
+    "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
+    "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),
+    "a function of a register without a value": (one([asm.OP["CALL"], 0, 1, 2, 0, 2], emit(3)), HEAD + 5),
+    "a function of its own value": (one([asm.OP["CALL"], 0, 1, 2, 0, 1], emit(3)), HEAD + 5),
+    "a function into a parameter": (one([asm.OP["CALL"], 0, 0, 2, 0, 0], emit(3)), HEAD + 2),
+    "a function into a register too far": (one([asm.OP["CALL"], 0, 6, 2, 0, 0], emit(3)), HEAD + 2),
+    "groups of a base relation": (one(group(0, load(1), load(2))), HEAD + 1),
+    "groups of old rows": (one([asm.OP["AGGREGATE"], 1, FULL, load(1), 0]), HEAD + 1),
+    "groups inside a loop": (one(SCANNED, group(1, load(3))), HEAD + 6),
+    "groups by a key": (one(group(1, key(0))), HEAD + 3),
+    "an unknown aggregate": (one(group(2, load(1), 0, (5, 0, 2))), HEAD + 6),
+    "an aggregate of a column too far": (one(group(2, load(1), 0, (1, 2, 2))), HEAD + 7),
+    "an aggregate of a column of a flag": (one(group(3, (0, 1, 1))), HEAD + 5),
+    "an aggregate into a parameter": (one(group(2, load(1), 0, (1, 1, 0))), HEAD + 8),
+    "an aggregate into a column of the group": (one(group(2, load(1), 0, (1, 1, 1))), HEAD + 8),
+    "more aggregates than columns": (one([asm.OP["AGGREGATE"], 3, DELTA, 65]), HEAD + 3),
+    "groups of what is not complete": (one(group(1, load(1)), emit(3)), HEAD + 1),
+    "numbers into a parameter": (one([asm.OP["EQUAL"], 0, 0], emit(3)), HEAD + 1),
+    "numbers of nothing": (one([asm.OP["EQUAL"], 1, 1], emit(3)), HEAD + 2),
+    "an unknown test": (one(SCANNED, [asm.OP["TEST"], 3, 1, 2], emit(3)), HEAD + 6),
+    "a test of too many bits": (one(SCANNED, [asm.OP["TEST"], 16, 1, 2], emit(3)), HEAD + 6),
+    "a test of nothing": (one(SCANNED, [asm.OP["TEST"], 0, 1, 3], emit(3)), HEAD + 8),
+    "a pattern for nothing": (one(pattern(1, 0), emit(3)), HEAD + 2),
+    "a pattern negated twice": (one([asm.OP["MATCHES"], 2, 0, 1, 0], emit(3)), HEAD + 1),
+    "an empty pattern": (one(pattern(0), emit(3)), HEAD + 3),
+    "a pattern past the end": (one([asm.OP["MATCHES"], 0, 0, 500, 0], emit(3)), HEAD + 3),
+    "a pattern too long": (one(pattern(0, *[0] * 5000), emit(3)), HEAD + 3),
+    "a pattern that does not end": (one(pattern(0, 4), emit(3)), HEAD + 4),
+    "a pattern of unknown words": (one(pattern(0, 6, 0), emit(3)), HEAD + 4),
+    "a pattern of too many ranges": (one(pattern(0, 1, 2, 97, 98, 0), emit(3)), HEAD + 4),
+    "a pattern with a jump out of it": (one(pattern(0, 3, 3, 0), emit(3)), HEAD + 5),
+    "a pattern with a jump into a word": (one(pattern(0, 2, 1, 3, 0), emit(3)), HEAD + 5),
     "a component inside a rule": (one([asm.OP["COMPONENT"], 0, 0], emit(3)), HEAD),
     "reads what it emits": (one(scan(1, DELTA, load(1)), emit(1, 1)), HEAD + 1),
 }
@@ -204,6 +240,14 @@ def hostile():
 GOOD = [
     asm.closure(),
     asm.reach(),
+    asm.computing(),
+    one(SCANNED, asm.call(1, 3, 1, 2), [asm.OP["EQUAL"], 4, 3], probe(0, FULL, key(4), 0), emit(1, 3), recursive=True),
+    plan(
+        SLOTS,
+        component(rule(1, SCANNED, emit(2, 1, 2))),
+        component(rule(2, group(2, load(1), 0, (2, 1, 2)), emit(1, 2))),
+        answer=1,
+    ),
     one(SCANNED, probe(0, FULL, key(2), load(3)), absent(0, key(3), 0), compare("<", 1, 3), emit(2, 1, 3)),
     one(scan(0, DELTA, load(1), same(1)), member(0, FULL, key(1), key(0)), asm.copy(2, 1), emit(1, 2)),
     plan(
@@ -215,9 +259,7 @@ GOOD = [
 ]
 WORDS = st.one_of(
     st.integers(0, 12),
-    st.sampled_from(
-        [0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]
-    ),
+    st.sampled_from([0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]),
     st.integers(0, 0xFFFFFFFF),
 )
 
@@ -249,7 +291,15 @@ def steps(draw):
     slot = draw(st.integers(0, 3))
     arity = SLOTS[slot][0]
     kinds = st.one_of(st.just(0), st.builds(load, REGISTERS), st.builds(key, REGISTERS), st.builds(same, REGISTERS))
-    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY"]))
+    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "CALL", "TEST", "MATCHES", "EQUAL"]))
+    if op == "CALL":
+        return asm.call(draw(st.integers(0, 14)), draw(REGISTERS), *draw(st.lists(REGISTERS, min_size=1, max_size=3)))
+    if op == "TEST":
+        return [asm.OP[op], draw(st.integers(0, 11)), draw(REGISTERS), draw(REGISTERS)]
+    if op == "MATCHES":
+        return pattern(draw(REGISTERS), *draw(st.lists(st.integers(0, 6), max_size=5)), 0)
+    if op == "EQUAL":
+        return [asm.OP[op], draw(REGISTERS), draw(REGISTERS)]
     if op == "COMPARE":
         return [asm.OP[op], draw(st.integers(0, 15)), draw(REGISTERS), draw(REGISTERS)]
     if op == "COPY":
@@ -268,8 +318,7 @@ def heads(draw):
 @given(data=st.data(), recursive=st.booleans())
 def test_made_up_rules_do_no_harm(hostile, data, recursive):
     rules = [
-        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads()))
-        for n in range(data.draw(st.integers(1, 3)))
+        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads())) for n in range(data.draw(st.integers(1, 3)))
     ]
     words = plan(SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6)
     assert try_to_run(hostile, words)

@@ -175,7 +175,7 @@ def test_refused_facts(atom: Atom, message: str) -> None:
 
 
 def test_facts() -> None:
-    for predicate in ("p", "count", "length", "not", "my pred", "min"):
+    for predicate in ("p", "count", "abs", "not", "my pred", "min"):
         check_fact(Atom(predicate, ("a", "", "ö"), False))
 
 

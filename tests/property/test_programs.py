@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support import naive, programs
 
 from kbplanner.engine import Engine
+from kbplanner.errors import RecursiveAggregate
 from kbplanner.parser import parse_rule
 from kbplanner.reference import ReferenceEngine
 from kbplanner.rules import RuleSet
@@ -31,12 +32,22 @@ random_rules = st.builds(
     st.lists(programs.rules(), min_size=1, max_size=4),
 )
 
+computing_rules = st.builds(
+    lambda computing, others: [*computing, *others],
+    st.lists(programs.computing_rules(), min_size=1, max_size=3),
+    random_rules.map(lambda found: found[:2]),
+)
+
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 
 def rule_set(rules):
     assume(naive.stratified(rules))
-    return RuleSet(rules)
+    try:
+        return RuleSet(rules)
+    except RecursiveAggregate:
+        # `not p` reads both signs; a program may pass the oracle's coarser test and still be refused.
+        assume(False)
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -54,6 +65,21 @@ def test_goals_have_the_answers_of_the_model(name, rules, facts, goals):
         assert world.ask(goal) == naive.answers(model, goal)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    computing_rules,
+    st.lists(programs.facts(), min_size=4, max_size=20),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+)
+def test_goals_on_computed_values_have_the_answers_of_the_model(name, rules, facts, goals):
+    world = programs.World(ENGINES[name](), rule_set(rules))
+    world.tell(facts)
+    model = naive.model(rules, facts)
+    for goal in goals:
+        assert world.ask(goal) == naive.answers(model, goal)
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["tell", "tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14
 )
@@ -61,7 +87,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("name", ENGINES)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(random_rules, st.lists(programs.facts(), max_size=8), steps)
+@given(st.one_of(random_rules, computing_rules), st.lists(programs.facts(), max_size=8), steps)
 def test_kept_goal_tables_equal_a_fresh_evaluation(name, rules, facts, steps):
     world = programs.World(ENGINES[name](), rule_set(rules))
     world.tell(facts)

@@ -1,6 +1,7 @@
 """A naive evaluator: every rule on every combination of rows until nothing changes, stratum by stratum.
 
-Nothing clever, nothing shared with the planner: it is what the planner and both engines are held against.
+Nothing clever, and nothing shared with the planner but the values of single functions, which have tests of their own: it is
+what the planner and both engines are held against.
 """
 
 from __future__ import annotations
@@ -8,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
+from kbplanner.aggregates import fold
+from kbplanner.compute import TESTS, compute, text_test
 from kbplanner.numbers import test as compare
-from kbplanner.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.terms import (
+    COMPARISONS,
+    Aggregate,
+    Apply,
+    Atom,
+    Comparison,
+    Literal,
+    Rule,
+    Variable,
+    expression_variables,
+)
 
 Key = tuple[str, int, bool]
 Model = dict[Key, set[tuple[str, ...]]]
@@ -64,9 +77,9 @@ def _levels(rules: list[Rule]) -> dict[Key, int]:
                 if not isinstance(item, Literal):
                     continue
                 atom = key(item.atom)
-                needs = [(atom, 1 if item.negated else 0)]
+                needs = [(atom, 1 if item.negated or aggregates(rule) else 0)]
                 if item.negated:
-                    needs.append(((atom[0], atom[1], not atom[2]), 0))
+                    needs.append(((atom[0], atom[1], not atom[2]), 1 if aggregates(rule) else 0))
                 for need, step in needs:
                     least = levels.get(need, 0) + step
                     if levels[key(rule.head)] < least:
@@ -90,13 +103,42 @@ def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     before = len(rows)
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
     atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
-    new = set()
+    envs = []
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
         if env is not None and all(holds(item, env, found, assumed) for item in tests):
-            new.add(tuple(env[arg] if isinstance(arg, Variable) else arg for arg in rule.head.args))
-    rows |= new
+            envs.append(env)
+    if aggregates(rule):
+        rows |= _grouped(rule, envs)
+    else:
+        rows |= {tuple(env[arg] if isinstance(arg, Variable) else arg for arg in rule.head.args) for env in envs}
     return len(rows) > before
+
+
+def aggregates(rule: Rule) -> bool:
+    return any(isinstance(arg, Aggregate) for arg in rule.head.args)
+
+
+def _grouped(rule: Rule, envs: list[dict]) -> set[tuple[str, ...]]:
+    groups: dict[tuple, list[dict]] = {}
+    for bindings in {tuple(sorted(env.items(), key=lambda pair: pair[0].name)) for env in envs}:
+        env = dict(bindings)
+        group = tuple(env[arg] for arg in rule.head.args if isinstance(arg, Variable))
+        groups.setdefault(group, []).append(env)
+    rows = set()
+    for members in groups.values():
+        row: list[str | None] = []
+        for arg in rule.head.args:
+            if not isinstance(arg, Aggregate):
+                row.append(members[0][arg] if isinstance(arg, Variable) else arg)
+            elif arg.variable is None:
+                row.append(str(len(members)))
+            else:
+                texts = [env[arg.variable] for env in members]
+                row.append(fold(arg.function, sorted(set(texts)) if arg.function == "count" else texts)[0])
+        if None not in row:
+            rows.add(tuple(row))
+    return rows
 
 
 def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom], bool]]:
@@ -151,19 +193,42 @@ def _unify(args: tuple, row: tuple[str, ...], env: dict) -> dict | None:
 
 
 def _equate(tests: list, env: dict) -> dict | None:
+    """Name and compute values: the first equation that can, again and again. None where one has no value."""
     env = dict(env)
-    for _ in tests:
-        for item in tests:
-            if isinstance(item, Comparison) and item.op in ("=", "==") and not item.negated:
-                for a, b in ((item.left, item.right), (item.right, item.left)):
-                    if isinstance(a, Variable) and a not in env and (not isinstance(b, Variable) or b in env):
-                        env[a] = env[b] if isinstance(b, Variable) else b
-    return env
+    while True:
+        found = next((named for item in tests if (named := _named(item, env)) is not None), None)
+        if found is None:
+            return env
+        variable, value = found
+        if value is None:
+            return None
+        env[variable] = value
+
+
+def _named(item, env: dict) -> tuple[Variable, str | None] | None:
+    if not isinstance(item, Comparison) or item.op not in ("=", "==") or item.negated:
+        return None
+    for a, b in ((item.left, item.right), (item.right, item.left)):
+        computes = item.op == "=" or not isinstance(b, Apply)
+        if computes and isinstance(a, Variable) and a not in env and all(v in env for v in expression_variables(b)):
+            return a, _value(b, env)
+    return None
+
+
+def _value(expr, env: dict) -> str | None:
+    if not isinstance(expr, Apply):
+        return env[expr] if isinstance(expr, Variable) else expr
+    args = [_value(arg, env) for arg in expr.args]
+    return None if None in args else compute(expr.function, args)
 
 
 def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
     if isinstance(item, Comparison):
-        left, right = (env[s] if isinstance(s, Variable) else s for s in (item.left, item.right))
+        left, right = _value(item.left, env), _value(item.right, env)
+        if left is None or right is None:
+            return False
+        if item.op in TESTS:
+            return text_test(TESTS.index(item.op) + 8 * item.negated, left, right)
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
     denials = found.get((name, arity, not positive), set())

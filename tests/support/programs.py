@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from kbplanner.backend import Engine, Limits, Relation, RunState, Steps
+from kbplanner.compute import TESTS
 from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.settle import Models
-from kbplanner.terms import ANONYMOUS, COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 
 PLENTY = Limits()
 
@@ -47,6 +48,57 @@ def facts(draw, signs: bool = True):
     args = tuple(draw(constants) for _ in range(arity))
     positive = draw(st.sampled_from([True, True, True, not signs]))
     return Atom(name, args, positive)
+
+
+SHAPES = [
+    lambda a, b: Apply("mod", (Apply("+", (a, b)), "3")),
+    lambda a, b: Apply("mod", (Apply("*", (a, b)), "4")),
+    lambda a, b: Apply("mod", (Apply("length", (Apply("concat", (a, b)),)), "3")),
+    lambda a, b: Apply("min", (a, b)),
+    lambda a, b: Apply("max", (a, Apply("abs", (b,)))),
+    lambda a, b: Apply("div", (a, "2")),
+    lambda a, b: Apply("upper", (a,)),
+    lambda a, b: Apply("round", (a,)),
+]
+"""Expressions of which no recursion makes values without end."""
+
+
+@st.composite
+def computing_rules(draw):
+    """Rules with expressions, tests of strings, and sometimes aggregates."""
+    body = []
+    for _ in range(draw(st.integers(1, 2))):
+        name, arity = draw(st.sampled_from([*BASE[:4], *BASE[:3], *DERIVED[:4]]))
+        args = draw(st.permutations(VARIABLES))[:arity]
+        if draw(st.integers(0, 5)) == 0:
+            args = [draw(st.sampled_from([*args, ANONYMOUS, "1"])) for _ in args]
+        body.append(Literal(Atom(name, tuple(args))))
+    bound = [v for v in VARIABLES if any(v in item.variables() for item in body)]
+    terms = st.sampled_from([*bound, *bound, *bound, "1", "a", "2"])
+    values = st.one_of(terms, st.builds(lambda shape, a, b: shape(a, b), st.sampled_from(SHAPES), terms, terms))
+    made = []
+    for _ in range(draw(st.integers(0, 2))):
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(values), draw(values), draw(st.booleans())))
+        elif kind == 1:
+            body.append(Comparison(draw(st.sampled_from(TESTS)), draw(values), draw(values), draw(st.booleans())))
+        else:
+            made.append(Variable(f"made{len(made)}"))
+            body.append(Comparison("=", made[-1], draw(values)))
+            if draw(st.integers(0, 3)) == 0:  # joined with what is stored or derived
+                name, arity = draw(predicates.filter(lambda one: one[1] > 0))
+                args = (made[-1], *(draw(st.sampled_from([*bound, ANONYMOUS])) if bound else "1" for _ in range(arity - 1)))
+                body.append(Literal(Atom(name, args), draw(st.integers(0, 2)) == 0))
+    known = [*bound, *made] or ["a"]
+    name, arity = draw(st.sampled_from(DERIVED[:4]))
+    args = [draw(st.sampled_from([*known, *made])) for _ in range(arity)]
+    if any(isinstance(one, Variable) for one in known) and draw(st.integers(0, 2)) == 0:
+        for _ in range(draw(st.integers(1, 2))):
+            function = draw(st.sampled_from(["count", "sum", "sum", "min", "max", "avg", "*"]))
+            one = Aggregate("count", None) if function == "*" else Aggregate(function, draw(st.sampled_from(known)))
+            args[draw(st.integers(0, arity - 1))] = one
+    return Rule(Atom(name, tuple(args), draw(st.sampled_from([True] * 5 + [False]))), tuple(draw(st.permutations(body))))
 
 
 @st.composite

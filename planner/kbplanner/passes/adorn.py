@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.passes.order import Statistics, order_items
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Variable
 
@@ -55,10 +55,11 @@ def _spread(
             given = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
             known = set(given)
             body: list[ClauseItem] = []
-            for item in order_items(clause.body, known, statistics):
+            for item in clause.body if clause.aggregates else order_items(clause.body, known, statistics):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
                         wanted = _wanted(item, given, known, heads[item.schema])
+                        wanted = _grouped(wanted, heads[item.schema])
                         wanted = _canonical(item.schema, wanted, general)
                         if wanted not in asked.setdefault(item.schema, []):
                             asked[item.schema].append(wanted)
@@ -70,6 +71,10 @@ def _spread(
                         known.update(item.variables())
                 else:
                     body.append(item)
+                    if isinstance(item, Computation):
+                        known.add(item.target)
+                    elif (given_by := equated(item, known)) is not None:
+                        known.add(given_by[0])
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 
@@ -82,6 +87,14 @@ def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clause
         for place in through:
             marks[place] = "f"
     return "".join(marks)
+
+
+def _grouped(marks: str, clauses: list[Clause]) -> str:
+    """Aggregates are worked out, not looked up: they are free; a binding is compared afterwards."""
+    targets = {item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)}
+    if not targets:
+        return marks
+    return "".join("f" if arg in targets else mark for mark, arg in zip(marks, clauses[0].head.args, strict=True))
 
 
 def _handed_through(schema: RelationSchema, clauses: list[Clause], place: int) -> bool:

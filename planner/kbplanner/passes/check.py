@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from ..diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
 from ..errors import InvalidInput, UnsafeRule
 from ..limits import DEFAULT_LIMITS, RESERVED, Limits
+from ..pattern import compile_pattern
 from ..statements import FactStatement, RuleStatement, Span, Statement
 from ..terms import STRING_TESTS, Aggregate, Atom, Comparison, Expr, Literal, Rule, Variable, expression_variables
 
@@ -45,6 +46,7 @@ def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]
         if isinstance(item, Literal):
             _check_body_atom(item.atom, limits)
     _check_safety(rule)
+    _check_builtins(rule)
     return _variable_lookalikes(rule)
 
 
@@ -131,6 +133,18 @@ def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> No
             what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
             message = f"the variable {variable} {what} gets its values nowhere"
             raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
+
+
+def _check_builtins(rule: Rule) -> None:
+    """Refuse what only makes itself known when it is evaluated: a pattern that is none, an aggregate of nothing."""
+    for item in rule.body:
+        if isinstance(item, Comparison) and item.op == "matches":
+            if not isinstance(item.right, str):
+                raise InvalidInput("the pattern of matches(...) has to be a constant")
+            compile_pattern(item.right)
+    for arg in rule.head.args:
+        if isinstance(arg, Aggregate) and arg.variable is None and arg.function != "count":
+            raise InvalidInput(f"{arg.function}(*) is not offered: name the variable")
 
 
 def _names(variables: Iterator[Variable]) -> Iterator[str]:

@@ -4,17 +4,19 @@
 - `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
   rule is written twice, once with the absence of `p(t)` and once with `~p(t)`; with anonymous arguments, where that
   would not be the same, it is the absence of `p(t)` that is not denied (an UNDENIED relation).
-- An equality with a variable that no atom binds only names a value: it is substituted away.
+- Aggregates become clauses that count and sum (`aggregate.py`).
+- Expressions become computations (`expressions.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from kbplanner.errors import InvalidInput
-from kbplanner.program import Clause, ClauseAtom, ClauseItem
+from kbplanner.passes.aggregate import aggregate
+from kbplanner.passes.expressions import flatten
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Term, Variable
+from kbplanner.terms import ANONYMOUS, Aggregate, Atom, Comparison, Literal, Rule, Term, Variable
 
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
@@ -37,22 +39,6 @@ def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
     return tuple(clauses)
 
 
-def supported(rule: Rule) -> None:
-    """Raise InvalidInput where a rule uses what the engine does not evaluate yet."""
-    for arg in rule.head.args:
-        if isinstance(arg, Aggregate):
-            raise InvalidInput(f"aggregate {arg.function} in a rule head is not supported", {"kind": "unsupported"})
-    for item in rule.body:
-        if isinstance(item, Comparison):
-            if item.op not in COMPARISONS:
-                raise InvalidInput(f"builtin {item.op} is not supported in rules", {"kind": "unsupported"})
-            for side in (item.left, item.right):
-                if isinstance(side, Apply):
-                    raise InvalidInput(
-                        f"'{side.function}' in an expression is not supported in rules", {"kind": "unsupported"}
-                    )
-
-
 class _Lowering:
     def __init__(self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]) -> None:
         self._derived = derived
@@ -60,18 +46,20 @@ class _Lowering:
         self._undenied: dict[RelationSchema, None] = {}
 
     def rule(self, rule: Rule, number: int) -> list[Clause]:
-        supported(rule)
-        head_args = tuple(arg for arg in rule.head.args if not isinstance(arg, Aggregate))
-        head = ClauseAtom(_schema(rule.head).derived, head_args)
-        items, head = _name_values(rule.body, head)
+        items, head_terms = flatten(rule.body, rule.head.args)
+        head = _schema(rule.head).derived
         variants: list[list[ClauseItem]] = [[]]
         for item in items:
             choices = self._item(item, room=MAX_VARIANTS // len(variants) >= 2)
             variants = [[*variant, choice] for variant in variants for choice in choices]
-        return [Clause(head, tuple(variant), number) for variant in variants]
+        bodies = [tuple(variant) for variant in variants]
+        args = tuple(term for term in head_terms if not isinstance(term, Aggregate))
+        if len(args) < len(head_terms):
+            return list(aggregate(head, head_terms, bodies, number))
+        return [Clause(ClauseAtom(head, args), body, number) for body in bodies]
 
-    def _item(self, item: Literal | Comparison, room: bool) -> list[ClauseItem]:
-        if isinstance(item, Comparison):
+    def _item(self, item: Literal | Comparison | Computation, room: bool) -> list[ClauseItem]:
+        if not isinstance(item, Literal):
             return [item]
         atom = item.atom
         schema = _schema(atom)
@@ -109,36 +97,3 @@ def _schema(atom: Atom) -> RelationSchema:
 
 def _numbered(arity: int) -> tuple[Term, ...]:
     return tuple(Variable(f"a{i}") for i in range(arity))
-
-
-def _name_values(body: Iterable[Literal | Comparison], head: ClauseAtom) -> tuple[list[Literal | Comparison], ClauseAtom]:
-    """Substitute away each `?x = value` whose variable no positive atom binds; then `?x` is just a name for it."""
-    items = list(dict.fromkeys(body))
-    bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}
-    while True:
-        found = next(((item, named) for item in items if (named := _named_value(item, bound)) is not None), None)
-        if found is None:
-            return items, head
-        variable, value = found[1]
-        items = [_substitute(other, variable, value) for other in items if other is not found[0]]
-        head = ClauseAtom(head.schema, tuple(value if arg == variable else arg for arg in head.args))
-
-
-def _named_value(item: Literal | Comparison, bound: set[Variable]) -> tuple[Variable, Term] | None:
-    if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
-        return None
-    for variable, value in ((item.left, item.right), (item.right, item.left)):
-        if not isinstance(variable, Variable) or variable.anonymous or variable in bound:
-            continue
-        if isinstance(value, str) or (isinstance(value, Variable) and value in bound):
-            return variable, value
-    return None
-
-
-def _substitute(item: Literal | Comparison, variable: Variable, value: Term) -> Literal | Comparison:
-    if isinstance(item, Comparison):
-        left = value if item.left == variable else item.left
-        right = value if item.right == variable else item.right
-        return Comparison(item.op, left, right, item.negated)
-    args = tuple(value if arg == variable else arg for arg in item.atom.args)
-    return Literal(Atom(item.atom.predicate, args, item.atom.positive), item.negated)

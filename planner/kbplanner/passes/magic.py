@@ -24,8 +24,10 @@ def magic(program: Program) -> Program:
     for clause in program.clauses:
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
+        guarded = guarded or clause.head.schema.role is Role.ANSWER  # what is reached came from the demand
         full = clause.head.schema.bare in program.full
         if not guarded and not full:
+            # A clause with aggregates makes all groups there are; demand for its head asks for the bindings it reads.
             body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
         before: list[ClauseItem] = []
         for item in body:
@@ -34,7 +36,7 @@ def magic(program: Program) -> Program:
                 if wanted not in before:
                     clauses[Clause(wanted, tuple(before))] = None
             before.append(item)
-        clauses[Clause(clause.head, body, clause.rule)] = None
+        clauses[clause if clause.aggregates else Clause(clause.head, body, clause.rule)] = None
     if program.answer is not None:
         return replace(program, clauses=tuple(clauses))
     seed = None if program.goal.bare in program.full else program.goal.demand
@@ -42,4 +44,4 @@ def magic(program: Program) -> Program:
     return replace(program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns)
 
 
-_CONCLUSIONS = (Role.DERIVED, Role.UNDENIED)
+_CONCLUSIONS = (Role.DERIVED, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)

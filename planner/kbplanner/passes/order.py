@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kbplanner.program import ClauseAtom, ClauseItem
+from kbplanner.errors import EngineFault
+from kbplanner.program import ClauseAtom, ClauseItem, Computation, equated
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import ANONYMOUS, Variable
 
@@ -47,10 +48,13 @@ def order_items(
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
 
-    Tests come as soon as their variables are bound; of the atoms, the one with the least estimated fan-out comes next,
-    and of equals the earlier one. `first`, if given, is put in front; `seed` is the relation of the goal's own bindings.
+    Tests and computations come as soon as the variables they need are bound; of the atoms, the one with the least
+    estimated fan-out comes next, and of equals the earlier one; before one that is expected to give several rows comes an
+    equation that binds another variable. `first`, if given, is put in front; `seed` is the relation
+    of the goal's own bindings.
     """
     left = list(items)
+    computed = {item.target for item in items if isinstance(item, Computation)}
     known = set(bound)
     ordered: list[ClauseItem] = []
     if first is not None:
@@ -61,10 +65,21 @@ def order_items(
         ready = [item for item in left if is_test(item) and tested_variables(item) <= known]
         if ready:
             ordered.extend(ready)
+            known.update(item.target for item in ready if isinstance(item, Computation))
             left = [item for item in left if not any(item is test for test in ready)]
             continue
-        atoms = [item for item in left if not is_test(item)]
-        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed))  # type: ignore[arg-type]
+        atoms = [item for item in left if isinstance(item, ClauseAtom) and not item.absent]
+        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
+        if best is None or fan_out(best, known, statistics, seed) > 1.0:
+            pairs = ((item, given[0]) for item in left if (given := equated(item, known)) is not None)
+            equation, target = next((pair for pair in pairs if pair[1] not in computed), (None, None))
+            if equation is not None and target is not None:
+                ordered.append(equation)
+                known.add(target)
+                left = [item for item in left if item is not equation]
+                continue
+        if best is None:
+            raise EngineFault("nothing binds the variables of a test")
         ordered.append(best)
         left = [item for item in left if item is not best]
         known.update(best.variables())
@@ -72,12 +87,14 @@ def order_items(
 
 
 def is_test(item: ClauseItem) -> bool:
-    """Whether an item only tests what is bound before it."""
+    """Whether an item needs its variables bound before it: it tests them or computes from them."""
     return not isinstance(item, ClauseAtom) or item.absent
 
 
 def tested_variables(item: ClauseItem) -> set[Variable]:
-    """The named variables of a test."""
+    """The named variables a test or computation needs."""
+    if isinstance(item, Computation):
+        return set(item.inputs())
     return {variable for variable in item.variables() if not variable.anonymous}
 
 

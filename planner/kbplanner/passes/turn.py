@@ -6,20 +6,30 @@ way. Here only the reachable bindings are kept, and answers are taken from the b
 
     demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
 
-For the goal itself, which has one seed, that is all. Where other clauses ask, each reached binding carries the seed
-it came from; with no free argument that would only multiply bindings, so such relations stay as they are. Naughton,
-Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules" (1989).
+and where `q` is a base clause as well, as in a plain closure, one walk does for both:
+
+    reach(y) :- demand(x), q(x, y).         reach(z) :- reach(y), q(y, z).          answer(z) :- reach(z).
+
+The mirror image is *left-linear*: the recursive atom just takes over the bound head arguments, as in
+`p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is reached, and need not carry the
+binding along:
+
+    answer(z) :- demand(x), base(x, z).     answer(z) :- answer(y), q(y, z).
+
+For the goal itself, which has one seed, that is all. Where other clauses ask a right-linear relation, each reached binding
+carries the seed it came from; with no free argument that would only multiply bindings, so such relations stay as they are.
+Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules" (1989).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kbplanner.passes.adorn import bound_args
 from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program, components
 from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Variable
+from kbplanner.terms import Term, Variable
 
 
 def turn(program: Program) -> Program:
@@ -29,29 +39,28 @@ def turn(program: Program) -> Program:
     alone = {next(iter(part.relations)) for part in components(program.clauses) if len(part.relations) == 1}
     answered = program
     for schema, own in heads.items():
-        if (
-            schema not in alone
-            or schema.bare in program.full
-            or not _turnable(schema, own)
-            or (schema != program.goal and "f" not in schema.adornment)
-        ):
-            clauses.extend(own)
-        elif schema == program.goal:
+        by_itself = schema in alone and schema.bare not in program.full and "b" in schema.adornment
+        right = by_itself and _throughout(_right_linear, schema, own)
+        left = by_itself and not right and "f" in schema.adornment and _throughout(_left_linear, schema, own)
+        if schema == program.goal and (right or left):
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
             columns = tuple(free.index(i) if i in free else None for i in range(len(schema.adornment)))
             answer = replace(schema, role=Role.ANSWER, arity=len(free))
             answered = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
-            clauses.extend(_turned_goal(schema, answer, own))
-        else:
+            clauses.extend((_turned_goal if right else _reached_goal)(schema, answer, own))
+        elif right and "f" in schema.adornment:
             clauses.extend(_turned(schema, own))
+        else:
+            clauses.extend(own)
     return replace(answered, clauses=tuple(clauses))
 
 
-def _turnable(schema: RelationSchema, clauses: Sequence[Clause]) -> bool:
-    if "b" not in schema.adornment:
-        return False
+def _throughout(
+    form: Callable[[RelationSchema, Clause], bool], schema: RelationSchema, clauses: Sequence[Clause]
+) -> bool:
+    """Whether there are recursive clauses, all of this form."""
     recursive = [clause for clause in clauses if any(_calls(item, schema) for item in clause.body)]
-    return bool(recursive) and all(_right_linear(schema, clause) for clause in recursive)
+    return bool(recursive) and all(form(schema, clause) for clause in recursive)
 
 
 def _calls(item: object, schema: RelationSchema) -> bool:
@@ -76,18 +85,97 @@ def _right_linear(schema: RelationSchema, clause: Clause) -> bool:
     return bound_args(call) != bound_args(clause.head)
 
 
+def _left_linear(schema: RelationSchema, clause: Clause) -> bool:
+    calls = [item for item in clause.body if isinstance(item, ClauseAtom) and item.schema == schema]
+    bound = bound_args(clause.head)
+    return (
+        len(calls) == 1
+        and not calls[0].absent
+        and bound_args(calls[0]) == bound
+        and all(isinstance(arg, Variable) for arg in bound)
+        and len(set(bound)) == len(bound)
+    )
+
+
+def _reached_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+    found = []
+    for clause in clauses:
+        bound = bound_args(clause.head)
+        guard = ClauseAtom(schema.demand, bound)
+        call, rest = _split(schema, clause)
+        head = ClauseAtom(answer, _free_args(schema, clause.head))
+        if call is None:
+            found.append(Clause(head, (guard, *rest), clause.rule))
+            continue
+        reached = ClauseAtom(answer, _free_args(schema, call))
+        used = {variable for item in (head, reached, *rest) for variable in item.variables()}
+        body = (reached, *rest) if used.isdisjoint(bound) else (guard, reached, *rest)
+        found.append(Clause(head, body, clause.rule))
+    return found
+
+
+def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
+    return tuple(arg for arg, mark in zip(atom.args, schema.adornment, strict=True) if mark == "f")
+
+
 def _turned_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+    once = _walked_once(schema, answer, clauses)
+    if once is not None:
+        return once
     found = []
     for clause in clauses:
         guard = ClauseAtom(schema.demand, bound_args(clause.head))
         call, rest = _split(schema, clause)
         if call is None:
-            free = tuple(arg for arg, mark in zip(clause.head.args, schema.adornment, strict=True) if mark == "f")
-            head = ClauseAtom(answer, free)
+            head = ClauseAtom(answer, _free_args(schema, clause.head))
         else:
             head = ClauseAtom(schema.demand, bound_args(call))
         found.append(Clause(head, (guard, *rest), clause.rule))
     return found
+
+
+def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause] | None:
+    """Where each step is a base clause too, what is reached by a step is an answer: no base clause repeats the walk."""
+    steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
+    bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
+    made: list[Clause] = []
+    reach = replace(schema, role=Role.REACH, arity=answer.arity, source=Role.ANSWER)
+    for clause in steps:
+        call, rest = _split(schema, clause)
+        if call is None or schema.adornment.count("b") != answer.arity:
+            return None
+        start, end = bound_args(clause.head), bound_args(call)
+        shape = _shape(start, end, rest)
+        twin = next((b for b in bases if _shape(bound_args(b.head), _free_args(schema, b.head), b.body) == shape), None)
+        if twin is None:
+            return None
+        bases.remove(twin)
+        for guard in (ClauseAtom(schema.demand, start), ClauseAtom(reach, start)):
+            made.append(Clause(ClauseAtom(reach, end), (guard, *rest), clause.rule))
+    whole = tuple(Variable(f"a{i}") for i in range(answer.arity))
+    made.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
+    for clause in bases:
+        for start_from in (schema.demand, reach):
+            body = (ClauseAtom(start_from, bound_args(clause.head)), *clause.body)
+            made.append(Clause(ClauseAtom(answer, _free_args(schema, clause.head)), body, clause.rule))
+    return made
+
+
+def _shape(start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem]) -> tuple[object, ...]:
+    """What a clause says from `start` to `end`, the same for clauses that differ in the names of variables only."""
+    names: dict[Variable, Variable] = {}
+
+    def name(term: Term) -> Term:
+        if not isinstance(term, Variable) or term.anonymous:
+            return term
+        return names.setdefault(term, Variable(f"v{len(names)}"))
+
+    shape: list[object] = [tuple(map(name, start)), tuple(map(name, end))]
+    for item in body:
+        if not isinstance(item, ClauseAtom):
+            return (*shape, object())  # tests are compared by nobody: such a clause has no twin
+        shape.append((item.schema, item.absent, tuple(map(name, item.args))))
+    return tuple(shape)
 
 
 def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:

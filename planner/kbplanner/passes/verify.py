@@ -18,7 +18,7 @@ def _clause(clause: Clause, after: str) -> None:
     for atom in (clause.head, *(item for item in clause.body if isinstance(item, ClauseAtom))):
         if len(atom.args) != atom.schema.arity:
             raise EngineFault(f"after {after}: {atom.schema} has {len(atom.args)} arguments")
-    bound = {variable for atom in clause.atoms() for variable in atom.variables()}
+    bound = clause.bound()
     if clause.head.schema.role is Role.STORED:
         raise EngineFault(f"after {after}: a clause concludes the stored relation {clause.head.schema}")
     for arg in clause.head.args:

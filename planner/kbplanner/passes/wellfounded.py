@@ -12,12 +12,12 @@ component.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import BudgetExceeded
 from kbplanner.passes.verify import verify
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program, components
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Term, Variable
 
@@ -90,13 +90,13 @@ def apart(
     """
     inside = {schema: part for part in parts for schema in part.relations}
     doubled = uncertain(clauses, parts, undefined)
+    folds = {c.head.schema: sum(isinstance(item, Aggregation) for item in c.body) for c in clauses if c.aggregates}
+    widths = {schema: schema.arity - count for schema, count in folds.items()}
     made: list[Clause] = []
     for clause in clauses:
         head = clause.head.schema
         if head not in inside:
-            made.append(_bound(clause, TRUE, doubled))
-            if head in doubled:
-                made.append(_bound(clause, POSSIBLE, doubled))
+            made.extend(_bounds(clause, doubled, widths) if head in doubled else [_bound(clause, TRUE, doubled)])
         elif keep:
             made.append(_bound(_reduct(clause, inside[head].relations), TRUE, doubled))
     for schema in sorted(inside, key=str):
@@ -195,6 +195,30 @@ def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) ->
         grown = not resting <= found
         found |= resting
     return [clause for clause in clauses if clause.head.schema not in found]
+
+
+def _bounds(clause: Clause, doubled: Collection[RelationSchema], widths: Mapping[RelationSchema, int]) -> Iterator[Clause]:
+    """The clauses for both bounds of a head; `widths` says how many arguments of GROUPS relations are those of the group.
+
+    A group with an undefined binding has no value that is sure; the ones it has without and with such bindings are possible.
+    """
+    groups = [atom for atom in clause.atoms() if atom.schema.role is Role.GROUPS and atom.schema in doubled]
+    lower = _bound(clause, TRUE, doubled)
+    sure = (_unsure(atom, widths[atom.schema], absent=True) for atom in groups)
+    yield replace(lower, body=(*lower.body, *sure))
+    yield _bound(clause, POSSIBLE, doubled)
+    if groups:
+        yield replace(lower, head=replace(clause.head, schema=possible(clause.head.schema)))
+    if clause.aggregates:
+        (bindings,) = clause.atoms()
+        some = replace(bindings, schema=possible(bindings.schema)), replace(bindings, absent=True)
+        yield Clause(_unsure(clause.head, widths[clause.head.schema]), some)
+
+
+def _unsure(groups: ClauseAtom, width: int, absent: bool = False) -> ClauseAtom:
+    """That a group has undefined bindings."""
+    schema = replace(groups.schema, arity=width, role=Role.DERIVED, truth="unsure")
+    return ClauseAtom(schema, groups.args[:width], absent)
 
 
 def _bound(clause: Clause, truth: str, doubled: Collection[RelationSchema]) -> Clause:

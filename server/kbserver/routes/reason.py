@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from kbcore.reason.budget import Notes
 from kbcore.state.facts import Row
-from kbserver.answers import as_json, parts_as_json, rows_written, text
+from kbserver.answers import as_json, noted, parts_as_json, rows_written, text
 from kbserver.request_context import reader, runtime
 from kbserver.schemas.base import load, scope_asked
 from kbserver.schemas.reason import aggregation, explanation, pattern, question
@@ -21,8 +22,8 @@ def _write(rows: list[Row]) -> bytes:
 @bp.post("/ask")
 def infer() -> Response:
     """Answer a goal from facts and rules."""
-    asked = load(question)
-    return parts_as_json(asked.written(reader(), _write))
+    asked, notes = load(question), Notes()
+    return parts_as_json(asked.written(reader(), _write, notes), noted(notes))
 
 
 @bp.post("/explain")
@@ -35,7 +36,7 @@ def explain() -> Response:
 def query() -> Response:
     """Match a pattern with the stored facts; no rules are applied."""
     asked = load(pattern)
-    return parts_as_json(asked.written(reader(), _write))
+    return parts_as_json(asked.written(reader(), _write, Notes()))
 
 
 @bp.post("/aggregate")

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase, Write
+from kbcore.reason.budget import Notes
 from kbcore.reason.proofforms import MAX_PROOF_NODES
 from kbcore.reason.why import FORMS
 from kbplanner.jsonform import atom_from_json, goal_from_json, item_from_json
@@ -83,7 +84,7 @@ class Question:
     proof: ProofWish | None = None
     include_undefined: bool = False
 
-    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
         if self.proof is not None:
             return proofs_written(self._proofs(kb, self.proof))
@@ -97,6 +98,7 @@ class Question:
             as_of=self.as_of,
             timeout_ms=self.timeout_ms,
             include_undefined=self.include_undefined,
+            notes=notes,
         )
 
     def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
@@ -156,7 +158,7 @@ class Pattern:
     limit: int | None
     as_of: int | None
 
-    def written(self, kb: KnowledgeBase, write: Write) -> list[bytes]:
+    def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
         return kb.query_json(
             self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of

@@ -31,16 +31,21 @@ PROGRAM_MAIN = """
 timed(_, 0, _, _, _, []) :- !.
 timed(_, _, Left, _, seen, []) :- Left =< 0, !.
 timed(Goal, Repeats, Left, Limit, Seen, Times) :-
-    abolish_all_tables, garbage_collect,
-    statistics(cputime, Start),
-    (   catch(call_with_time_limit(Limit, aggregate_all(count, Goal, Count)), time_limit_exceeded, fail)
-    ->  statistics(cputime, End),
-        Time is End - Start, nb_setval(count, Count),
+    garbage_collect,
+    (   catch(call_with_time_limit(Limit, once_timed(Goal, Count, First)), time_limit_exceeded, fail)
+    ->  again(Goal, First, Time), nb_setval(count, Count),
         Fewer is Repeats - 1, Rest is Left - Time,
         timed(Goal, Fewer, Rest, Limit, seen, More), Times = [Time|More]
     ;   Seen == seen -> Times = []
     ;   throw(time_limit_exceeded)
     ).
+once_timed(Goal, Count, Time) :-
+    abolish_all_tables,
+    statistics(cputime, Start), aggregate_all(count, Goal, Count), statistics(cputime, End),
+    Time is End - Start.
+again(_, First, First) :- First >= 0.002, !.
+again(Goal, _, Time) :-
+    findall(One, (between(1, 10, _), once_timed(Goal, _, One)), Times), sum_list(Times, Sum), Time is Sum / 10.
 bench(Goal, Repeats, Seconds, Limit) :-
     (   catch(timed(Goal, Repeats, Seconds, Limit, new, Times), Error, true),
         (   var(Error)

@@ -1,0 +1,175 @@
+/* aggregate.c - AGGREGATE: one row for each group of rows, with counts, sums and extremes.
+ * Owns: what is gathered of the group at work, so that a run can pause within it. Never: sees a row twice; the
+ * planner makes relations whose rows are the distinct bindings, and each group complete when it first appears.
+ * The Python twin is aggregates.py. */
+#include "machine.h"
+#include <math.h>
+
+static const kb_pair *folds_of(const kb_run *run, const kb_step *step)
+{
+    return run->plan->pairs + step->b;
+}
+
+/* Sets the cursor before the first group all of whose rows are new: groups stand in the order of their first rows. */
+static void enter(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    uint32_t low = run->low[step->mark], first = 0, last;
+
+    cursor->entry = 0;
+    cursor->at = cursor->end = 0;
+    run->folding = 0;
+    if (step->loads == 0) {
+        cursor->entry = low != 0;     /* one group, of all rows */
+        return;
+    }
+    for (last = cursor->index->entry_count; first < last;) {
+        uint32_t middle = first + (last - first) / 2;
+
+        if (kb_index_list(cursor->index, middle)[0] < low)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    cursor->entry = first;
+}
+
+/* Opens the group the cursor stands at; 0: there is none left. */
+static int open_group(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    const kb_pair *loads = run->plan->pairs + step->pairs;
+    uint32_t high = run->high[step->mark], first = 0;
+
+    if (step->loads == 0) {
+        if (cursor->entry != 0 || high == 0)
+            return 0;
+        cursor->end = high;
+    } else {
+        if (cursor->entry >= cursor->index->entry_count)
+            return 0;
+        first = kb_index_list(cursor->index, cursor->entry)[0];
+        cursor->end = cursor->index->entries[cursor->entry].count;
+    }
+    for (uint32_t i = 0; i < step->loads; i++)
+        run->registers[loads[i].with] = run->slots[step->slot]->cells[(size_t)first * step->arity + loads[i].column];
+    memset(run->folds, 0, step->a * sizeof *run->folds);
+    cursor->at = 0;
+    run->folding = 1;
+    return 1;
+}
+
+static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
+{
+    const kb_symbols *symbols = &run->engine->symbols;
+    kb_number number;
+    const char *text;
+    size_t len;
+
+    if (function == KB_FOLD_COUNT) {
+        fold->count++;
+        return;
+    }
+    kb_symbol_get(symbols, sym, &text, &len, &number);
+    if (number.kind == 0) {
+        run->stats.warnings++;
+        return;
+    }
+    fold->count++;
+    if (function == KB_FOLD_MIN || function == KB_FOLD_MAX) {
+        if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) < 0) == (function == KB_FOLD_MIN))
+            fold->best = sym;
+    } else if (number.kind == 1) {
+        fold->low += (uint64_t)number.integer;
+        fold->high += (number.integer < 0 ? -1 : 0) + (fold->low < (uint64_t)number.integer);
+    } else if (isfinite(number.real)) {
+        fold->reals = 1;
+        kb_exact_add_real(&fold->sum, number.real);
+    } else {
+        fold->infinite = 1;
+    }
+}
+
+/* The sum or mean; 0: it has none, because nothing was added or no number is that large. */
+static int total(uint32_t function, kb_fold *fold, kb_number *out)
+{
+    int64_t whole = (int64_t)fold->low;
+    int fits = !fold->reals && fold->high == (whole < 0 ? -1 : 0);
+
+    if (fold->infinite || (function == KB_FOLD_AVG && fold->count == 0))
+        return 0;
+    out->kind = 1;
+    out->integer = whole;
+    if (function == KB_FOLD_SUM && !fold->reals)
+        return fits;
+    if (function == KB_FOLD_AVG && fits && fold->count <= INT64_MAX && whole % (int64_t)fold->count == 0) {
+        out->integer = whole / (int64_t)fold->count;
+        return 1;
+    }
+    kb_exact_add_whole(&fold->sum, fold->high, fold->low);
+    out->kind = 2;
+    out->real = kb_exact_value(&fold->sum);
+    if (function == KB_FOLD_AVG)
+        out->real /= (double)fold->count;
+    return isfinite(out->real);
+}
+
+/* Loads the registers of the folds; `*has_value` 0: one of them has no value, so that the group gives no row. */
+static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
+{
+    const kb_pair *pairs = folds_of(run, step);
+    kb_status status = KB_OK;
+
+    *has_value = 1;
+    for (uint32_t i = 0; i < step->a && *has_value && status == KB_OK; i++) {
+        uint32_t function = pairs[2 * i].column;
+        kb_fold *fold = run->folds + i;
+        kb_sym *to = run->registers + pairs[2 * i + 1].with;
+        char text[KB_NUMBER_TEXT];
+        kb_number value;
+
+        if (function == KB_FOLD_MIN || function == KB_FOLD_MAX) {
+            *has_value = fold->best != 0;
+            *to = fold->best;
+            continue;
+        }
+        value.kind = 1;
+        value.integer = (int64_t)fold->count;
+        if (function != KB_FOLD_COUNT && !total(function, fold, &value)) {
+            run->stats.warnings += fold->count != 0;
+            *has_value = 0;
+        } else {
+            status = kb_symbol_make(run->engine, run, &run->heap, text, kb_number_text(&value, text), to);
+        }
+    }
+    return status;
+}
+
+kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
+{
+    const kb_pair *pairs = folds_of(run, step);
+    const kb_relation *relation = run->slots[step->slot];
+
+    if (entering)
+        enter(run, step, cursor);
+    for (;;) {
+        const uint32_t *list;
+        kb_status status;
+        int has_value;
+
+        if (!run->folding && !open_group(run, step, cursor))
+            return KB_DONE;
+        list = step->loads == 0 ? NULL : kb_index_list(cursor->index, cursor->entry);
+        for (; cursor->at < cursor->end && run->left > 0; cursor->at++, run->left--) {
+            uint32_t id = list == NULL ? cursor->at : list[cursor->at];
+            const kb_sym *row = relation->cells + (size_t)id * step->arity;
+
+            for (uint32_t i = 0; i < step->a; i++)
+                add_value(run, pairs[2 * i].column, run->folds + i, step->arity == 0 ? 0 : row[pairs[2 * i].with]);
+        }
+        if (cursor->at < cursor->end)
+            return KB_PAUSED;
+        run->folding = 0;
+        cursor->entry++;
+        if ((status = close_group(run, step, &has_value)) < 0 || has_value)
+            return status;
+    }
+}

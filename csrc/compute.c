@@ -1,0 +1,192 @@
+/* compute.c - CALL: the values of operators and functions, made into symbols while a run goes on.
+ * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles. Never: traps; what has no value fails its
+ * literal and is counted. The Python twin is compute.py. */
+#include "machine.h"
+#include <math.h>
+
+#define MOST_PLACES 15                /* that ROUND keeps */
+
+/* By number of the function: fewest and most arguments. */
+static const struct { uint8_t least, most; } arities[KB_FUNCTIONS] = {
+    { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 1, KB_MAX_ARITY }, { 1, KB_MAX_ARITY }, { 1, 2 },
+    { 1, KB_MAX_ARITY }, { 1, 1 }, { 1, 1 }, { 1, 1 },
+};
+
+int kb_function_takes(uint32_t function, uint32_t count)
+{
+    return count >= arities[function].least && count <= arities[function].most;
+}
+
+static int add(int64_t a, int64_t b, int64_t *out)
+{
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b)
+        return 0;
+    *out = a + b;
+    return 1;
+}
+
+static int subtract(int64_t a, int64_t b, int64_t *out)
+{
+    if (b > 0 ? a < INT64_MIN + b : a > INT64_MAX + b)
+        return 0;
+    *out = a - b;
+    return 1;
+}
+
+static int multiply(int64_t a, int64_t b, int64_t *out)
+{
+    if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a)
+              : (b > 0 ? a < INT64_MIN / b : a != 0 && b < INT64_MAX / a))
+        return 0;
+    *out = a * b;
+    return 1;
+}
+
+/* The remainder has the sign of the divisor, the quotient is rounded down. */
+static int64_t floor_mod(int64_t a, int64_t b)
+{
+    int64_t rest = b == -1 ? 0 : a % b;
+
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static int whole(uint32_t function, int64_t a, int64_t b, kb_number *out)
+{
+    out->kind = 1;
+    switch (function) {
+    case KB_FUNCTION_ADD: return add(a, b, &out->integer);
+    case KB_FUNCTION_SUBTRACT: return subtract(a, b, &out->integer);
+    case KB_FUNCTION_MULTIPLY: return multiply(a, b, &out->integer);
+    case KB_FUNCTION_MOD:
+        out->integer = b == 0 ? 0 : floor_mod(a, b);
+        return b != 0;
+    default:                          /* DIVIDE, where it leaves no rest, and DIV */
+        if (b == 0 || (a == INT64_MIN && b == -1))
+            return 0;
+        out->integer = a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+        return 1;
+    }
+}
+
+static double real_mod(double a, double b)
+{
+    double rest = fmod(a, b);
+
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+static double real_div(double a, double b)
+{
+    double rest = fmod(a, b), quotient = (a - rest) / b, down;
+
+    if (rest != 0 && (rest < 0) != (b < 0))
+        quotient -= 1.0;
+    down = floor(quotient);
+    return quotient - down > 0.5 ? down + 1.0 : down;
+}
+
+static int real(uint32_t function, double a, double b, kb_number *out)
+{
+    out->kind = 2;
+    if (b == 0.0 && (function == KB_FUNCTION_DIVIDE || function == KB_FUNCTION_DIV || function == KB_FUNCTION_MOD))
+        return 0;
+    switch (function) {
+    case KB_FUNCTION_ADD: out->real = a + b; break;
+    case KB_FUNCTION_SUBTRACT: out->real = a - b; break;
+    case KB_FUNCTION_MULTIPLY: out->real = a * b; break;
+    case KB_FUNCTION_DIVIDE: out->real = a / b; break;
+    case KB_FUNCTION_DIV: out->real = real_div(a, b); break;
+    default: out->real = real_mod(a, b); break;
+    }
+    return 1;
+}
+
+static int is_whole(uint32_t function, const kb_number *a, const kb_number *b)
+{
+    return a->kind == 1 && b->kind == 1
+           && (function != KB_FUNCTION_DIVIDE || b->integer == 0 || floor_mod(a->integer, b->integer) == 0);
+}
+
+static int absolute(const kb_number *a, kb_number *out)
+{
+    *out = *a;
+    if (a->kind == 1 && a->integer < 0) {
+        out->integer = a->integer == INT64_MIN ? 0 : -a->integer;
+        return a->integer != INT64_MIN;
+    }
+    if (a->kind == 2)
+        out->real = fabs(a->real);
+    return 1;
+}
+
+/* Of an integer and a real of the same value the integer. */
+static void extreme(int sign, const kb_number *values, uint32_t count, kb_number *out)
+{
+    *out = values[0];
+    for (uint32_t i = 1; i < count; i++) {
+        int order = kb_number_order(values + i, out) * sign;
+
+        if (order > 0 || (order == 0 && values[i].kind == 1))
+            *out = values[i];
+    }
+}
+
+static int rounded(const kb_number *values, uint32_t count, kb_number *out)
+{
+    int64_t places = count == 1 ? 0 : values[1].integer;
+
+    if (count == 2 && (values[1].kind != 1 || places < 0 || places > MOST_PLACES))
+        return 0;
+    *out = values[0];
+    if (out->kind == 2)
+        out->real = kb_round_decimal(out->real, (uint32_t)places);
+    return 1;
+}
+
+/* 0: there is no value. */
+static int arithmetic(uint32_t function, const kb_number *values, uint32_t count, kb_number *out)
+{
+    switch (function) {
+    case KB_FUNCTION_ABS: return absolute(values, out);
+    case KB_FUNCTION_MIN: extreme(-1, values, count, out); return 1;
+    case KB_FUNCTION_MAX: extreme(1, values, count, out); return 1;
+    case KB_FUNCTION_ROUND: return rounded(values, count, out);
+    default:
+        if (is_whole(function, values, values + 1))
+            return whole(function, values[0].integer, values[1].integer, out);
+        return real(function, values[0].real, values[1].real, out);
+    }
+}
+
+kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
+{
+    kb_number values[KB_MAX_ARITY], value;
+    kb_sym args[KB_MAX_ARITY];
+    char text[KB_NUMBER_TEXT];
+    int fits = 1;
+
+    memset(values, 0, 2 * sizeof *values);
+    kb_gather(run, step, args);
+    run->left--;
+    run->stats.probes++;
+    if (step->compare >= KB_FUNCTION_CONCAT) {
+        kb_status status = kb_compute_text(run, step, args, has_value);
+
+        run->stats.warnings += !*has_value;
+        return status;
+    }
+    for (uint32_t i = 0; i < step->keys && fits; i++) {
+        const char *bytes;
+        size_t len;
+
+        kb_symbol_get(&run->engine->symbols, args[i], &bytes, &len, values + i);
+        fits = values[i].kind != 0;
+    }
+    *has_value = fits && arithmetic(step->compare, values, step->keys, &value)
+                 && (value.kind == 1 || isfinite(value.real));   /* a number too large to be a double is worth infinity */
+    if (!*has_value) {
+        run->stats.warnings++;
+        return KB_OK;
+    }
+    return kb_symbol_make(run->engine, run, &run->heap, text, kb_number_text(&value, text), run->registers + step->a);
+}

@@ -1,0 +1,145 @@
+/* equal.c - EQUAL: the texts that are the same number.
+ * Owns: a table of the numbers that are written in a way of their own ("5.0", "1e3", "-0"); of whole numbers in plain digits
+ * there is one text each, which the table of symbols finds. It is made when a plan first asks, and follows the symbols from
+ * there. Never: is wrong for want of room; then the run fails. */
+#include "machine.h"
+
+static int is_odd(const kb_symbols *symbols, kb_sym sym, kb_number *number)
+{
+    const char *text;
+    size_t len;
+
+    kb_symbol_get(symbols, sym, &text, &len, number);
+    return number->kind == 2 || (number->kind == 1 && len == 2 && text[0] == '-' && text[1] == '0');
+}
+
+static uint32_t home_of(const kb_equals *equals, const kb_number *number)
+{
+    double value = number->real + 0.0;   /* -0 and 0 are one value */
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return (uint32_t)kb_mix(bits) & (equals->size - 1);
+}
+
+/* Newer numbers stand before older ones in their chain, also after the table has grown: who stands in one goes on in it. */
+static void link_from(kb_engine *engine, uint32_t first)
+{
+    kb_equals *equals = &engine->symbols.equals;
+    kb_number number;
+
+    for (uint32_t i = first; i < equals->count; i++) {
+        uint32_t *slot;
+
+        is_odd(&engine->symbols, equals->items[i].symbol, &number);
+        slot = equals->slots + home_of(equals, &number);
+        equals->items[i].next = *slot;
+        *slot = i + 1;
+    }
+}
+
+static void relink(kb_engine *engine)
+{
+    kb_equals *equals = &engine->symbols.equals;
+
+    if (equals->size != 0)
+        memset(equals->slots, 0, (size_t)equals->size * sizeof *equals->slots);
+    link_from(engine, 0);
+}
+
+/* Brings the table to where the symbols are. */
+static kb_status catch_up(kb_engine *engine)
+{
+    kb_symbols *symbols = &engine->symbols;
+    kb_equals *equals = &symbols->equals;
+    kb_number number;
+
+    if (equals->seen > symbols->count) {   /* some were taken back */
+        while (equals->count > 0 && equals->items[equals->count - 1].symbol > symbols->count)
+            equals->count--;
+        equals->seen = symbols->count;
+        relink(engine);
+    }
+    for (; equals->seen < symbols->count; equals->seen++) {
+        size_t have = equals->items == NULL ? 0 : kb_capacity(equals->items) / sizeof *equals->items;
+
+        if (!is_odd(symbols, equals->seen + 1, &number))
+            continue;
+        if (equals->count >= have) {
+            void *block = kb_resize(&engine->heap, equals->items, kb_grown(have, equals->count + 1u, 16), sizeof *equals->items);
+
+            if (block == NULL)
+                return KB_NOMEM;
+            equals->items = block;
+        }
+        if (equals->count >= equals->size) {
+            uint32_t size = equals->size == 0 ? 16 : equals->size * 2;
+            void *block = kb_resize(&engine->heap, equals->slots, size, sizeof *equals->slots);
+
+            if (block == NULL)
+                return KB_NOMEM;
+            equals->slots = block;
+            equals->size = size;
+            relink(engine);
+        }
+        equals->items[equals->count++].symbol = equals->seen + 1;
+        link_from(engine, equals->count - 1);
+    }
+    return KB_OK;
+}
+
+/* The text of the number in plain digits, if it is whole and there is such a symbol. */
+static kb_sym plain(const kb_symbols *symbols, const kb_number *number)
+{
+    kb_number whole = *number;
+    char text[KB_NUMBER_TEXT];
+
+    if (number->kind == 2) {
+        if (!(number->real >= -9223372036854775808.0 && number->real < 9223372036854775808.0))
+            return 0;
+        whole.kind = 1;
+        whole.integer = (int64_t)number->real;
+        if ((double)whole.integer != number->real)
+            return 0;
+    }
+    return kb_symbol_find(symbols, text, kb_number_text(&whole, text));
+}
+
+kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
+{
+    kb_symbols *symbols = &run->engine->symbols;
+    const kb_equals *equals = &symbols->equals;
+    kb_sym from = run->registers[step->b], found;
+    kb_number number, other;
+    const char *text;
+    size_t len;
+
+    kb_symbol_get(symbols, from, &text, &len, &number);
+    if (entering) {
+        if (catch_up(run->engine) < 0)
+            return KB_NOMEM;
+        cursor->at = 0;               /* 1 and more: past the item at `at - 1`; the first `entry` leads there */
+        cursor->entry = number.kind != 0 && equals->size != 0 ? equals->slots[home_of(equals, &number)] : 0;
+        run->left--;
+        run->stats.probes++;
+        found = number.kind == 0 ? from : plain(symbols, &number);
+        if (found != 0) {
+            run->registers[step->a] = found;
+            return KB_OK;
+        }
+    }
+    for (;;) {
+        cursor->at = cursor->at == 0 ? cursor->entry : equals->items[cursor->at - 1].next;
+        if (cursor->at == 0)
+            break;
+        run->left--;
+        found = equals->items[cursor->at - 1].symbol;
+        kb_symbol_tell(symbols, run, found);
+        is_odd(symbols, found, &other);
+        if (kb_number_order(&number, &other) == 0) {
+            run->registers[step->a] = found;
+            return KB_OK;
+        }
+    }
+    return KB_DONE;
+}

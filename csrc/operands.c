@@ -1,0 +1,284 @@
+/* operands.c - the words of one step, each checked where it stands.
+ * Owns: the layout of every instruction inside a rule, and each fault that one word, or one rule, can have.
+ * Never: trusts a word, or looks at what only the whole plan shows; that is plan.c. */
+#include "reader.h"
+
+static int is_param(const kb_reader *reader, uint32_t reg)
+{
+    return reg < reader->plan->param_count;
+}
+
+/* A register that got its value in an earlier step of this rule, or is a parameter. */
+static int has_value(const kb_reader *reader, uint32_t reg)
+{
+    const kb_written *written = reader->written + reg;
+
+    return is_param(reader, reg)
+           || (written->rule == reader->plan->rule_count && written->step != reader->plan->step_count);
+}
+
+static int readable(kb_reader *reader, uint32_t *out)
+{
+    return kb_read_below(reader, reader->plan->register_count, out)
+           && (has_value(reader, *out) || kb_read_refuse(reader, reader->at - 1));
+}
+
+/* A register that gets its value here, the word read last: no parameter, and only one value in a rule. */
+static int write_register(kb_reader *reader, uint32_t reg, uint32_t column)
+{
+    const kb_plan *plan = reader->plan;
+
+    if (is_param(reader, reg) || reader->written[reg].rule == plan->rule_count)
+        return kb_read_refuse(reader, reader->at - 1);
+    reader->written[reg].rule = plan->rule_count;
+    reader->written[reg].step = plan->step_count;
+    reader->written[reg].column = (uint16_t)column;
+    return 1;
+}
+
+static int add_pair(kb_reader *reader, uint32_t column, uint32_t with)
+{
+    kb_pair *pair = kb_read_push(&reader->plan->pairs, &reader->plan->pair_count, sizeof *pair);
+
+    if (pair == NULL)
+        return kb_read_no_room(reader);
+    pair->column = (uint16_t)column;
+    pair->with = (uint16_t)with;
+    return 1;
+}
+
+/* The column words of a step; pairs come out as keys, then loads, then sames. */
+static int read_columns(kb_reader *reader, kb_step *step)
+{
+    kb_plan *plan = reader->plan;
+    size_t start = reader->at;
+
+    for (uint32_t column = 0; column < step->arity; column++) {
+        kb_word word;
+        uint32_t kind, operand;
+
+        if (!kb_read_next(reader, &word))
+            return 0;
+        kind = word >> 30;
+        operand = word & 0x3FFFFFFFu;
+        if (kind == KB_COLUMN_ANY ? operand != 0 : operand >= plan->register_count)
+            return kb_read_refuse(reader, reader->at - 1);
+        if (kind == KB_COLUMN_LOAD) {
+            if (!write_register(reader, operand, column))
+                return 0;
+            step->loads++;
+        } else if (kind == KB_COLUMN_KEY) {
+            if (!has_value(reader, operand))
+                return kb_read_refuse(reader, reader->at - 1);
+            step->keys++;
+            step->mask |= UINT64_C(1) << column;
+        } else if (kind == KB_COLUMN_SAME) {
+            if (is_param(reader, operand) || reader->written[operand].rule != plan->rule_count
+                || reader->written[operand].step != plan->step_count)
+                return kb_read_refuse(reader, reader->at - 1);
+            step->sames++;
+        }
+        if (step->op == KB_OP_MEMBER && kind != KB_COLUMN_KEY)
+            return kb_read_refuse(reader, reader->at - 1);
+        if (step->op == KB_OP_AGGREGATE && kind != KB_COLUMN_ANY && kind != KB_COLUMN_LOAD)
+            return kb_read_refuse(reader, reader->at - 1);
+        if (step->op == KB_OP_ABSENT && (kind == KB_COLUMN_LOAD || kind == KB_COLUMN_SAME))
+            return kb_read_refuse(reader, reader->at - 1);
+    }
+    if (step->op == KB_OP_PROBE && step->keys == 0)
+        return kb_read_refuse(reader, start);
+    step->pairs = plan->pair_count;
+    for (uint32_t kind = KB_COLUMN_LOAD; kind <= KB_COLUMN_SAME; kind++) {
+        uint32_t wanted = kind == KB_COLUMN_LOAD ? KB_COLUMN_KEY : kind == KB_COLUMN_KEY ? KB_COLUMN_LOAD : kind;
+
+        for (uint32_t column = 0; column < step->arity; column++) {
+            kb_word word = reader->code[start + column];
+            uint32_t operand = word & 0x3FFFFFFFu;
+
+            if (word >> 30 == wanted
+                && !add_pair(reader, column, wanted == KB_COLUMN_SAME ? reader->written[operand].column : operand))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static int read_view(kb_reader *reader, kb_step *step, kb_rule *rule)
+{
+    kb_plan *plan = reader->plan;
+    kb_component *component = plan->components + plan->component_count - 1;
+    uint32_t view;
+
+    if (!kb_read_below(reader, KB_VIEWS, &view))
+        return 0;
+    step->view = (uint8_t)view;
+    rule->viewed = 1;
+    if (reader->mark_of[step->slot] < component->first_mark || reader->mark_of[step->slot] == KB_NONE) {
+        uint32_t *mark = kb_read_push(&plan->marks, &plan->mark_count, sizeof *mark);
+
+        if (mark == NULL)
+            return kb_read_no_room(reader);
+        *mark = step->slot;
+        reader->mark_of[step->slot] = plan->mark_count - 1;
+        component->marks++;
+    }
+    step->mark = reader->mark_of[step->slot];
+    return 1;
+}
+
+/* The head; for the loop just before it also which of its columns come straight from that loop's row. */
+static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
+{
+    kb_plan *plan = reader->plan;
+    kb_slot *slot = plan->slots + step->slot;
+    size_t start = reader->at;
+    uint32_t reg, component = plan->component_count;
+
+    if (!slot->derived || (slot->component != 0 && slot->component != component))
+        return kb_read_refuse(reader, reader->at - 1);
+    slot->component = component;
+    step->pairs = plan->pair_count;
+    for (uint32_t column = 0; column < step->arity; column++) {
+        if (!readable(reader, &reg) || !add_pair(reader, column, reg))
+            return 0;
+        step->keys++;
+    }
+    if (plan->width < step->arity)
+        plan->width = step->arity;
+    step->row_first = step->row_last = KB_FIXED;
+    if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE))
+        return 1;
+    before->emits = 1;
+    for (uint32_t column = 0; column < step->arity; column++) {
+        reg = reader->code[start + column];
+        if (is_param(reader, reg) || reader->written[reg].step != plan->step_count - 1)
+            continue;
+        if (!add_pair(reader, column, reader->written[reg].column))
+            return 0;
+        if (column + 1u == step->arity)
+            step->row_last = (uint8_t)reader->written[reg].column;
+        else if (column == 0)
+            step->row_first = (uint8_t)reader->written[reg].column;
+        step->loads++;
+    }
+    return 1;
+}
+
+static int read_call(kb_reader *reader, kb_step *step)
+{
+    uint32_t function, count, reg;
+
+    if (!kb_read_below(reader, KB_FUNCTIONS, &function) || !kb_read_below(reader, reader->plan->register_count, &step->a)
+        || !write_register(reader, step->a, 0) || !kb_read_below(reader, KB_MAX_ARITY + 1, &count))
+        return 0;
+    if (!kb_function_takes(function, count))
+        return kb_read_refuse(reader, reader->at - 1);
+    step->compare = (uint8_t)function;
+    step->keys = (uint8_t)count;
+    step->pairs = reader->plan->pair_count;
+    for (uint32_t i = 0; i < count; i++)
+        if (!readable(reader, &reg) || !add_pair(reader, i, reg))
+            return 0;
+    return 1;
+}
+
+/* The folds of AGGREGATE; its column words have said which columns tell the groups apart. */
+static int read_folds(kb_reader *reader, kb_step *step)
+{
+    kb_plan *plan = reader->plan;
+    uint32_t function, column, reg;
+
+    for (uint32_t i = 0; i < step->loads; i++)
+        step->mask |= UINT64_C(1) << plan->pairs[step->pairs + i].column;
+    if (!kb_read_below(reader, KB_MAX_ARITY + 1, &step->a))
+        return 0;
+    step->b = plan->pair_count;
+    if (plan->folds < step->a)
+        plan->folds = step->a;
+    for (uint32_t i = 0; i < step->a; i++)   /* rows without columns can be counted only */
+        if (!kb_read_below(reader, step->arity == 0 ? KB_FOLD_COUNT + 1 : KB_FOLDS, &function) || !kb_read_below(reader, step->arity == 0 ? 1 : step->arity, &column)
+            || !kb_read_below(reader, plan->register_count, &reg) || !write_register(reader, reg, 0)
+            || !add_pair(reader, function, column) || !add_pair(reader, 0, reg))
+            return 0;
+    return 1;
+}
+
+/* The program of MATCHES, which is kept whole. */
+static int read_pattern(kb_reader *reader, kb_step *step)
+{
+    kb_plan *plan = reader->plan;
+    uint32_t negated, count, bad;
+
+    if (!kb_read_below(reader, 2, &negated) || !readable(reader, &step->a) || !kb_read_next(reader, &count))
+        return 0;
+    if (count == 0 || count > KB_PATTERN_MOST || count > reader->words - reader->at)
+        return kb_read_refuse(reader, reader->at - 1);
+    step->compare = (uint8_t)negated;
+    step->b = plan->pattern_words;
+    step->mark = count;
+    bad = kb_pattern_check(reader->code + reader->at, count);
+    if (bad != count)
+        return kb_read_refuse(reader, reader->at + bad);
+    for (uint32_t i = 0; i < count; i++) {
+        kb_word *word = kb_read_push(&plan->patterns, &plan->pattern_words, sizeof *word);
+
+        if (word == NULL)
+            return kb_read_no_room(reader);
+        *word = reader->code[reader->at++];
+    }
+    return 1;
+}
+
+int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
+{
+    kb_plan *plan = reader->plan;
+    kb_step *step = kb_read_push(&plan->steps, &plan->step_count, sizeof *step);
+    uint32_t op, value;
+
+    if (step == NULL)
+        return kb_read_no_room(reader);
+    if (!kb_read_next(reader, &op))
+        return 0;
+    if (op < KB_OP_SCAN || op >= KB_OPCODES)
+        return kb_read_refuse(reader, reader->at - 1);
+    step->op = (uint8_t)op;
+    step->back = *back;
+    step->word = (uint32_t)reader->at;
+    if (op == KB_OP_COMPARE) {
+        if (!kb_read_below(reader, 16, &value))
+            return 0;
+        step->compare = (uint8_t)value;
+        return readable(reader, &step->a) && readable(reader, &step->b);
+    }
+    if (op == KB_OP_TEST) {
+        if (!kb_read_next(reader, &value))
+            return 0;
+        step->compare = (uint8_t)value;
+        return (value < 16 && (value & 7) < KB_TESTS) ? readable(reader, &step->a) && readable(reader, &step->b)
+                                                      : kb_read_refuse(reader, reader->at - 1);
+    }
+    if (op == KB_OP_MATCHES)
+        return read_pattern(reader, step);
+    if (op == KB_OP_EQUAL)
+        *back = plan->step_count - 1 - rule->first;
+    if (op == KB_OP_COPY || op == KB_OP_EQUAL)
+        return kb_read_below(reader, plan->register_count, &step->a) && write_register(reader, step->a, 0)
+               && readable(reader, &step->b);
+    if (op == KB_OP_CALL)
+        return read_call(reader, step);
+    if (!kb_read_below(reader, plan->slot_count, &step->slot))
+        return 0;
+    step->arity = (uint8_t)plan->slots[step->slot].arity;
+    if (op == KB_OP_EMIT) {
+        *ended = 1;
+        return read_emit(reader, step, plan->step_count - rule->first > 1 ? step - 1 : NULL);
+    }
+    if (op != KB_OP_ABSENT && !read_view(reader, step, rule))
+        return 0;
+    if (op == KB_OP_AGGREGATE && (step->view != KB_VIEW_DELTA || plan->step_count - rule->first != 1
+                                  || !plan->slots[step->slot].derived))
+        return kb_read_refuse(reader, step->word);
+    if (op == KB_OP_SCAN || op == KB_OP_PROBE || op == KB_OP_AGGREGATE)
+        *back = plan->step_count - 1 - rule->first;
+    return read_columns(reader, step) && (op != KB_OP_AGGREGATE || read_folds(reader, step));
+}

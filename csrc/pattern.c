@@ -1,0 +1,142 @@
+/* pattern.c - MATCHES: a text against a regular expression that the planner has compiled.
+ * Owns: the states a text can be in, all worked on side by side, so that the time is linear in the text whatever the
+ * pattern. Never: goes back in the text, or trusts a program that kb_pattern_check has not seen.
+ * Thompson, "Regular expression search algorithm" (1968). The compiler, and the Python twin, is pattern.py. */
+#include "machine.h"
+
+/* Words of the instruction at `at`; 0: it does not fit. */
+static uint32_t size_of(const kb_word *program, uint32_t at, uint32_t count)
+{
+    uint32_t left = count - at;
+
+    switch (program[at]) {
+    case KB_PATTERN_ACCEPT:
+    case KB_PATTERN_BEGIN:
+    case KB_PATTERN_END: return 1;
+    case KB_PATTERN_JUMP: return left >= 2 ? 2 : 0;
+    case KB_PATTERN_SPLIT: return left >= 3 ? 3 : 0;
+    case KB_PATTERN_RANGES: return left >= 2 && program[at + 1] <= (left - 2) / 2 ? 2 + 2 * program[at + 1] : 0;
+    default: return 0;
+    }
+}
+
+/* Is there an instruction at `target`? */
+static int starts(const kb_word *program, uint32_t count, uint32_t target)
+{
+    uint32_t at = 0;
+
+    while (at < target && at < count)
+        at += size_of(program, at, count);
+    return at == target && at < count;
+}
+
+/* Does the program end with ACCEPT, and does every jump lead to an instruction? The first word at fault, or `count`. */
+uint32_t kb_pattern_check(const kb_word *program, uint32_t count)
+{
+    uint32_t size, last = 0;
+
+    for (uint32_t at = 0; at < count; at += size) {
+        if ((size = size_of(program, at, count)) == 0)
+            return at;
+        last = at;
+    }
+    for (uint32_t at = 0; at < count; at += size_of(program, at, count))
+        if (program[at] == KB_PATTERN_JUMP || program[at] == KB_PATTERN_SPLIT)
+            for (uint32_t i = 1; i < size_of(program, at, count); i++)
+                if (!starts(program, count, program[at + i]))
+                    return at + i;
+    return program[last] == KB_PATTERN_ACCEPT ? count : last;
+}
+
+typedef struct kb_states {            /* a set of places in the program, in the order they were added */
+    uint32_t *places, *where;         /* where[place]: its number in `places`, if that is below `used` and says so */
+    uint32_t used;
+} kb_states;
+
+static int add_state(kb_states *states, uint32_t place)
+{
+    uint32_t at = states->where[place];
+
+    if (at < states->used && states->places[at] == place)
+        return 0;
+    states->where[place] = states->used;
+    states->places[states->used++] = place;
+    return 1;
+}
+
+/* Adds a state and all that follow from it without reading; each is looked at once, so `places` is their list as well. */
+static int follow(const kb_word *program, kb_states *states, uint32_t place, int at_start, int at_end)
+{
+    uint32_t next = states->used;
+
+    add_state(states, place);
+    for (; next < states->used; next++) {
+        place = states->places[next];
+        switch (program[place]) {
+        case KB_PATTERN_ACCEPT: return 1;
+        case KB_PATTERN_JUMP: add_state(states, program[place + 1]); break;
+        case KB_PATTERN_SPLIT:
+            add_state(states, program[place + 1]);
+            add_state(states, program[place + 2]);
+            break;
+        case KB_PATTERN_BEGIN: if (at_start) add_state(states, place + 1); break;
+        case KB_PATTERN_END: if (at_end) add_state(states, place + 1); break;
+        default: break;
+        }
+    }
+    return 0;
+}
+
+static int in_ranges(const kb_word *instruction, uint32_t point)
+{
+    for (uint32_t i = 0; i < instruction[1]; i++)
+        if (point >= instruction[2 + 2 * i] && point <= instruction[3 + 2 * i])
+            return 1;
+    return 0;
+}
+
+kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on)
+{
+    const kb_word *program = run->plan->patterns + step->b;
+    uint32_t count = step->mark;
+    uint32_t *room = kb_scratch(run, (size_t)count * 4, sizeof *room);
+    kb_states now, next;
+    const char *text, *at, *end;
+    size_t len;
+    uint64_t work = 1;
+    int outcome;
+
+    if (room == NULL)
+        return KB_NOMEM;
+    memset(room, 0, (size_t)count * 4 * sizeof *room);
+    now.places = room;
+    now.where = room + count;
+    next.places = room + 2 * (size_t)count;
+    next.where = room + 3 * (size_t)count;
+    now.used = next.used = 0;
+    kb_symbol_get(&run->engine->symbols, run->registers[step->a], &text, &len, NULL);
+    end = text + len;
+    outcome = follow(program, &now, 0, 1, len == 0);
+    for (at = text; at < end && !outcome;) {
+        uint32_t point = kb_read_point(&at, end);
+        kb_states swap;
+
+        next.used = 0;
+        work += now.used;
+        for (uint32_t i = 0; i < now.used && !outcome; i++) {
+            const kb_word *instruction = program + now.places[i];
+
+            if (*instruction == KB_PATTERN_RANGES && in_ranges(instruction, point))
+                outcome = follow(program, &next, now.places[i] + 2 + 2 * instruction[1], 0, at == end);
+        }
+        if (!outcome)
+            outcome = follow(program, &next, 0, 0, at == end);   /* it may start anywhere */
+        swap = now;
+        now = next;
+        next = swap;
+    }
+    run->left -= (int64_t)(work / 8 + 1);
+    run->stats.probes++;
+    *goes_on = outcome != (step->compare != 0);
+    return KB_OK;
+}
