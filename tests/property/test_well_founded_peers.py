@@ -99,7 +99,8 @@ def test_games_without_cycles_are_decided_and_alike(tmp_path):
 def plain(rules: list[Rule]) -> bool:
     """Rules that other systems read as we do: no comparisons, no aggregates, no anonymous variables under `not`."""
     literals = [item for rule in rules for item in rule.body]
-    return not any(map(naive.aggregates, rules)) and all(isinstance(i, Literal) and not (i.negated and any(v.anonymous for v in i.variables())) for i in literals)
+    open_not = any(isinstance(i, Literal) and i.negated and any(v.anonymous for v in i.variables()) for i in literals)
+    return not open_not and all(isinstance(i, Literal) for i in literals) and not any(map(naive.aggregates, rules))
 
 
 def ordered(rule: Rule) -> Rule:
