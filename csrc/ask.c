@@ -35,6 +35,8 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
     if (status != KB_DONE)
         return status;
     if (relation->arity != 0 && is_ground(pattern, relation->arity)) {
+        if (kb_relation_ready(relation) < 0)
+            return KB_NOMEM;
         found = (size_t)kb_relation_has(relation, pattern);
         memcpy(rows, pattern, relation->arity * sizeof *rows);
     } else if ((status = kb_relation_match(run->engine, relation, pattern, 0, &cursor, rows, NULL, room, &found)) < 0) {

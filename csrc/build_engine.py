@@ -33,7 +33,7 @@ def make_ffibuilder() -> FFI:
         '#include "kbengine.h"',
         sources=SOURCES,
         include_dirs=["csrc"],
-        depends=["csrc/kbengine.h", "csrc/internal.h", "csrc/machine.h", "csrc/reader.h"],
+        depends=sorted(f"csrc/{path.name}" for path in HERE.glob("*.h")),
         extra_compile_args=flags,
         libraries=[] if sys.platform == "win32" else ["m"],
         py_limited_api=True,

@@ -29,6 +29,84 @@ static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
     return KB_OK;
 }
 
+/* Heads of which each is new: the set is made when somebody asks for it. */
+static kb_status append_all(kb_run *run, uint32_t count, uint64_t room)
+{
+    kb_relation *target = run->target;
+    uint32_t before = target->rows, taken = count < room ? count : (uint32_t)room;
+
+    if (kb_relation_reserve(target, taken) < 0)
+        return KB_NOMEM;
+    memcpy(target->cells + (size_t)before * target->arity, run->heads, (size_t)taken * target->arity * sizeof *run->heads);
+    target->rows += taken;
+    run->stats.rows_made += taken;
+    for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
+        for (uint32_t id = before; id < target->rows; id++)
+            if (kb_index_add(index, target, id) < 0)
+                return KB_NOMEM;
+    if (taken < count)
+        run->stats.budget = KB_BUDGET_ROWS;
+    return taken < count ? KB_LIMIT : KB_OK;
+}
+
+void kb_heads_sorted(kb_run *run)
+{
+    const kb_rule *rule = run->plan->rules + run->rule;
+
+    run->seen_words = run->engine->symbols.count / 64 + 1;
+    run->seen = kb_alloc(&run->heap, run->seen_words, sizeof *run->seen);
+    run->seen_from = 0;
+    run->outer = run->seen == NULL ? 0 : (uint8_t)rule->outer;
+}
+
+void kb_heads_end(kb_run *run)
+{
+    kb_release(&run->heap, run->seen);
+    run->seen = NULL;
+    run->outer = 0;
+    run->distinct = 0;
+}
+
+/* Heads that come by their outer column: of one value of it, those that are new are known by a bit of the other. */
+static kb_status append_new(kb_run *run, uint32_t count, uint64_t room)
+{
+    kb_relation *target = run->target;
+    uint32_t outer = run->outer - 1u, other = 1 - outer, before = target->rows, rows = before;
+    uint64_t *seen = run->seen;
+    kb_status status = KB_OK;
+    kb_sym *cells;
+
+    if (kb_relation_reserve(target, count) < 0)
+        return KB_NOMEM;
+    cells = target->cells;
+    for (uint32_t i = 0; i < count && status == KB_OK; i++) {
+        const kb_sym *head = run->heads + (size_t)i * 2;
+
+        if (run->seen_from < rows && cells[(size_t)run->seen_from * 2 + outer] != head[outer]) {
+            for (; run->seen_from < rows; run->seen_from++)
+                seen[cells[(size_t)run->seen_from * 2 + other] >> 6] = 0;
+        }
+        if (seen[head[other] >> 6] >> (head[other] & 63) & 1)
+            continue;
+        if (rows - before == room) {
+            run->stats.budget = KB_BUDGET_ROWS;
+            status = KB_LIMIT;
+            continue;
+        }
+        seen[head[other] >> 6] |= UINT64_C(1) << (head[other] & 63);
+        cells[(size_t)rows * 2] = head[0];
+        cells[(size_t)rows * 2 + 1] = head[1];
+        rows++;
+    }
+    target->rows = rows;
+    run->stats.rows_made += rows - before;
+    for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
+        for (uint32_t id = before; id < rows; id++)
+            if (kb_index_add(index, target, id) < 0)
+                return KB_NOMEM;
+    return status;
+}
+
 kb_status kb_heads_flush(kb_run *run)
 {
     kb_relation *target = run->target;
@@ -44,6 +122,10 @@ kb_status kb_heads_flush(kb_run *run)
     run->head_count = 0;
     if (run->limits.max_rows != 0)
         room = run->limits.max_rows - (run->stats.rows_made - run->rows_from);
+    if (run->distinct)
+        return append_all(run, count, room);
+    if (run->outer)
+        return append_new(run, count, room);
     for (uint32_t i = 0; i < count; i++)
         run->hashes[i] = kb_relation_touch(target, run->heads + (size_t)i * arity);
     if (!kb_is_bits(target) && target->slots != NULL)
@@ -219,7 +301,7 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     kb_status status = KB_OK;
 
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
-        if (!kb_is_bits(run->target) || scattered(run->target, step + 1))
+        if (run->distinct || run->outer || !kb_is_bits(run->target) || scattered(run->target, step + 1))
             status = emit_heads(run, step, cursor);
         else if (run->head_count != 0)
             status = kb_heads_flush(run);
@@ -239,7 +321,7 @@ kb_status kb_emit_one(kb_run *run, const kb_step *step)
 
     run->left--;
     run->stats.probes++;
-    if (run->head_count == 0 && kb_is_bits(run->target) && !is_large(run->target))
+    if (run->head_count == 0 && !run->distinct && !run->outer && kb_is_bits(run->target) && !is_large(run->target))
         return kb_relation_has(run->target, head) ? KB_OK : add_fresh(run, head);
     return ++run->head_count == KB_BATCH ? kb_heads_flush(run) : KB_OK;
 }

@@ -78,7 +78,7 @@ static int begin_round(kb_run *run, const kb_component *component)
     return any;
 }
 
-static int has_views(const kb_run *run, const kb_rule *rule)
+int kb_rule_has_views(const kb_run *run, const kb_rule *rule)
 {
     const kb_step *steps = run->plan->steps + rule->first;
 
@@ -106,8 +106,10 @@ static kb_status work_round(kb_run *run, const kb_component *component)
         kb_status status;
 
         if (!run->in_rule) {
-            if (!has_views(run, rule))
+            if (!kb_rule_has_views(run, rule))
                 continue;
+            if (kb_relation_ready(run->slots[run->plan->steps[rule->first + rule->count - 1].slot]) < 0)
+                return KB_NOMEM;
             if ((status = kb_rule_start(run, rule)) < 0)
                 return status;
             run->in_rule = 1;
@@ -117,13 +119,14 @@ static kb_status work_round(kb_run *run, const kb_component *component)
         if ((status = kb_heads_flush(run)) < 0)
             return status;
         run->in_rule = 0;
+        kb_heads_end(run);
     }
     return KB_DONE;
 }
 
 static kb_status work_pass(kb_run *run)
 {
-    for (; run->component < run->plan->component_count; run->component++, run->fresh = 1) {
+    for (; run->component < run->plan->component_count; run->component++, run->fresh = 1, run->group.retry = 0) {
         const kb_component *component = run->plan->components + run->component;
 
         do {
@@ -135,8 +138,10 @@ static kb_status work_pass(kb_run *run)
                 run->rule = component->first_rule;
                 run->in_round = 1;
                 run->stats.rounds++;
+                kb_group_begin(run, component);
             }
-            if ((status = work_round(run, component)) != KB_DONE)
+            status = run->group.seen != NULL ? kb_group_work(run, component) : work_round(run, component);
+            if (status != KB_DONE)
                 return status;
             for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
                 run->low[mark] = run->high[mark];

@@ -1,7 +1,7 @@
 /* ground.c - what is solved on a ground program given as flat arrays: shortest proofs, and best values over all proofs.
  * Owns: the order in which instances of rules are looked at. Never: keeps anything after a call, or reads a relation.
- * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Costs of one step, and ranks that
- * are small numbers, make its heap a queue and a bucket sort: each premise of each instance is looked at once. */
+ * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Costs of one step or none, and ranks that
+ * are small numbers, make its heap two lists and a bucket sort: each premise of each instance is looked at once. */
 #include "internal.h"
 
 typedef struct kb_solving {
@@ -23,7 +23,7 @@ static int well_formed(const kb_ground *g)
     if (g == NULL || (g->count != 0 && (g->heads == NULL || g->ends == NULL)) || g->free > g->count)
         return 0;
     for (uint32_t i = 0; i < g->count; i++) {
-        if (g->heads[i] >= g->nodes || g->ends[i] < before || (i < g->free && g->ends[i] != 0))
+        if (g->heads[i] >= g->nodes || g->ends[i] < before)
             return 0;
         before = g->ends[i];
     }
@@ -87,16 +87,55 @@ static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t 
     return highest == KB_NO_NODE ? KB_NO_NODE : highest + (instance >= g->free);
 }
 
+/* An instance whose premises all have proofs: its conclusion is due at this level if it is free, at the next if not. */
+static void fire(const kb_ground *g, uint32_t instance, uint32_t **due, uint32_t *counts)
+{
+    uint32_t later = instance >= g->free;
+
+    due[later][counts[later]++] = g->heads[instance];
+}
+
+static void settle_heights(const kb_solving *s, uint32_t *heights, uint32_t **due, uint32_t *counts)
+{
+    const kb_ground *g = s->ground;
+
+    for (uint32_t i = 0; i < g->count; i++)
+        if (s->waiting[i] == 0)
+            fire(g, i, due, counts);
+    for (uint32_t level = 0; counts[0] + counts[1] > 0; level++) {
+        uint32_t *done = due[0];
+
+        while (counts[0] > 0) {
+            uint32_t node = due[0][--counts[0]];
+
+            if (heights[node] != KB_NO_NODE)
+                continue;
+            heights[node] = level;
+            for (uint32_t at = s->starts[node]; at < s->starts[node + 1]; at++)
+                if (--s->waiting[s->users[at]] == 0)
+                    fire(g, s->users[at], due, counts);
+        }
+        due[0] = due[1];
+        due[1] = done;
+        counts[0] = counts[1];
+        counts[1] = 0;
+    }
+}
+
 kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *heights, uint32_t *chosen, uint32_t *counts)
 {
     kb_solving s;
-    uint32_t *queue, tail = 0;
+    uint32_t *due[2], waiting[2] = { 0, 0 };
     kb_status status = solving_begin(engine, g, &s);
 
     if (status != KB_OK)
         return status;
-    queue = kb_alloc(&engine->heap, (size_t)g->nodes + 1, sizeof *queue);
-    if (queue == NULL) {
+    /* Every instance fires at most once. */
+    due[0] = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *due[0]);
+    due[1] = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *due[1]);
+    if (due[0] == NULL || due[1] == NULL) {
+        kb_release(&engine->heap, due[0]);
+        kb_release(&engine->heap, due[1]);
         solving_end(engine, &s);
         return KB_NOMEM;
     }
@@ -104,24 +143,7 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
         heights[node] = chosen[node] = KB_NO_NODE;
         counts[node] = 0;
     }
-    /* Nodes enter the queue in order of height: what is free, what has no premises, then what these prove, and so on. */
-    for (uint32_t i = 0; i < g->count; i++)
-        if (s.waiting[i] == 0 && heights[g->heads[i]] == KB_NO_NODE) {
-            heights[g->heads[i]] = i >= g->free;
-            queue[tail++] = g->heads[i];
-        }
-    for (uint32_t head = 0; head < tail; head++) {
-        uint32_t node = queue[head];
-
-        for (uint32_t at = s.starts[node]; at < s.starts[node + 1]; at++) {
-            uint32_t user = s.users[at];
-
-            if (--s.waiting[user] == 0 && heights[g->heads[user]] == KB_NO_NODE) {
-                heights[g->heads[user]] = heights[node] + 1;
-                queue[tail++] = g->heads[user];
-            }
-        }
-    }
+    settle_heights(&s, heights, due, waiting);
     for (uint32_t i = 0; i < g->count; i++) {
         uint32_t node = g->heads[i], circular, height = height_by(g, heights, i, &circular);
 
@@ -129,7 +151,8 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
         if (chosen[node] == KB_NO_NODE && height != KB_NO_NODE && height == heights[node])
             chosen[node] = i;
     }
-    kb_release(&engine->heap, queue);
+    kb_release(&engine->heap, due[0]);
+    kb_release(&engine->heap, due[1]);
     solving_end(engine, &s);
     return KB_OK;
 }

@@ -274,6 +274,10 @@ static inline int kb_visible(const kb_relation *relation, uint32_t id)
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity);
 void kb_relation_clear(kb_relation *relation);
 kb_status kb_relation_place(kb_relation *relation);                    /* after it `slots` finds every row */
+kb_status kb_relation_ready(kb_relation *relation);                    /* after it the set has every row, in whatever form */
+kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room for the cells of `more` rows */
+/* The rows start .. end by a column and, where that is equal, by id: value << 32 | id; NULL: no room. */
+uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_t column, uint32_t start, uint32_t end);
 /* `id` gets the id of the row, new or old; KB_NO_ROW for an old row of a relation with blocks. */
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that is not there */

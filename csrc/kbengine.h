@@ -171,7 +171,7 @@ void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answe
 void kb_run_close(kb_run *run);
 
 /* ground programs: `nodes` conclusions from 0, and `count` instances of rules. Instance i concludes heads[i] from the
- * nodes premises[ends[i-1] .. ends[i]); the first `free`, which have no premises, cost nothing. */
+ * nodes premises[ends[i-1] .. ends[i]); the first `free`, which do not go in circles, cost nothing. */
 #define KB_NO_NODE 0xFFFFFFFFu
 typedef struct kb_ground {
     uint32_t nodes, count, free, premise_count;

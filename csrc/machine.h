@@ -8,7 +8,7 @@
 enum {
     KB_OP_END, KB_OP_COMPONENT, KB_OP_RULE, KB_OP_SCAN, KB_OP_PROBE, KB_OP_MEMBER, KB_OP_ABSENT, KB_OP_COMPARE,
     KB_OP_COPY, KB_OP_EMIT, KB_OP_CALL, KB_OP_AGGREGATE, KB_OP_TEST, KB_OP_MATCHES,
-    KB_OP_EQUAL, KB_OPCODES
+    KB_OP_EQUAL, KB_OP_INTERSECT, KB_OPCODES
 };
 enum {
     KB_FUNCTION_ADD, KB_FUNCTION_SUBTRACT, KB_FUNCTION_MULTIPLY, KB_FUNCTION_DIVIDE, KB_FUNCTION_DIV, KB_FUNCTION_MOD,
@@ -33,6 +33,8 @@ typedef struct kb_step {
     uint8_t op, view, compare, arity; /* compare: of COMPARE and TEST, the function of CALL, negated of MATCHES */
     uint8_t keys, loads, sames;       /* how many pairs of each, in this order from `pairs` on */
     uint8_t emits;                    /* an iterating step whose next step is EMIT */
+    uint8_t sorts;                    /* SCAN: 1 + the column by which its rows had better come */
+    uint8_t meets;                    /* INTERSECT: this is its first part, a PROBE; the next step, a MEMBER, is its second */
     uint8_t row_first, row_last;      /* EMIT of one or two columns: the column of that step's row it comes from, or KB_FIXED */
     uint32_t slot, mark, back;        /* mark: of (component, slot); back: iterating step before this, or KB_NONE */
     uint32_t pairs;
@@ -42,8 +44,20 @@ typedef struct kb_step {
     uint64_t mask;                    /* the KEY columns */
 } kb_step;
 
-typedef struct kb_rule { uint32_t id, first, count, viewed; } kb_rule;   /* viewed: it has a step with a view */
-typedef struct kb_component { uint32_t recursive, first_rule, rules, first_mark, marks; } kb_component;
+typedef struct kb_rule {
+    uint32_t id, first, count;
+    uint32_t viewed, linear;          /* it has a step with a view; group.c: its number among the linear rules */
+    uint32_t outer;                 /* 1 + the column of a head of two that its first loop, a SCAN, loads; 0: none */
+    uint32_t scan, outer_from;        /* that SCAN, among the steps of the plan, and the column it comes from */
+    uint32_t distinct;                /* its head has every value it loads: no head is made twice in one run of it */
+} kb_rule;
+
+typedef struct kb_component {
+    uint32_t recursive, first_rule, rules, first_mark, marks;
+    uint32_t linear, target;          /* group.c: how many of its rules are linear, each with its number; the slot they write */
+    uint8_t carried;                  /* the column that their rules hand on unchanged; KB_FIXED: there is only one column */
+    uint8_t live;                     /* one linear rule, of any shape: it may go on over what it makes itself */
+} kb_component;
 typedef struct kb_slot { uint32_t arity, derived, demand, sensitive, component; } kb_slot;   /* component: that emits to it */
 
 struct kb_plan {
@@ -68,6 +82,10 @@ kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_
 typedef struct kb_cursor {
     kb_lookup *index;
     uint32_t entry, at, end;
+    uint32_t first, words;
+    uint32_t marked, how;             /* meet.c: the entry whose list is marked, or KB_NONE; how the two lists meet */
+    uint64_t *marks;                  /* by symbol */
+    uint64_t *order;                  /* of a SCAN: value << 32 | id in the order of its rows, from `first`; NULL: by id */
 } kb_cursor;
 
 #define KB_EXACT_WORDS 70u
@@ -91,6 +109,18 @@ typedef struct kb_source {            /* a base relation as the run last saw it 
     uint64_t serial, epoch;
 } kb_source;
 
+#define KB_QUEUES 4u                  /* linear rules of a component, at most */
+
+typedef struct kb_group {             /* group.c */
+    uint64_t *seen;                   /* NULL: not at work */
+    uint64_t *order;                  /* carried value << 32 | id of the first `rows` rows; NULL: one group */
+    uint64_t retry;                   /* rows at which to try again */
+    uint32_t words, rows, done;       /* rows below `done` have been worked on */
+    uint32_t first, next, tail;       /* the group: places first .. next in the order, and all rows from `tail` on */
+    uint32_t queues[KB_QUEUES];       /* by rule: the place it has come to */
+    uint8_t open, inside;             /* inside: the rule's cursor stands in a list */
+} kb_group;
+
 struct kb_run {
     kb_engine *engine;
     const kb_plan *plan;
@@ -110,9 +140,14 @@ struct kb_run {
     kb_fold *folds;
     void *scratch;                    /* room for one text, or one match */
     kb_relation *target;
-    uint32_t head_count, derived_count, source_count;
+    uint32_t head_count, derived_count, source_count, cursor_count;
+    kb_group group;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
     uint32_t component, rule, depth;
+    uint64_t *seen;                   /* emit.c: what the heads of the present outer value have in their other column */
+    uint32_t seen_words, seen_from;   /* the first row of that value */
+    uint8_t outer;                  /* as of the rule at work, where its heads come by that column; else 0 */
+    uint8_t distinct;                 /* heads of the rule at work are new as they come */
     uint8_t entering;                 /* the step at `depth` starts, it does not go on */
     uint8_t folding;                  /* a group is open */
     uint8_t in_pass, in_round, in_rule, first_pass, started;
@@ -184,7 +219,59 @@ kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int ente
 /* emit.c */
 kb_status kb_heads_flush(kb_run *run);
 kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);   /* all rows of a loop before EMIT, or `left` */
+void kb_heads_sorted(kb_run *run);    /* from now on the heads of the rule come by its outer column, into an empty relation */
+void kb_heads_end(kb_run *run);
 kb_status kb_emit_one(kb_run *run, const kb_step *step);
+
+/* run.c */
+int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor);      /* a test, or a SCAN without columns */
+
+int kb_step_is_member(const kb_run *run, const kb_step *step);
+int kb_step_is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor);
+int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row);   /* in the view of the step */
+
+/* meet.c */
+enum { KB_MEET_MARKS, KB_MEET_LOOK, KB_MEET_SWAP };   /* walk the first list, test marks or look up; walk the second, look up */
+kb_status kb_meet_start(kb_run *run, const kb_rule *rule);
+void kb_meet_free(kb_run *run);
+void kb_meet_order(kb_run *run, const kb_step *step, kb_cursor *cursor);           /* a SCAN before it begins */
+void kb_meet_enter(kb_run *run, const kb_step *step, kb_cursor *cursor);
+int kb_meet_next(kb_run *run, const kb_step *step, kb_cursor *cursor);             /* as next_row in run.c */
+
+/* sift.c */
+int kb_sifts(const kb_run *run, const kb_step *step);                               /* can it work this loop? */
+kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor);       /* all rows of the loop, or `left` */
+
+/* linear.c, group.c, walk.c */
+typedef struct kb_walk {              /* what the usual rule needs for each row of the queue, looked up once */
+    uint32_t key, value;              /* columns: of the target that is looked up; of the inner rows that goes on */
+    uint32_t cost;                    /* steps for a row, up to and with its look-up */
+    uint32_t probes;                  /* how many of them are probes */
+} kb_walk;
+
+/* Which column of the relation tells the rows of a group apart? */
+static inline uint32_t kb_own_column(const kb_component *component)
+{
+    return component->carried == 0;
+}
+
+/* The id of the row at a place of the queue: first come rows there were, in the order of groups, then new ones. */
+static inline uint32_t kb_row_at(const kb_group *group, uint32_t place)
+{
+    return place < group->rows && group->order != NULL ? (uint32_t)group->order[place] : place;
+}
+
+int kb_walk_plan(kb_run *run, const kb_component *component, const kb_rule *rule, uint32_t place, kb_walk *walk);
+uint32_t kb_walk_rows(kb_run *run, const kb_component *component, const kb_rule *rule, const kb_walk *walk, uint32_t place,
+                      uint32_t end);
+void kb_group_mark(kb_plan *plan, kb_component *component);
+int kb_group_pays(const kb_run *run, const kb_component *component);
+void kb_group_begin(kb_run *run, const kb_component *component);                  /* takes over the round, if that pays */
+kb_status kb_group_work(kb_run *run, const kb_component *component);
+void kb_group_end(kb_run *run);
+
+/* fixpoint.c */
+int kb_rule_has_views(const kb_run *run, const kb_rule *rule);                    /* 0: it has nothing to do */
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */

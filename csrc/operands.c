@@ -126,6 +126,26 @@ static int read_view(kb_reader *reader, kb_step *step, kb_rule *rule)
     return 1;
 }
 
+/* The deepest loop that the head of the rule depends on: those inside it can only make the same head again. */
+static uint32_t deepest(const kb_reader *reader, const kb_step *emit, size_t start)
+{
+    const kb_plan *plan = reader->plan;
+    uint32_t first = plan->rules[plan->rule_count - 1].first, found = KB_NONE;
+
+    for (uint32_t column = 0; column < emit->arity; column++) {
+        uint32_t reg = reader->code[start + column], at;
+
+        if (is_param(reader, reg))
+            continue;
+        at = reader->written[reg].step - 1;
+        if (plan->steps[at].op != KB_OP_SCAN && plan->steps[at].op != KB_OP_PROBE)
+            return emit->back;
+        if (found == KB_NONE || at - first > found)
+            found = at - first;
+    }
+    return found;
+}
+
 /* The head; for the loop just before it also which of its columns come straight from that loop's row. */
 static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
 {
@@ -146,7 +166,9 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     if (plan->width < step->arity)
         plan->width = step->arity;
     step->row_first = step->row_last = KB_FIXED;
-    if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE))
+    step->back = deepest(reader, step, start);
+    if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE)
+        || step->back + 2 != plan->step_count - plan->rules[plan->rule_count - 1].first)
         return 1;
     before->emits = 1;
     for (uint32_t column = 0; column < step->arity; column++) {
@@ -229,11 +251,57 @@ static int read_pattern(kb_reader *reader, kb_step *step)
     return 1;
 }
 
+/* INTERSECT becomes two steps: a PROBE that loads one value, and a MEMBER that the row with this value has to be. */
+static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
+{
+    kb_plan *plan = reader->plan;
+    kb_step *probe = plan->steps + first, *other;
+    uint32_t value;
+
+    if (probe->keys + 1u != probe->arity || probe->loads != 1 || probe->keys == 0)
+        return kb_read_refuse(reader, probe->word);
+    value = plan->pairs[probe->pairs + probe->keys].with;
+    if ((other = kb_read_push(&plan->steps, &plan->step_count, sizeof *other)) == NULL)
+        return kb_read_no_room(reader);
+    plan->steps[first].meets = 1;
+    other->op = KB_OP_MEMBER;
+    other->back = first - rule->first;
+    other->word = (uint32_t)reader->at;
+    if (!kb_read_below(reader, plan->slot_count, &other->slot))
+        return 0;
+    other->arity = (uint8_t)plan->slots[other->slot].arity;
+    other->row_first = KB_FIXED;
+    if (!read_view(reader, other, rule))
+        return 0;
+    other->pairs = plan->pair_count;
+    for (uint32_t column = 0; column < other->arity; column++) {
+        kb_written *written;
+        kb_word word;
+        uint32_t reg;
+
+        if (!kb_read_next(reader, &word))
+            return 0;
+        reg = word & 0x3FFFFFFFu;
+        if (word >> 30 == KB_COLUMN_SAME && reg == value && other->row_first == KB_FIXED)
+            other->row_first = (uint8_t)column;
+        else if (word >> 30 != KB_COLUMN_KEY || reg >= plan->register_count || reg == value || !has_value(reader, reg))
+            return kb_read_refuse(reader, reader->at - 1);
+        if (!add_pair(reader, column, reg))
+            return 0;
+        other->keys++;
+        other->mask |= UINT64_C(1) << column;
+        written = reader->written + reg;
+        if (reg != value && !is_param(reader, reg) && plan->steps[written->step - 1].op == KB_OP_SCAN)
+            plan->steps[written->step - 1].sorts = (uint8_t)(written->column + 1);
+    }
+    return (other->row_first != KB_FIXED && other->keys > 1) || kb_read_refuse(reader, other->word);
+}
+
 int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
 {
     kb_plan *plan = reader->plan;
     kb_step *step = kb_read_push(&plan->steps, &plan->step_count, sizeof *step);
-    uint32_t op, value;
+    uint32_t op, value, first = plan->step_count - 1;
 
     if (step == NULL)
         return kb_read_no_room(reader);
@@ -241,7 +309,7 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
         return 0;
     if (op < KB_OP_SCAN || op >= KB_OPCODES)
         return kb_read_refuse(reader, reader->at - 1);
-    step->op = (uint8_t)op;
+    step->op = (uint8_t)(op == KB_OP_INTERSECT ? KB_OP_PROBE : op);
     step->back = *back;
     step->word = (uint32_t)reader->at;
     if (op == KB_OP_COMPARE) {
@@ -278,7 +346,8 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     if (op == KB_OP_AGGREGATE && (step->view != KB_VIEW_DELTA || plan->step_count - rule->first != 1
                                   || !plan->slots[step->slot].derived))
         return kb_read_refuse(reader, step->word);
-    if (op == KB_OP_SCAN || op == KB_OP_PROBE || op == KB_OP_AGGREGATE)
-        *back = plan->step_count - 1 - rule->first;
-    return read_columns(reader, step) && (op != KB_OP_AGGREGATE || read_folds(reader, step));
+    if (op == KB_OP_SCAN || op == KB_OP_PROBE || op == KB_OP_AGGREGATE || op == KB_OP_INTERSECT)
+        *back = first - rule->first;
+    return read_columns(reader, step) && (op != KB_OP_AGGREGATE || read_folds(reader, step))
+           && (op != KB_OP_INTERSECT || read_intersect(reader, rule, first));
 }

@@ -6,7 +6,7 @@
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
     { "END", 0 }, { "COMPONENT", 2 }, { "RULE", 2 }, { "SCAN", -1 }, { "PROBE", -1 }, { "MEMBER", -1 },
     { "ABSENT", -1 }, { "COMPARE", 3 }, { "COPY", 2 }, { "EMIT", -1 }, { "CALL", -1 }, { "AGGREGATE", -1 },
-    { "TEST", 3 }, { "MATCHES", -1 }, { "EQUAL", 2 },
+    { "TEST", 3 }, { "MATCHES", -1 }, { "EQUAL", 2 }, { "INTERSECT", -1 },
 };
 
 static int reads(const kb_step *step)
@@ -78,6 +78,50 @@ static void trace(kb_plan *plan)
     }
 }
 
+/* Two rows of a run of the rule differ in a value they load, so if the head has all of these no two heads are the same. */
+static void mark_distinct(const kb_plan *plan, kb_rule *rule)
+{
+    const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
+
+    rule->distinct = 1;
+    for (uint32_t s = 0; s + 1 < rule->count; s++) {
+        const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
+
+        rule->distinct &= steps[s].op != KB_OP_EQUAL && steps[s].op != KB_OP_AGGREGATE;   /* these load in ways of their own */
+        if (steps[s].op != KB_OP_SCAN && steps[s].op != KB_OP_PROBE)
+            continue;
+        rule->distinct &= steps[s].keys + steps[s].loads + steps[s].sames == steps[s].arity;
+        for (uint32_t i = 0; i < steps[s].loads; i++) {
+            uint32_t column = 0;
+
+            while (column < emit->arity && plan->pairs[emit->pairs + column].with != loads[i].with)
+                column++;
+            rule->distinct &= column < emit->arity;
+        }
+    }
+}
+
+/* A head of two columns, one of them loaded by a SCAN that is the outermost loop and has others inside: sorted by that
+ * column, the heads come in groups. */
+static void mark_outer(const kb_plan *plan, kb_rule *rule)
+{
+    const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *scan = steps;
+    const kb_pair *loads, *heads = plan->pairs + emit->pairs;
+
+    while (scan->op == KB_OP_SCAN && scan->arity == 0)
+        scan++;
+    if (scan->op != KB_OP_SCAN || scan->emits || emit->arity != 2)
+        return;
+    loads = plan->pairs + scan->pairs + scan->keys;
+    for (uint32_t i = 0; i < scan->loads; i++)
+        for (uint32_t column = 0; column < 2; column++)
+            if (heads[column].with == loads[i].with && !rule->outer && (!scan->sorts || scan->sorts == loads[i].column + 1u)) {
+                rule->outer = column + 1;
+                rule->outer_from = loads[i].column;
+                rule->scan = (uint32_t)(scan - plan->steps);
+            }
+}
+
 void kb_plan_free(kb_plan *plan)
 {
     if (plan == NULL)
@@ -109,6 +153,12 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         return status;
     }
     trace(plan);
+    for (uint32_t i = 0; i < plan->rule_count; i++) {
+        mark_distinct(plan, plan->rules + i);
+        mark_outer(plan, plan->rules + i);
+    }
+    for (uint32_t i = 0; i < plan->component_count; i++)
+        kb_group_mark(plan, plan->components + i);
     *out = plan;
     return KB_OK;
 }

@@ -86,7 +86,7 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         copy->columns[i] = copied(copy->heap, source->columns[i], &failed);
     copy->rows = source->rows;
-    copy->placed = kb_is_bits(source) ? 0 : source->rows;
+    copy->placed = kb_is_bits(source) ? 0 : source->placed;
     copy->capacity = source->capacity;
     copy->slot_mask = source->slot_mask;
     copy->dead = source->dead;

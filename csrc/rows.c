@@ -83,10 +83,9 @@ void kb_relation_unplace(kb_relation *relation, uint32_t id)
     relation->slots[hole] = 0;
 }
 
-/* Room for one more row in the cells and what lies beside them. */
-static kb_status grow_rows(kb_relation *relation)
+kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
 {
-    uint64_t rows = (uint64_t)relation->rows + 1;
+    uint64_t rows = (uint64_t)relation->rows + more;
     void *block;
 
     if (rows > KB_MAX_ROWS)
@@ -157,12 +156,51 @@ kb_status kb_relation_place(kb_relation *relation)
     return KB_OK;
 }
 
+kb_status kb_relation_ready(kb_relation *relation)
+{
+    if (kb_is_bits(relation) || relation->placed == relation->rows)
+        return KB_OK;
+    return relation->rows > BITS_AT && kb_bits_try(relation) ? KB_OK : kb_relation_place(relation);
+}
+
+/* A radix sort from below, 8 bits at a time. */
+uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_t column, uint32_t start, uint32_t end)
+{
+    uint32_t count = end - start, top = 0;
+    uint64_t *items = kb_alloc(heap, count, sizeof *items);
+    uint64_t *other = kb_alloc(heap, count, sizeof *items), *swap;
+
+    for (uint32_t i = 0; i < count && items != NULL && other != NULL; i++) {
+        items[i] = (uint64_t)row_of(relation, start + i)[column] << 32 | (start + i);
+        top |= row_of(relation, start + i)[column];
+    }
+    for (uint32_t shift = 32; items != NULL && other != NULL && shift < 64 && top >> (shift - 32) != 0; shift += 8) {
+        uint32_t starts[257] = { 0 };
+
+        for (uint32_t i = 0; i < count; i++)
+            starts[(items[i] >> shift & 255) + 1]++;
+        for (uint32_t i = 0; i < 256; i++)
+            starts[i + 1] += starts[i];
+        for (uint32_t i = 0; i < count; i++)
+            other[starts[items[i] >> shift & 255]++] = items[i];
+        swap = items;
+        items = other;
+        other = swap;
+    }
+    if (items == NULL || other == NULL) {
+        kb_release(heap, items);
+        items = NULL;
+    }
+    kb_release(heap, other);
+    return items;
+}
+
 /* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 {
     uint32_t id = relation->rows;
 
-    if ((id >= relation->capacity && grow_rows(relation) < 0) || grow_set(relation, row) < 0)
+    if ((id >= relation->capacity && kb_relation_reserve(relation, 1) < 0) || grow_set(relation, row) < 0)
         return KB_NOMEM;
     relation->rows++;
     if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */

@@ -1,88 +1,10 @@
 /* run.c - the work of one rule: nested loops over views, as a machine that can stop between any two rows.
  * Owns: registers and cursors. Never: decides which rule is next (fixpoint.c), checks a bound (the verifier
  * did), or keeps a pointer across an insert (emit.c). */
-#include "machine.h"
+#include "cursor.h"
 
 #define LARGE_INDEX 4096u             /* keys; fewer are in the cache anyhow */
 #define FAR 16u                       /* rows between the first look at a key and its seek */
-
-static uint32_t view_start(const kb_run *run, const kb_step *step)
-{
-    return step->view == KB_VIEW_DELTA ? run->low[step->mark] : run->from[step->mark];
-}
-
-static uint32_t view_end(const kb_run *run, const kb_step *step)
-{
-    return step->view == KB_VIEW_OLD ? run->low[step->mark] : run->high[step->mark];
-}
-
-/* Sets the cursor on the ids of the view that have the key. */
-static inline void seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    const kb_lookup *index = cursor->index;
-    uint32_t start = view_start(run, step), end = view_end(run, step), count, entry;
-    const uint32_t *list;
-    kb_sym key[KB_MAX_ARITY];
-
-    cursor->at = cursor->end = 0;
-    if (index->direct) {
-        key[0] = run->registers[run->plan->pairs[step->pairs].with];
-        entry = key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
-    } else {
-        entry = kb_index_find(index, relation, kb_gather(run, step, key));
-    }
-    if ((cursor->entry = entry) == KB_NONE)
-        return;
-    count = index->entries[entry].count;
-    cursor->end = count;
-    if (start == 0 && end == relation->rows)   /* all of the list, which need not be read for that */
-        return;
-    list = kb_index_list(index, entry);
-    if (start > list[0])
-        cursor->at = kb_lower_bound(list, count, start);
-    if (list[count - 1] >= end)
-        cursor->end = kb_lower_bound(list, count, end);
-}
-
-static int is_member(const kb_run *run, const kb_step *step)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    kb_sym key[KB_MAX_ARITY];
-    const kb_sym *row = kb_gather(run, step, key);
-    uint32_t start = view_start(run, step), end = view_end(run, step), id;
-
-    if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
-        return kb_relation_has(relation, row);
-    id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
-    return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
-}
-
-static int is_absent(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
-{
-    const kb_relation *relation = run->slots[step->slot];
-    kb_sym key[KB_MAX_ARITY];
-    const uint32_t *list;
-    uint32_t id, entry;
-
-    kb_gather(run, step, key);
-    if (step->keys == step->arity) {
-        if (relation->state == NULL)
-            return !kb_relation_has(relation, key);
-        id = kb_relation_find(relation, key, kb_hash_row(key, step->arity));
-        return id == KB_NO_ROW || !kb_visible(relation, id);
-    }
-    if (step->keys == 0)
-        return relation->rows - relation->dead - relation->hidden == 0;
-    entry = kb_index_seek(cursor->index, relation, key);
-    if (entry == KB_NONE)
-        return 1;
-    list = kb_index_list(cursor->index, entry);
-    for (uint32_t i = 0; i < cursor->index->entries[entry].count; i++)
-        if (kb_visible(relation, list[i]))
-            return 0;
-    return 1;
-}
 
 /* Moves the cursor to the next row that fits and loads its registers; 0: none, or `left` is used up. */
 static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
@@ -90,10 +12,11 @@ static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_relation *relation = run->slots[step->slot];
     const uint32_t *list = step->op == KB_OP_PROBE && cursor->at < cursor->end ? kb_index_list(cursor->index, cursor->entry) : NULL;
     const kb_pair *pairs = run->plan->pairs + step->pairs + step->keys;
+    const uint64_t *order = cursor->order;
     int checks = kb_has_checks(step);
 
     while (cursor->at < cursor->end && run->left > 0) {
-        uint32_t id = list != NULL ? list[cursor->at] : cursor->at;
+        uint32_t id = list != NULL ? list[cursor->at] : order != NULL ? (uint32_t)order[cursor->at - cursor->first] : cursor->at;
         const kb_sym *row = relation->cells + (size_t)id * step->arity;
 
         cursor->at++;
@@ -122,8 +45,10 @@ static uint32_t foreseen(const kb_run *run, const kb_step *step, const kb_cursor
 
 /* Fetches what the next seeks will read: each stage reads what an earlier one has asked for. A key that is not at
  * its own place in a table by hash is not found here, which costs time and nothing else. */
-static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, const kb_cursor *cursor, const uint32_t *list, uint32_t column)
+static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, const kb_cursor *cursor,
+                                     const uint32_t *list, uint32_t column)
 {
+    const uint64_t *order = cursor->order;
     static const uint32_t distance[] = { FAR - 1, 10, 6, 3 };
     const kb_lookup *index = cursor[1].index;
     const kb_relation *relation = run->slots[step->slot], *inner = run->slots[step[1].slot];
@@ -135,7 +60,7 @@ static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, con
 
         if (at >= cursor->end)
             continue;
-        id = list != NULL ? list[at] : at;
+        id = list != NULL ? list[at] : order != NULL ? (uint32_t)order[at - cursor->first] : at;
         key = relation->cells[(size_t)id * step->arity + column];
         place = index->direct ? key : (uint32_t)kb_mix(key) & (index->size - 1);
         if (place >= index->size)
@@ -197,7 +122,7 @@ static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     while (next_row(run, step, cursor)) {
         if (column != KB_NONE)
             foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
-        seek(run, step + 1, cursor + 1);
+        kb_cursor_seek(run, step + 1, cursor + 1);
         run->left--;
         run->stats.probes++;
         if (cursor[1].at == cursor[1].end)
@@ -213,8 +138,8 @@ static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 /* Is the view less than the whole relation, or will it be by the end of the round? Then it takes ids to tell. */
 static int cuts(const kb_run *run, const kb_step *step)
 {
-    return run->plan->slots[step->slot].component == run->component + 1 || view_start(run, step) != 0
-           || view_end(run, step) != run->slots[step->slot]->rows;
+    return run->plan->slots[step->slot].component == run->component + 1 || kb_view_start(run, step) != 0
+           || kb_view_end(run, step) != run->slots[step->slot]->rows;
 }
 
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
@@ -228,12 +153,37 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule)
             || (step->op == KB_OP_ABSENT && step->keys != 0 && step->keys != step->arity))
             if (kb_index_need(run->slots[step->slot], step->mask, &run->cursors[i].index) < 0)
                 return KB_NOMEM;
-        if (step->op == KB_OP_MEMBER && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
+        if ((looks_up_rows(step) || step->meets) && kb_relation_ready(run->slots[step->slot]) < 0)
+            return KB_NOMEM;
+        if ((step->op == KB_OP_MEMBER || step->meets) && cuts(run, step) && kb_bits_forbid(run->slots[step->slot]) < 0)
             return KB_NOMEM;
     }
+    if (kb_meet_start(run, rule) < 0)
+        return KB_NOMEM;
     run->target = run->slots[steps[rule->count - 1].slot];
+    run->distinct = rule->distinct && run->target->rows == 0;
     run->depth = 0;
     run->entering = 1;
+    return KB_OK;
+}
+
+/* At the end of a linear rule: rows that it has made itself are taken in the same round, unless group.c would do so. */
+static kb_status extend(kb_run *run, const kb_rule *rule)
+{
+    const kb_component *component = run->plan->components + run->component;
+    const kb_step *scan = run->plan->steps + rule->first;
+    uint32_t end = run->cursors->end;
+    kb_status status;
+
+    if (!component->live || !rule->linear || run->fresh)
+        return KB_DONE;
+    if ((status = kb_heads_flush(run)) < 0)
+        return status;
+    if (run->target->rows == end || kb_group_pays(run, component))
+        return KB_DONE;
+    kb_release(&run->heap, run->cursors->order);
+    run->cursors->order = NULL;       /* of the rows there were */
+    run->high[scan->mark] = run->cursors->end = run->target->rows;
     return KB_OK;
 }
 
@@ -255,15 +205,19 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             /* Opcode: SCAN slot view columns
              * For each row of the view: check the KEY and SAME columns, load registers, go on. */
             if (entering) {
-                cursor->at = view_start(run, step);
-                cursor->end = view_end(run, step);
+                cursor->at = kb_view_start(run, step);
+                cursor->end = kb_view_end(run, step);
+                kb_meet_order(run, step, cursor);
             }
             break;
         case KB_OP_PROBE:
             /* Opcode: PROBE slot view columns
              * As SCAN, but only the rows that the index on the KEY columns gives. */
             if (entering) {
-                seek(run, step, cursor);
+                if (step->meets)
+                    kb_meet_enter(run, step, cursor);
+                else
+                    kb_cursor_seek(run, step, cursor);
                 run->left--;
                 run->stats.probes++;
             }
@@ -271,14 +225,14 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
         case KB_OP_MEMBER:
             /* Opcode: MEMBER slot view columns
              * Go on if the row made of the KEY columns is in the view. */
-            goes_on = is_member(run, step);
+            goes_on = kb_step_is_member(run, step);
             run->left--;
             run->stats.probes++;
             break;
         case KB_OP_ABSENT:
             /* Opcode: ABSENT slot columns
              * Go on if no visible row has these KEY columns. */
-            goes_on = is_absent(run, step, cursor);
+            goes_on = kb_step_is_absent(run, step, cursor);
             run->left--;
             run->stats.probes++;
             break;
@@ -337,8 +291,15 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             break;
         }
         if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE) {
-            if (step->emits) {
+            if (step->meets) {
+                goes_on = kb_meet_next(run, step, cursor);
+                depth += (uint32_t)goes_on;   /* past the second part */
+            } else if (step->emits) {
                 if ((status = kb_emit_rows(run, step, cursor)) < 0)
+                    return status;
+                goes_on = 0;
+            } else if (kb_sifts(run, step)) {
+                if ((status = kb_sift_rows(run, step, cursor)) < 0)
                     return status;
                 goes_on = 0;
             } else if (step[1].op == KB_OP_PROBE && step[1].emits) {
@@ -372,11 +333,16 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             depth = step->back;
             entering = 0;
         } else {
-            return KB_DONE;
+            if ((status = extend(run, rule)) != KB_OK)
+                return status;
+            depth = 0;
+            entering = 0;
         }
     }
 }
 
+/* Opcode: INTERSECT slot view columns slot view columns
+ * For each value that a PROBE of the first would load and with which the row of the second is in its view: load it, go on. */
 /* Opcode: COMPONENT recursive rule_count
  * The next rule_count rules are one component; its rounds repeat while they make rows, if recursive is 1. */
 /* Opcode: RULE rule_id word_count

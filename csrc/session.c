@@ -49,6 +49,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     run->heap.parent = &engine->heap;
     run->derived_count = (uint32_t)derived_count;
     run->source_count = plan->base_count;
+    run->cursor_count = plan->depth;
     run->status = KB_OK;
     atomic_init(&run->cancelled, 0);
     source = 0;
@@ -87,8 +88,12 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count)
     for (size_t i = 0; i < count * relation->arity; i++)
         if (rows[i] - 1 >= run->engine->symbols.count)
             return KB_MISUSE;
-    before = relation->rows;
     run->heap.refused = 0;
+    if (kb_relation_ready(relation) < 0) {
+        run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
+        return run->heap.refused ? KB_LIMIT : KB_NOMEM;
+    }
+    before = relation->rows;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
@@ -154,6 +159,9 @@ void kb_run_close(kb_run *run)
         return;
     engine = run->engine;
     kb_run_unpin(run);
+    kb_group_end(run);
+    kb_meet_free(run);
+    kb_release(&run->heap, run->seen);
     kb_symbols_settle(engine, run, 0);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);

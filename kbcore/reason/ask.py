@@ -58,7 +58,7 @@ class Reasoner:
         pattern, adornment = asked
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
-        if ready is None or ready[0] != tenant.version or as_of is not None:
+        if ready is None or ready[0] != tenant.plan_version or as_of is not None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
         return self.tables.ask(partition.name, ready[1], pattern, partition.bind, budget)
 
@@ -291,14 +291,14 @@ class Reasoner:
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             bounded = replace(schema, truth=POSSIBLE) if possible and view.rules.uncertain(view.denied, schema) else schema
-            version = tenant.version if as_of is None else -1
+            version = tenant.plan_version if as_of is None else -1
             goal = tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics, version=version)
             if as_of is not None:
                 return self.tables.once(goal, pattern, view.bind, budget)
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY:
                     self._ready.clear()
-                self._ready[ready] = (tenant.version, goal)
+                self._ready[ready] = (tenant.plan_version, goal)
             found = self.tables.ask(partition.name, goal, pattern, view.bind, budget)
             if self._verify and view.settled:
                 means = budget.limits, budget.work
@@ -310,7 +310,7 @@ class Reasoner:
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
-        key, version = (partition.name, rules), self.tenant.version
+        key, version = (partition.name, rules), self.tenant.plan_version
         known = self._negatives.get(key)
         if known is None or known[0] != version:
             if len(self._negatives) > 256:

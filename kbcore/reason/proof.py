@@ -17,18 +17,19 @@ from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
+from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind
 from kbplanner.evaluated import value_of
-from kbplanner.ground import Shortest
+from kbplanner.ground import Ground, Shortest
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
-from kbplanner.printer import print_expression
+from kbplanner.printer import print_expression, print_term
 from kbplanner.program import ClauseAtom
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.solved import shortest
 from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
 
-ASSERTED, DERIVED, ABSENT, BUILTIN, AGGREGATE = "asserted", "derived", "absent", "builtin", "aggregate"
+ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 
 TOGETHER = 64
 """Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
@@ -42,16 +43,32 @@ Values = dict[Variable, str]
 """The values of variables in an instance of a rule."""
 
 
+INPUTS = 10
+"""Bindings that are shown of those an aggregate was taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What aggregates of a conclusion were taken over: `rows` bindings, the first of which are `inputs`.
+
+    `text` has the aggregates with their values.
+    """
+
+    text: str
+    rows: int
+    inputs: tuple[dict[str, str], ...]
+
+
 @dataclass(slots=True, eq=False)
 class ProofNode:
     """A fact, or a test, that a proof rests on.
 
     `atom` is the signed atom that holds; for one that is `absent` the pattern that was searched, for a builtin its
-    operator with the values used, for an aggregate the conclusion. `item` is the body item with its values, as it would be
-    written; None for a fact.
+    operator with the values used. `item` is the body item with its values, as it would be written; None for a fact.
     `row` is the stored fact of an asserted one. A derived one has its rule, the values of the rule's variables, and a
     premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule steps below.
-    `alternatives` says how many other instances of rules give the same.
+    Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs. `alternatives`
+    says how many other instances of rules give the same.
     """
 
     kind: str
@@ -63,6 +80,7 @@ class ProofNode:
     bindings: dict[str, str] = field(default_factory=dict)
     premises: tuple[ProofNode, ...] = ()
     alternatives: int = 0
+    taken: Taken | None = None
     instance: int = -1
     """While not expanded: the instance of the ground program that ends its proof; else -1."""
 
@@ -105,12 +123,34 @@ class Prover:
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = run.read(self._budget.drive)
-                    solved = shortest(engine, ground, self._budget.via)
-                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind, run, solved)
+                    solved = Solved(engine, run, ground, shortest(engine, ground, self._budget.via))
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
                 finally:
                     run.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished run, the ground program read from it, and its shortest proofs."""
+
+    engine: Engine
+    run: GroundRun
+    ground: Ground
+    shortest: Shortest
+
+    def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
+        """The number of the instance that gives a premise of another."""
+        values = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
+        return self.shortest.chosen[self.run.nodes(atom.schema, array("I", values), 1)[0]]
+
+    def gathered(self, binding: int) -> Instance:
+        """The instance of the author's body behind a binding, which may be part of another one."""
+        instance = self.run.instance(self.shortest.chosen[binding])
+        while instance.source.premises and instance.source.premises[0].schema.role is Role.BINDINGS:
+            instance = self.run.instance(self.chosen(instance, instance.source.premises[0]))
+        return instance
 
 
 class Proof:
@@ -123,17 +163,15 @@ class Proof:
         rules: RuleSet,
         budget: Budget,
         bind: Bind,
-        run: GroundRun | None = None,
-        solved: Shortest | None = None,
+        solved: Solved | None = None,
     ) -> None:
         self._tenant = tenant
         self._partition = partition
         self._rules = rules
         self._budget = budget
         self._bind = bind
-        self._run = run
+        self._solved = solved
         self._expanded = 0
-        self._shortest = solved
         self._facts: dict[tuple[RelationSchema, Symbols], ProofNode] = {}
         self._stored: dict[int, StoredRule] = {}
 
@@ -147,39 +185,60 @@ class Proof:
 
     def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
         """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
-        if node.instance < 0 or self._run is None:
+        solved = self._solved
+        if node.instance < 0 or solved is None:
             return node.premises
         self._expanded += 1
         if not self._expanded % EXPANDED_AT_ONCE:
             self._budget.rest()
-        instance = self._run.instance(node.instance)
+        instance = solved.run.instance(node.instance)
         number = instance.source.clause.rule
         if number not in self._stored:
             self._stored[number] = stored_rule(self._rules.rules[number - 1])
         node.rule = self._stored[number]
-        rule = node.rule.rule
+        node.instance = -1
+        if any(isinstance(arg, Aggregate) for arg in node.rule.rule.head.args):
+            self._take(node, node.rule.rule, instance, solved)
+        else:
+            node.bindings, node.premises = self._replayed(node.rule.rule, instance)
+        return node.premises
+
+    def _replayed(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
+        """The values of a rule's variables in an instance, and a node for each item of its body."""
         symbols = array("I", instance.binding.values())
         values = _values(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
         variables = dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
-        node.bindings = {str(variable): values[variable] for variable in variables if variable in values}
-        if any(isinstance(arg, Aggregate) for arg in rule.head.args):
-            node.premises = (ProofNode(AGGREGATE, node.atom),)
-        else:
-            node.premises = tuple(self._premise(item, instance, values) for item in rule.body)
-        node.instance = -1
-        return node.premises
+        bindings = {str(variable): values[variable] for variable in variables if variable in values}
+        return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
+
+    def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
+        """Complete the node of a conclusion with aggregates from the bindings they were taken over."""
+        pairs = list(zip(rule.head.args, node.atom.args, strict=True))
+        node.bindings = {str(term): str(value) for term, value in pairs if isinstance(term, Variable)}
+        folds = (f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate))
+        # Aggregates may be taken over bindings of fewer variables; the most bindings are those of all.
+        groups = (solved.chosen(instance, atom) for atom in instance.source.premises)
+        members = max((solved.ground.of(group) for group in groups), key=len)
+        inputs: list[dict[str, str]] = []
+        premises: list[ProofNode] = []
+        for member in members[:INPUTS]:
+            bindings, below = self._replayed(rule, solved.gathered(member))
+            inputs.append(bindings)
+            premises.extend(below)
+        node.taken = Taken(", ".join(folds), len(members), tuple(inputs))
+        node.premises = tuple(premises)
 
     def _fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
         stored = schema.stored
         symbols = array("I", row)
         atom = Atom(stored.predicate, tuple(self._tenant.engine.texts(symbols)), stored.positive)
         alternatives = 0
-        if schema.role is not Role.STORED and self._run is not None and self._shortest is not None:
-            number = self._run.nodes(schema, symbols, 1)[0]
-            height = self._shortest.heights[number]
-            alternatives = self._shortest.counts[number] - 1
+        if schema.role is not Role.STORED and self._solved is not None:
+            number, shortest = self._solved.run.nodes(schema, symbols, 1)[0], self._solved.shortest
+            height = shortest.heights[number]
+            alternatives = shortest.counts[number] - 1
             if height:
-                chosen = self._shortest.chosen[number]
+                chosen = shortest.chosen[number]
                 return ProofNode(DERIVED, atom, depth=height, alternatives=alternatives, instance=chosen)
         relation = self._partition.need(stored)
         shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, 1))

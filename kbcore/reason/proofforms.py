@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle, repeat
 from typing import Any
 
-from kbcore.reason.proof import ABSENT, AGGREGATE, ASSERTED, BUILTIN, Proof, ProofNode
+from kbcore.reason.proof import ABSENT, ASSERTED, BUILTIN, Proof, ProofNode
 from kbcore.state.facts import Row, derived_row
 from kbplanner.printer import print_item
 from kbplanner.terms import BodyItem, Variable
@@ -42,11 +43,12 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
             if count + len(premises) <= limits.nodes and node.rule is not None:
                 count += len(premises)
                 below = [{"goal": _goal_row(premise, scope), "step": {}, "substitution": {}} for premise in premises]
-                into["step"] = _step("rule_application", rule=node.rule.text, below=below)
+                into["step"] = _step("aggregate" if node.taken else "rule_application", rule=node.rule.text, below=below)
+                into["step"].update(_taken(node))
                 into["substitution"] = node.bindings
-                todo.extend(zip(premises, below, (level + 1 for _ in premises), node.rule.rule.body, strict=False))
+                todo.extend(zip(premises, below, repeat(level + 1), cycle(node.rule.rule.body), strict=False))
                 continue
-        into["substitution"] = {} if node.kind == AGGREGATE else _matched(item, node)
+        into["substitution"] = _matched(item, node)
         into["step"] = _step("elided") if derived else _leaf(node)
     return {"result": result, "proof": shown}
 
@@ -70,6 +72,9 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
         for premise in new:
             names[premise] = f"n{len(names) + 1}"
             todo.append((premise, level + 1))
+        if node.taken:
+            shown["kind"] = "aggregate"
+            shown.update(_taken(node))
         shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
         shown["bindings"] = node.bindings
         shown["premises"] = [names[premise] for premise in premises]
@@ -90,10 +95,16 @@ def _dag_node(node: ProofNode) -> dict[str, Any]:
     return shown
 
 
+def _taken(node: ProofNode) -> dict[str, Any]:
+    if node.taken is None:
+        return {}
+    return {"text": node.taken.text, "rows": node.taken.rows, "inputs": list(node.taken.inputs)}
+
+
 def _leaf(node: ProofNode) -> dict[str, Any]:
     if node.kind == ASSERTED:
         return _step("fact_match" if node.atom.positive else "explicit_negative", fact=node.row)
-    step = _step(node.kind if node.kind in (BUILTIN, AGGREGATE) else "negation_as_failure")
+    step = _step("builtin" if node.kind == BUILTIN else "negation_as_failure")
     if node.item is not None:
         step["text"] = print_item(node.item)
     return step

@@ -18,7 +18,6 @@ _ENDS = {
     "explicit_negative": "stored as false",
     "negation_as_failure": "nothing found",
     "builtin": "holds",
-    "aggregate": "counted over all there is",
     "elided": "follows from rules; cut here, ask for it by itself",
 }
 
@@ -39,7 +38,12 @@ def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
         node, level = todo.pop()
         step = node["step"]
         indent = "  " * min(level, WIDEST)
-        if step["type"] != "rule_application":
+        if step["type"] == "aggregate":
+            over = f"{step['text']} over {step['rows']}" + (
+                f", {len(step['inputs'])} shown" if len(step["inputs"]) < step["rows"] else ""
+            )
+            yield f"{indent}{_atom(node['goal'])}  by {step['rule']}  ({over}){known}"
+        elif step["type"] != "rule_application":
             yield f"{indent}{step.get('text') or _atom(node['goal'])}  {_ENDS[step['type']]}{known}"
         elif node["goal"]["predicate"] == GOAL:
             yield indent + (_values(node["substitution"]) or "yes") + known

@@ -45,6 +45,7 @@ def apply(tenant: Tenant, changes: Iterable[Change], at: int) -> Delta:
             _retract_pattern(tenant, change, delta)
         elif isinstance(change, AssertRules):
             delta.rules_added.extend(stored for rule in change.rules if tenant.rules.add(stored := stored_rule(rule)))
+            tenant.plan_version += 1
         else:
             _retract_rule(tenant, change, delta)
     tenant.generation += 1
@@ -67,7 +68,7 @@ def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Del
     for rows in groups:
         stored = tenant.need_partition(rows.scope).need(rows.schema)
         symbols = tenant.engine.intern_many(rows.args)
-        before, ids, added = _add(stored, symbols, len(rows), at, delta)
+        before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
         seen = before
         for place in range(len(rows) if added < len(rows) else 0):
             if ids[place] < seen:
@@ -77,7 +78,7 @@ def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Del
 
 
 def _add(
-    stored: StoredRelation, symbols: array[int], count: int, at: int, delta: Delta
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], count: int, at: int, delta: Delta
 ) -> tuple[int, array[int], int]:
     """Insert rows; the row count before, their ids, and how many were new."""
     relation = stored.relation
@@ -85,6 +86,7 @@ def _add(
     ids, added = relation.insert(symbols, count)
     if added:
         relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
+        tenant.changed(added, stored.schema)
     delta.asserted += added
     delta.updated += count - added
     return before, ids, added
@@ -93,7 +95,7 @@ def _add(
 def _insert(
     tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
 ) -> None:
-    before, ids, added = _add(stored, symbols, len(facts), at, delta)
+    before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
     if added == len(facts) and all(_plain(fact) for fact in facts):
         return
     arity = stored.schema.arity
@@ -174,6 +176,7 @@ def _remove(tenant: Tenant, stored: StoredRelation, symbols: array[int], count: 
     shown = stored.rows(tenant.engine, rows, ids)
     keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
     stored.relation.delete(rows, len(ids))
+    tenant.changed(len(ids), stored.schema)
     for key in keys:
         stored.metadata.pop(key, None)
         stored.limited.discard(key)
@@ -182,5 +185,6 @@ def _remove(tenant: Tenant, stored: StoredRelation, symbols: array[int], count: 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
     removed = tenant.rules.remove(change.scope, change.id)
+    tenant.plan_version += 1
     if removed is not None:
         delta.rules_removed.append(removed)

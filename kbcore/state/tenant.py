@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 
 ALL_SCOPES = "*"
 
+PLAN_ROWS = 500
+"""Changed rows after which plans are looked at again; a plan is made anew when a relation of 1000 rows or more has moved
+tenfold."""
+
 
 class Tenant:
     """The state of one tenant of one database.
 
     `lock` guards everything here; `backlog` holds durable changes not applied yet, in log order. `generation` counts
-    applied change sets; `version` rises with them and with every fact that begins or ceases to hold. `failed` is set when a
+    applied change sets; `version` rises with them and with every fact that begins or ceases to hold; `plan_version` when
+    a plan may not be the right one any more: with rules, with explicit negatives, with many rows. `failed` is set when a
     durable change could not be applied: then nothing here may be trusted.
     """
 
@@ -41,6 +46,8 @@ class Tenant:
         self.backlog: deque[Callable[[], None]] = deque()
         self.generation = 0
         self.version = 0
+        self.plan_version = 0
+        self._rows_changed = 0
         self.failed: KBError | None = None
         self.rules = RuleBook()
         self.plans = PlanCache(engine)
@@ -95,10 +102,18 @@ class Tenant:
             return
         start, end = next(relation.windows(ids))
         valid = start <= self._now < end
-        relation.relation.hide(symbols, 1, not valid)
+        if relation.relation.hide(symbols, 1, not valid):
+            self.changed(1, relation.schema)
         following = start if self._now < start else end
         if following > self._now and following != FOREVER:
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
+
+    def changed(self, rows: int, schema: RelationSchema) -> None:
+        """So many rows of a stored relation came, went, or were shown or hidden."""
+        self._rows_changed += rows
+        if not schema.positive or self._rows_changed >= PLAN_ROWS:
+            self._rows_changed = 0
+            self.plan_version += 1
 
     def at(self, now: int) -> int:
         """The time this tenant has come to, at least `now`."""

@@ -7,7 +7,7 @@ first run, each round of a recursion, and going on after new facts alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kbplanner.aggregates import FOLDS
 from kbplanner.compute import FUNCTIONS, TESTS
@@ -24,6 +24,7 @@ from kbplanner.plan import (
     Filter,
     Fold,
     Group,
+    Intersect,
     JoinPlan,
     Match,
     Member,
@@ -51,6 +52,7 @@ def build(program: Program, statistics: Statistics) -> Plan:
     stages = []
     for part in strata(program):
         clauses = [clause for schema in heads if schema in part.relations for clause in heads[schema]]
+        builder.growing = part.relations
         plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
         stages.append(StratumPlan(part.recursive, tuple(plans), relations))
@@ -94,6 +96,7 @@ class _Builder:
         self._slot = {schema: place for place, schema in enumerate(self.slots)}
         self.constants = {text: place for place, text in enumerate(constants)}
         self.registers = len(constants)
+        self.growing: Collection[RelationSchema] = ()
 
     def slot(self, schema: RelationSchema) -> int:
         return self._slot[schema]
@@ -138,7 +141,12 @@ class _Builder:
             elif isinstance(item, ClauseAtom) and item.absent:
                 steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
             elif isinstance(item, ClauseAtom):
-                steps.append(self._read(item, views[id(item)], registers))
+                read = self._read(item, views[id(item)], registers)
+                both = _intersection(steps[-1], read) if steps and self._is_settled(item.schema) else None
+                if both is None:
+                    steps.append(read)
+                elif isinstance(item, ClauseAtom):
+                    steps[-1] = both
         return self._finished(clause, steps, registers)
 
     def _finished(self, clause: Clause, steps: list[Step], registers: dict[Variable, int]) -> JoinPlan:
@@ -148,6 +156,10 @@ class _Builder:
         names = {place: text for text, place in self.constants.items()}
         names.update({place: str(variable) for variable, place in registers.items()})
         return JoinPlan(clause.rule, tuple(steps), names)
+
+    def _is_settled(self, schema: RelationSchema) -> bool:
+        """Whether an index on a relation pays for one rule: not on demand, nor while the relation grows by the round."""
+        return schema.role not in (Role.DEMAND, Role.REACH) and schema not in self.growing
 
     def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
         slot = self._slot[atom.schema]
@@ -208,3 +220,17 @@ class _Builder:
         if isinstance(term, Variable) and term in registers:
             return registers[term]
         raise EngineFault(f"nothing binds {term} where it is used")
+
+
+def _intersection(last: Step, read: Read) -> Intersect | None:
+    """The two reads as one, if the second only tests the one value that the first loads."""
+    if not isinstance(last, Probe) or not isinstance(read, Member):
+        return None
+    loads = [column.register for column in last.columns if column.kind is ColumnKind.LOAD]
+    keys = [column.register for column in read.columns]
+    plain = all(column.kind in (ColumnKind.LOAD, ColumnKind.KEY) for column in last.columns)
+    if not plain or len(loads) != 1 or keys.count(loads[0]) != 1 or len(keys) < 2:
+        return None
+    meeting = Column(ColumnKind.SAME, loads[0])
+    columns = tuple(meeting if column.register == loads[0] else column for column in read.columns)
+    return Intersect(last, Probe(read.slot, read.view, columns))

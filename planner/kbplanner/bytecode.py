@@ -14,6 +14,7 @@ from kbplanner.plan import (
     Equal,
     Filter,
     Group,
+    Intersect,
     JoinPlan,
     Match,
     Member,
@@ -48,6 +49,7 @@ class Opcode(IntEnum):
     TEST = 12
     MATCHES = 13
     EQUAL = 14
+    INTERSECT = 15
 
 
 def encode(plan: Plan) -> array[int]:
@@ -75,6 +77,8 @@ _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 def _step(step: Step) -> list[int]:
     if isinstance(step, (Scan, Probe, Member)):
         return [_READS[type(step)], step.slot, step.view, *(_column(column) for column in step.columns)]
+    if isinstance(step, Intersect):
+        return [Opcode.INTERSECT, *_step(step.probe)[1:], *_step(step.other)[1:]]
     if isinstance(step, AntiJoin):
         return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
     if isinstance(step, Filter):

@@ -15,6 +15,7 @@ from kbplanner.plan import (
     Equal,
     Filter,
     Group,
+    Intersect,
     JoinPlan,
     Match,
     Member,
@@ -77,6 +78,8 @@ def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
+    if isinstance(step, Intersect):
+        return f"intersect {_step(step.probe, join, plan)[6:]}, {_step(step.other, join, plan)[6:]}"
     if isinstance(step, Group):
         folds = ", ".join(f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}" for fold in step.folds)
         return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"

@@ -24,8 +24,8 @@ class Ground:
     Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first); all three
     are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance rests on hold, and are not here.
     Where absences matter, a premise can also be `NEGATED | node`, which holds where the node does not, or NONE, which holds.
-    The first `free` instances, which have no premises, only take over what is stored and count nothing; every other one is
-    a step of a proof.
+    The first `free` instances count nothing: they take over what is stored, or gather what an aggregate is taken over, and
+    do not go in circles. Every other one is a step of a proof.
     """
 
     nodes: int
@@ -46,8 +46,8 @@ class Ground:
 class Shortest:
     """Shortest proofs: for each node the steps of its lowest proof (NONE: it has none) and the instance that ends it.
 
-    Every premise of a chosen instance is lower than its conclusion, so that following them is well-founded. Of instances
-    equally low the first is chosen. `counts` says how many instances conclude each node from others.
+    Every premise of a chosen instance that is not free is lower than its conclusion: following them is well-founded. Of
+    instances equally low the first is chosen. `counts` says how many instances conclude each node from others.
     """
 
     heights: array[int]
@@ -60,24 +60,23 @@ def shortest(ground: Ground) -> Shortest:
     waiting = _premise_counts(ground)
     starts, users = _users(ground)
     heights = array("I", [NONE]) * ground.nodes
-    levels: list[list[int]] = [[], []]
+    now: list[int] = []
+    later: list[int] = []
     for i, count in enumerate(waiting):
         if not count:
-            levels[0 if i < ground.free else 1].append(ground.heads[i])
+            (now if i < ground.free else later).append(ground.heads[i])
     level = 0
-    while level < len(levels):
-        following = levels[level + 1] if level + 1 < len(levels) else []
-        for node in levels[level]:
+    while now or later:
+        while now:
+            node = now.pop()
             if heights[node] != NONE:
                 continue
             heights[node] = level
             for user in users[starts[node] : starts[node + 1]]:
                 waiting[user] -= 1
                 if not waiting[user]:
-                    following.append(ground.heads[user])
-        if following and level + 1 == len(levels):
-            levels.append(following)
-        level += 1
+                    (now if user < ground.free else later).append(ground.heads[user])
+        now, later, level = later, [], level + 1
     return Shortest(heights, *_chosen(ground, heights))
 
 
@@ -147,7 +146,7 @@ def _chosen(ground: Ground, heights: array[int]) -> tuple[array[int], array[int]
     for instance, end in enumerate(ground.ends):
         node, below = ground.heads[instance], ground.premises[at:end]
         counts[node] += node not in below
-        if chosen[node] == NONE:
+        if chosen[node] == NONE != heights[node]:
             cost = 0 if instance < ground.free else 1
             if heights[node] == cost + max((heights[premise] for premise in below), default=0):
                 chosen[node] = instance

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kbplanner.backend import CompiledPlan, Engine, Limits, Run
 from kbplanner.build import build
@@ -19,12 +19,12 @@ from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, Drive, moved
 from kbplanner.ground import Ground
 from kbplanner.passes import OPTIONAL, rewrite
-from kbplanner.passes.instances import GroundProgram, InstanceRelation, instances
+from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
 from kbplanner.program import ClauseAtom
 from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
+from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import HeadTerm, Variable
 
 PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None]
@@ -110,6 +110,13 @@ class Instance:
     binding: Mapping[Variable, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    heads: array[int] = field(default_factory=lambda: array("I"))
+    ends: array[int] = field(default_factory=lambda: array("I"))
+    premises: array[int] = field(default_factory=lambda: array("I"))
+
+
 class GroundRun:
     """A finished run of a ground program, and the arrays read from it. Close it when done."""
 
@@ -136,41 +143,66 @@ class GroundRun:
             self._seeds, self._seed_count = seeds, count
 
     def read(self, drive: Drive) -> Ground:
-        """Run to the end, and read the ground program: the instances of `blocks`, then one for each seed that is given."""
+        """Run to the end, and read the ground program.
+
+        It has the instances of `blocks`, one for each group, and at the end one for each seed that is given.
+        """
         drive(self.run)
         nodes = 0
-        sources = sorted(self.goal.program.instances, key=lambda i: not _free(i))
-        given = self.goal.program.given
-        concluded = dict.fromkeys(i.clause.head.schema for i in sources)
-        concluded.update((atom.schema, None) for i in sources for atom in i.premises)
+        program = self.goal.program
+        given = program.given
+        concluded = dict.fromkeys(i.clause.head.schema for i in program.instances)
+        concluded.update((atom.schema, None) for i in program.instances for atom in i.premises)
+        concluded.update((schema, None) for group in program.groups for schema in (group.schema, group.bindings))
         if given is not None:
             concluded[given] = None
         for schema in concluded:
             self._offsets[schema] = nodes
             nodes += self.run.relation(self.goal.slots[schema]).counts().rows
-        heads, ends, premises = array("I"), array("I"), array("I")
-        free = 0
-        for source in sources:
-            rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity)
-            count = len(ids)
-            block = Block(source, len(heads), count, rows)
-            self._starts.append(block.start)
-            self.blocks.append(block)
-            free += count if _free(source) else 0
-            heads.extend(self._nodes(block, source.clause.head))
-            width = len(source.premises)
-            if width:
-                flat = array("I", bytes(4 * width * count))
-                for place, atom in enumerate(source.premises):
-                    flat[place::width] = self._nodes(block, atom)
-                ends.extend(range(len(premises) + width, len(premises) + width * count + 1, width))
-                premises.extend(flat)
-            else:
-                ends.extend(array("I", [len(premises)]) * count)
+        arrays = _Arrays()
+        for source in (source for source in program.instances if _free(source)):
+            self._add(source, arrays)
+        for group in program.groups:
+            self._add_groups(group, arrays)
+        free = len(arrays.heads)
+        for source in (source for source in program.instances if not _free(source)):
+            self._add(source, arrays)
+        heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
         if given is not None:  # the seeds of a turned goal hold by themselves
             heads.extend(self.nodes(given, self._seeds, self._seed_count))
             ends.extend(array("I", [len(premises)]) * self._seed_count)
         return Ground(nodes, heads, ends, premises, free)
+
+    def _add(self, source: InstanceRelation, arrays: _Arrays) -> None:
+        """Add the instances of a clause to the arrays."""
+        rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity)
+        block = Block(source, len(arrays.heads), len(ids), rows)
+        self._starts.append(block.start)
+        self.blocks.append(block)
+        arrays.heads.extend(self._nodes(block, source.clause.head))
+        width, count, before = len(source.premises), block.count, len(arrays.premises)
+        if not width:
+            arrays.ends.extend(array("I", [before]) * count)
+            return
+        flat = array("I", bytes(4 * width * count))
+        for place, atom in enumerate(source.premises):
+            flat[place::width] = self._nodes(block, atom)
+        arrays.ends.extend(range(before + width, before + width * count + 1, width))
+        arrays.premises.extend(flat)
+
+    def _add_groups(self, group: GroupRelation, arrays: _Arrays) -> None:
+        """Add for each group an instance whose premises are all its bindings."""
+        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity)
+        members: dict[tuple[int, ...], list[int]] = {}
+        arity, offset = group.bindings.arity, self._offsets[group.bindings]
+        for i, place in enumerate(ids):
+            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + place)
+        rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity)
+        arity, offset = group.schema.arity, self._offsets[group.schema]
+        for i, place in enumerate(ids):
+            arrays.heads.append(offset + place)
+            arrays.premises.extend(members[tuple(rows[i * arity : i * arity + group.width])])
+            arrays.ends.append(len(arrays.premises))
 
     def answers(self, rows: array[int], count: int) -> array[int]:
         """The numbers of answers of the goal, given as whole rows."""
@@ -189,7 +221,7 @@ class GroundRun:
         return array("I", [offset + place for place in ids]) if offset else ids
 
     def instance(self, number: int) -> Instance:
-        """One instance of the arrays."""
+        """One instance of the arrays, of a clause that does not aggregate."""
         block = self.blocks[bisect_right(self._starts, number) - 1]
         width = len(block.source.variables)
         row = block.rows[(number - block.start) * width : (number - block.start + 1) * width]
@@ -221,5 +253,5 @@ def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]
 
 
 def _free(source: InstanceRelation) -> bool:
-    """Whether the clause only takes over what is stored."""
-    return not source.clause.rule and not source.premises
+    """Whether the clause only takes over what is stored, or gathers what an aggregate is taken over."""
+    return source.clause.head.schema.role is Role.BINDINGS or not (source.clause.rule or source.premises)

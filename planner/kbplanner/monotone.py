@@ -8,10 +8,10 @@ from kbplanner.schema import RelationSchema, Role
 
 
 class MonotoneRules(RuleSet):
-    """The same rules without the clauses that ask for an absence: what they conclude needs no absence to hold."""
+    """The same rules without the clauses that ask for an absence, or for all there is of something, as aggregates do."""
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
-        """The clauses that test no absence."""
+        """The clauses whose conclusions new facts leave as they are."""
         return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
 
 

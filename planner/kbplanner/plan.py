@@ -61,6 +61,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Intersect:
+    """`intersect edge/2 full (=?y, ?z), edge/2 full (same ?z, =?x)`: each ?z that both have, from the shorter list.
+
+    `probe` has keys and loads one register; `other` has keys and, in one column, SAME of that register (generic join: Ngo,
+    Porat, Ré, Rudra 2012).
+    """
+
+    probe: Probe
+    other: Probe
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """One aggregate of a group: `sum ?v` into `?total`; `function` counts along aggregates.FOLDS."""
 
@@ -150,7 +162,7 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
+Step = Scan | Probe | Member | Intersect | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,13 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
     end = at + length
     while at < end:
         opcode = Opcode(words[at])
+        if opcode == Opcode.INTERSECT:  # the rows of the first, each tested in the second
+            middle = at + 3 + arities[words[at + 1]]
+            size = 2 + arities[words[middle]]
+            yield (Opcode.PROBE, *words[at + 1 : middle])
+            yield (Opcode.MEMBER, *words[middle : middle + size])
+            at = middle + size
+            continue
         if opcode in _FIXED:
             size = _FIXED[opcode]
         elif opcode == Opcode.AGGREGATE:

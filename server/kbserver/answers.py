@@ -79,8 +79,9 @@ def _tree_written(top: dict[str, Any]) -> list[bytes]:
         if not below:
             parts.append(_written(node))
             continue
-        # Everything but the last key of the step, then the nodes below, then what ends this one.
-        start = _written({"goal": node["goal"], "step": {**node["step"], "bodyProofs": 0}})
+        # Everything but the step's nodes, then the nodes below, then what ends this one.
+        step = {key: value for key, value in node["step"].items() if key != "bodyProofs"}
+        start = _written({"goal": node["goal"], "step": {**step, "bodyProofs": 0}})
         parts.append(start.removesuffix(b"0}}") + b"[")
         todo.append(b']},"substitution":' + _written(node["substitution"]) + b"}")
         for i, premise in enumerate(reversed(below)):

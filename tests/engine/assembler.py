@@ -40,6 +40,10 @@ def member(slot: int, view: int, *columns: int) -> list[int]:
     return [OP["MEMBER"], slot, view, *columns]
 
 
+def intersect(slot: int, view: int, columns: Sequence[int], other: int, other_view: int, others: Sequence[int]) -> list[int]:
+    return [OP["INTERSECT"], slot, view, *columns, other, other_view, *others]
+
+
 def absent(slot: int, *columns: int) -> list[int]:
     return [OP["ABSENT"], slot, *columns]
 

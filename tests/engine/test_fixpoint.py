@@ -56,14 +56,14 @@ def test_every_fuel_counts_the_same_work(engine, facts):
     assert stats[0].rows_made == len(closure_of(GRAPHS["diamond"]))
 
 
-def test_a_long_chain_has_a_round_a_link(engine, facts):
+def test_a_linear_rule_goes_over_what_it_makes_in_one_round(engine, facts):
     count = 20_000
     relation = facts([(f"n{i}", f"n{i + 1}") for i in range(count)])
     run = engine.open_run(engine.load(asm.reach()), [relation])
     run.seed(array("I", [engine.find("n0")]), 1)
     assert finish(run) == RunState.DONE
     assert run.relation(2).counts().rows == count + 1
-    assert run.stats().rounds == count + 2
+    assert run.stats().rounds < 5
 
 
 def answers(engine, compiled, base, read, params=(), slot=None):

@@ -14,6 +14,7 @@ from engine.assembler import (
     DERIVED,
     FULL,
     OLD,
+    compare,
     emit,
     key,
     load,
@@ -178,8 +179,8 @@ def test_cancel(engine, facts):
 def test_cancel_from_another_thread(engine, facts):
     """A product that would take hours stops soon after it is told to."""
     base = [facts([(f"v{i}",) for i in range(3000)], 1)]
-    steps = [scan(0, FULL if i else DELTA, load(i)) for i in range(4)]
-    compiled = one_rule(engine, [(1, BASE), (0, DERIVED)], *steps, emit(1))
+    steps = [scan(0, FULL if i else DELTA, load(i)) for i in range(5)]
+    compiled = one_rule(engine, [(1, BASE), (1, DERIVED)], *steps, compare("<", 4, 4), emit(1, 4))
     run = engine.open_run(compiled, base)
     started = threading.Event()
 

@@ -19,6 +19,7 @@ from engine.assembler import (
     component,
     emit,
     group,
+    intersect,
     key,
     load,
     member,
@@ -54,10 +55,10 @@ def test_the_table_of_opcodes():
     table = opcodes()
     assert list(table) == [
         "END", "COMPONENT", "RULE", "SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "EMIT",
-        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL",
+        "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT",
     ]  # fmt: skip
-    assert [number for number, _ in table.values()] == list(range(15))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1, 2]
+    assert [number for number, _ in table.values()] == list(range(16))
+    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1, 2, -1]
 
 
 def test_good_plans(engine):
@@ -67,10 +68,28 @@ def test_good_plans(engine):
     engine.load(plan([(64, DERIVED)], component(), answer=0))
     engine.load(one(scan(0, DELTA, load(1), same(1)), compare("<=", 1, 0, negated=True), asm.copy(5, 1), emit(1, 5)))
     engine.load(one(emit(3)))
+    engine.load(meeting([key(1), load(3)], [key(2), same(3)]))
 
 
 SCANNED = scan(0, DELTA, load(1), load(2))
+MEET = HEAD + len(SCANNED) + 1
+
+
+def meeting(columns, others, *, slot=0, view=FULL):
+    return one(SCANNED, intersect(0, FULL, columns, slot, view, others), emit(3))
+
+
 FAULTS = {
+    "intersection without a value": (meeting([key(1), key(2)], [key(1), key(2)]), MEET),
+    "intersection of two values": (meeting([load(3), load(4)], [same(3), key(1)]), MEET + 2),
+    "intersection without a key": (meeting([0, load(3)], [same(3), key(1)]), MEET + 2),
+    "intersection that does not meet": (meeting([key(1), load(3)], [key(1), key(2)]), MEET + 4),
+    "intersection that meets twice": (meeting([key(1), load(3)], [same(3), same(3)]), MEET + 7),
+    "intersection by the value alone": (meeting([key(1), load(3)], [same(3)], slot=1), MEET + 4),
+    "intersection with a key of its own": (meeting([key(1), load(3)], [same(3), key(3)]), MEET + 7),
+    "intersection that loads again": (meeting([key(1), load(3)], [same(3), load(4)]), MEET + 7),
+    "intersection with an unknown view": (meeting([key(1), load(3)], [same(3), key(1)], view=3), MEET + 5),
+    "intersection with an unknown slot": (meeting([key(1), load(3)], [same(3), key(1)], slot=9), MEET + 4),
     "parameter written": (one(scan(0, DELTA, load(0), 0), emit(3)), HEAD + 3),
     "register out of range": (one(scan(0, DELTA, load(6), 0), emit(3)), HEAD + 3),
     "register written twice": (one(scan(0, DELTA, load(1), load(1)), emit(3)), HEAD + 4),
@@ -93,7 +112,7 @@ FAULTS = {
     "copy of itself": (one(asm.copy(1, 1), emit(3)), HEAD + 2),
     "emit of nothing": (one(SCANNED, emit(2, 1, 3)), HEAD + 8),
     "emit to a base relation": (one(SCANNED, emit(0, 1, 2)), HEAD + 6),
-    "an unknown opcode": (one([15], emit(3)), HEAD),
+    "an unknown opcode": (one([16], emit(3)), HEAD),
     "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
     "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),

@@ -12,6 +12,7 @@ from kbplanner.errors import RecursiveAggregate
 from kbplanner.parser import parse_rule
 from kbplanner.reference import ReferenceEngine
 from kbplanner.rules import RuleSet
+from kbplanner.terms import Atom
 
 FORMS = [
     parse_rule(text)
@@ -63,6 +64,42 @@ def test_goals_have_the_answers_of_the_model(name, rules, facts, goals):
     model = naive.model(rules, facts)
     for goal in goals:
         assert world.ask(goal) == naive.answers(model, goal)
+
+
+CYCLES = [
+    parse_rule(text)
+    for text in (
+        "s(?x, ?y, ?z) :- e(?x, ?y), e(?y, ?z), e(?z, ?x).",
+        "s(?x, ?y, ?z) :- e(?x, ?y), f(?y, ?z), e(?x, ?z).",
+        "p(?x, ?y) :- e(?x, ?y), e(?y, ?z), f(?z, ?x), n(?z).",
+        "p(?x, ?w) :- e(?x, ?y), e(?y, ?z), e(?z, ?w), e(?w, ?x), e(?x, ?z).",
+        "q(?x, ?z) :- p(?x, ?y), e(?y, ?z), p(?z, ?x).",
+        "q(?x, ?y) :- e(?x, ?y), q(?y, ?z), f(?z, ?x).",
+        "q(?x, ?y) :- e(?x, ?y), f(?y, b).",
+    )
+]
+"""Bodies that close a cycle: plans that intersect."""
+
+edges = st.builds(
+    lambda name, x, y: Atom(name, (x, y), True), st.sampled_from("ef"), st.sampled_from("abcd"), st.sampled_from("abcd")
+)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.sampled_from(CYCLES), min_size=1, max_size=3, unique=True),
+    st.lists(st.one_of(edges, edges, programs.facts(signs=False)), max_size=24),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+)
+def test_bodies_that_close_a_cycle(name, rules, facts, goals):
+    world = programs.World(ENGINES[name](), RuleSet(rules))
+    known = []
+    for told in (facts[::2], facts[1::2]):
+        world.tell(told)
+        known += told
+        for goal in goals:
+            assert world.ask(goal, keep=True) == naive.answers(naive.model(rules, known), goal)
 
 
 @pytest.mark.parametrize("name", ENGINES)

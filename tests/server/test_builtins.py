@@ -271,11 +271,16 @@ def test_proofs_of_computed_values(client: Client) -> None:
     assert [part["step"]["type"] for part in step["bodyProofs"]] == ["fact_match", "builtin", "builtin", "builtin"]
     assert [part["step"]["text"] for part in step["bodyProofs"][1:]] == ["8 = 7 + 1", "16 = 8 * 2", "8 >= 8"]
     (found,) = client.post("/ask", {"predicate": "total", "args": ["?z"], "withProof": True}).get_json()
-    assert [part["step"]["type"] for part in found["proof"]["step"]["bodyProofs"]] == ["aggregate"]
+    step = found["proof"]["step"]
+    assert (step["type"], step["text"], step["rows"], step["inputs"]) == ("aggregate", "sum(?x) = 7", 1, [{"?x": "7"}])
+    assert [part["goal"]["args"] for part in step["bodyProofs"]] == [["7"]]
     body = {"predicate": "total", "args": ["?z"], "withProof": True, "proofFormat": "dag"}
     (found,) = client.post("/ask", body).get_json()
-    assert [node["kind"] for node in found["proof"]["nodes"].values()] == ["derived", "aggregate"]
-    assert client.post("/explain", {"text": "total(?x)"}).status_code == 200
+    nodes = found["proof"]["nodes"].values()
+    assert [(node["kind"], node["depth"]) for node in nodes] == [("aggregate", 1), ("asserted", 0)]
+    told = client.post("/explain", {"text": "total(?x)"}).data.decode().splitlines()
+    assert told[0].startswith("total(7)  by total(sum(?x)) :- p(?x).  (sum(?x) = 7 over 1)")
+    assert told[1:] == ["  p(7)  stored"]
 
 
 def test_what_is_aggregated_may_change_with_more_facts(client: Client) -> None:

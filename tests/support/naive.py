@@ -32,8 +32,12 @@ def key(atom: Atom) -> Key:
     return atom.predicate, atom.arity, atom.positive
 
 
-def model(rules: Iterable[Rule], facts: Iterable[Atom]) -> Model:
-    """The perfect model of stratified rules over ground facts."""
+class TooLarge(Exception):
+    """A model with more rows than were allowed."""
+
+
+def model(rules: Iterable[Rule], facts: Iterable[Atom], most: int | None = None) -> Model:
+    """The perfect model of stratified rules over ground facts; raises TooLarge where it has more than `most` rows."""
     found: Model = {}
     for fact in facts:
         found.setdefault(key(fact), set()).add(fact.args)
@@ -42,7 +46,8 @@ def model(rules: Iterable[Rule], facts: Iterable[Atom]) -> Model:
     for level in sorted(set(levels.values())):
         own = [rule for rule in rules if levels[key(rule.head)] == level]
         while sum(_fire(rule, found) for rule in own):
-            pass
+            if most is not None and sum(map(len, found.values())) > most:
+                raise TooLarge
     return found
 
 
@@ -101,31 +106,35 @@ def stratified(rules: list[Rule]) -> bool:
 def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     rows = found.setdefault(key(rule.head), set())
     before = len(rows)
+    if aggregates(rule):
+        rows |= set(grouped(rule, list(envs(rule, found, assumed))))
+    else:
+        rows |= {tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found, assumed)}
+    return len(rows) > before
+
+
+def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dict]:
+    """The values of a rule's named variables wherever its body holds; the same ones more than once."""
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
     atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
-    envs = []
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
         if env is not None and all(holds(item, env, found, assumed) for item in tests):
-            envs.append(env)
-    if aggregates(rule):
-        rows |= _grouped(rule, envs)
-    else:
-        rows |= {tuple(env[arg] if isinstance(arg, Variable) else arg for arg in rule.head.args) for env in envs}
-    return len(rows) > before
+            yield env
 
 
 def aggregates(rule: Rule) -> bool:
     return any(isinstance(arg, Aggregate) for arg in rule.head.args)
 
 
-def _grouped(rule: Rule, envs: list[dict]) -> set[tuple[str, ...]]:
+def grouped(rule: Rule, bindings: list[dict]) -> dict[tuple[str, ...], list[dict]]:
+    """The conclusions of a rule with aggregates, each with the distinct bindings it was taken over."""
     groups: dict[tuple, list[dict]] = {}
-    for bindings in {tuple(sorted(env.items(), key=lambda pair: pair[0].name)) for env in envs}:
-        env = dict(bindings)
+    for pairs in {tuple(sorted(env.items(), key=lambda pair: pair[0].name)) for env in bindings}:
+        env = dict(pairs)
         group = tuple(env[arg] for arg in rule.head.args if isinstance(arg, Variable))
         groups.setdefault(group, []).append(env)
-    rows = set()
+    rows = {}
     for members in groups.values():
         row: list[str | None] = []
         for arg in rule.head.args:
@@ -137,33 +146,45 @@ def _grouped(rule: Rule, envs: list[dict]) -> set[tuple[str, ...]]:
                 texts = [env[arg.variable] for env in members]
                 row.append(fold(arg.function, sorted(set(texts)) if arg.function == "count" else texts)[0])
         if None not in row:
-            rows.add(tuple(row))
+            rows[tuple(row)] = members
     return rows
 
 
-def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Atom], bool]]:
-    """Every instance of a rule in a model: conclusion, facts it rests on, whether it rests on an absence too.
+Member = list[list[Atom]]
+"""One thing an instance rests on: facts, of which there may be several choices."""
 
-    A negated literal that holds both by absence and by an explicit negative gives an instance of either kind.
+
+def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bool]]:
+    """Every instance of a rule in a model: conclusion, what it rests on, whether new facts can take it back.
+
+    A negated literal that holds both by absence and by an explicit negative gives an instance of either kind. With
+    aggregates there is an instance for each group, and a member for each binding.
     """
-    tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
-    atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
-    for env in _join(atoms, {}, found):
-        env = _equate(tests, env)
-        if env is None or not all(holds(item, env, found) for item in tests):
-            continue
-        # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
-        choices = [_rows(atom, env, found) for atom in atoms]
-        for item in tests:
-            if isinstance(item, Literal):
-                opposite = Atom(item.atom.predicate, item.atom.args, not item.atom.positive)
-                absent = [None] if not _rows(item.atom, env, found) or Variable("_") in item.atom.args else []
-                choices.append(absent or _rows(opposite, env, found))
-                if absent and Variable("_") not in item.atom.args:
-                    choices[-1] = [None, *_rows(opposite, env, found)]
+    if aggregates(rule):
+        for row, members in grouped(rule, list(envs(rule, found))).items():
+            head = Atom(rule.head.predicate, row, rule.head.positive)
+            yield head, [[facts for facts, _ in _choices(rule, env, found)] for env in members], True
+        return
+    for env in envs(rule, found):
         head = Atom(rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive)
-        for choice in product(*choices):
-            yield head, [fact for fact in choice if fact is not None], None in choice
+        for facts, absent in _choices(rule, env, found):
+            yield head, [[[fact]] for fact in facts], absent
+
+
+def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], bool]]:
+    """The facts an instance can rest on, explicit negatives included, and whether it rests on an absence too."""
+    # What an anonymous variable stood for is not in `env`: each matching fact is a premise of its own.
+    choices: list[list] = []
+    for item in rule.body:
+        if isinstance(item, Literal) and not item.negated:
+            choices.append(_rows(item.atom, env, found))
+        elif isinstance(item, Literal):
+            opposite = Atom(item.atom.predicate, item.atom.args, not item.atom.positive)
+            anonymous = Variable("_") in item.atom.args
+            absent = [None] if anonymous or not _rows(item.atom, env, found) else []
+            choices.append(absent if anonymous else [*absent, *_rows(opposite, env, found)])
+    for choice in product(*choices):
+        yield [fact for fact in choice if fact is not None], None in choice
 
 
 def _rows(atom: Atom, env: dict, found: Model) -> list:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbplanner.numbers import test as compare
-from kbplanner.parser import parse_rule
-from kbplanner.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.parser import parse_expression, parse_rule
+from kbplanner.printer import print_term
+from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 from support import naive
+
+UNKNOWN = 1 << 30
 
 
 def row_atom(row: dict[str, Any]) -> Atom:
@@ -30,16 +32,19 @@ class Checker:
     def _heights(self, rules: list[Rule]) -> dict[Atom, int]:
         """The steps of each fact's lowest proof, by trying all rules until nothing gets lower."""
         heights = dict.fromkeys(self.facts, 0)
+
+        def height_of(facts: list[Atom]) -> int:
+            return max((heights.get(fact, UNKNOWN) for fact in facts), default=0)
+
+        instances = [found for rule in rules for found in naive.instances(rule, self.model)]
         changed = True
         while changed:
             changed = False
-            for rule in rules:
-                for head, premises, _ in naive.instances(rule, self.model):
-                    if all(premise in heights for premise in premises):
-                        height = 1 + max((heights[premise] for premise in premises), default=0)
-                        if height < heights.get(head, height + 1):
-                            heights[head] = height
-                            changed = True
+            for head, members, _ in instances:
+                height = 1 + max((min(map(height_of, choices)) for choices in members), default=0)
+                if height < heights.get(head, UNKNOWN):
+                    heights[head] = height
+                    changed = True
         return heights
 
     def dag(self, found: dict[str, Any], nodes: int) -> None:
@@ -59,6 +64,11 @@ class Checker:
                 premises = [table[name] for name in node["premises"]]
                 assert all(premise["depth"] < node["depth"] for premise in premises)
                 self.step(atom, node["rule"]["text"], node["bindings"], [(p["kind"], row_atom(p["fact"])) for p in premises])
+            elif node["kind"] == "aggregate":
+                assert node["depth"] == self.heights[atom]
+                premises = [table[name] for name in node["premises"]]
+                assert all(premise["depth"] < node["depth"] for premise in premises)
+                self.aggregate(atom, node["rule"]["text"], node, [(p["kind"], row_atom(p["fact"])) for p in premises])
             elif node["kind"] == "elided":
                 assert found["proof"]["truncated"]
                 assert atom in self.heights
@@ -87,7 +97,7 @@ class Checker:
             kind, atom = step["type"], row_atom(node["goal"])
             if node is top:
                 self.same_result(atom, found["result"], "absent" if kind == "negation_as_failure" else kind)
-            if kind == "rule_application":
+            if kind in ("rule_application", "aggregate"):
                 below = step["bodyProofs"]
                 premises = []
                 for premise in below:
@@ -98,7 +108,10 @@ class Checker:
                     if of != "builtin" and of != "absent" and atom in self.heights and goal not in self.facts:
                         assert self.heights[goal] < self.heights[atom]
                     premises.append((of, goal))
-                self.step(atom, step["rule"], node["substitution"], premises)
+                if kind == "aggregate":
+                    self.aggregate(atom, step["rule"], step, premises)
+                else:
+                    self.step(atom, step["rule"], node["substitution"], premises)
                 todo.extend((premise, level + 1) for premise in below)
             elif kind in ("fact_match", "explicit_negative"):
                 told = {**node["goal"], "metadata": {}}  # what an answer says beside the fact is not told
@@ -128,13 +141,39 @@ class Checker:
         assert rule in self.rules
         env = {Variable(name[1:]): value for name, value in bindings.items()}
         assert self._at(rule.head, env) == head
+        self.body(rule, env, premises)
+
+    def aggregate(self, head: Atom, text: str, taken: dict[str, Any], premises: list[tuple[str, Atom]]) -> None:
+        """An application of a rule with aggregates: every input shown is a binding of its group."""
+        rule = parse_rule(text)
+        assert rule in self.rules
+        (members,) = (m for row, m in naive.grouped(rule, list(naive.envs(rule, self.model))).items() if row == head.args)
+        inputs = [{Variable(name[1:]): value for name, value in given.items()} for given in taken["inputs"]]
+        assert taken["rows"] == len(members)
+        assert len(inputs) == min(len(members), 10)
+        width = len(rule.body)
+        assert len(premises) == len(inputs) * width
+        for place, env in enumerate(inputs):
+            assert env in members
+            assert env not in inputs[:place]
+            self.body(rule, env, premises[place * width : (place + 1) * width])
+        for term, value in zip(rule.head.args, head.args, strict=True):
+            if isinstance(term, Aggregate):
+                assert f"{print_term(term)} = {value}" in taken["text"]
+
+    def body(self, rule: Rule, env: dict[Variable, str], premises: list[tuple[str, Atom]]) -> None:
+        """What stands below is an instance of a rule's body."""
         assert len(premises) == len(rule.body)
         for item, (kind, atom) in zip(rule.body, premises, strict=True):
             if isinstance(item, Comparison):
                 assert kind == "builtin"
-                sides = tuple(env[side] if isinstance(side, Variable) else side for side in (item.left, item.right))
-                assert (atom.predicate, atom.args) == (item.op, sides)
-                assert compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), *sides)
+                assert atom.predicate == item.op
+                for side, shown in zip((item.left, item.right), atom.args, strict=True):
+                    if isinstance(side, Apply):
+                        assert parse_expression(str(shown)) == self._filled(side, env)
+                    else:
+                        assert shown == (env[side] if isinstance(side, Variable) else side)
+                assert naive.holds(item, env, self.model)
                 continue
             asked = self._at(item.atom, env)
             if kind == "absent":
@@ -153,3 +192,8 @@ class Checker:
     def _at(atom: Atom, env: dict[Variable, str]) -> Atom:
         args = tuple(env[arg] if isinstance(arg, Variable) and not arg.anonymous else arg for arg in atom.args)
         return Atom(atom.predicate, args, atom.positive)
+
+    def _filled(self, expr: Any, env: dict[Variable, str]) -> Any:
+        if isinstance(expr, Apply):
+            return Apply(expr.function, tuple(self._filled(arg, env) for arg in expr.args))
+        return env[expr] if isinstance(expr, Variable) else expr

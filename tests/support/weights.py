@@ -37,13 +37,24 @@ class Oracle:
         changed = True
         while changed:
             changed = False
-            for rule, head, premises, absent in self.instances:
-                if all(premise in values for premise in premises):
-                    value = step(rule, [values[premise] for premise in premises], absent)
+            for rule, head, members, absent in self.instances:
+                found = [self._member(rule, choices, values, step, better) for choices in members]
+                if None not in found:
+                    value = step(rule, found, absent)
                     if value is not None and (head not in values or better(value, values[head])):
                         values[head] = value
                         changed = True
         return values
+
+    def _member(self, rule, choices, values, step, better):
+        """The best of the choices there are for one thing an instance rests on."""
+        best = None
+        for facts in choices:
+            if all(fact in values for fact in facts):
+                value = values[facts[0]] if len(facts) == 1 else step(rule, [values[fact] for fact in facts], False)
+                if best is None or better(value, best):
+                    best = value
+        return best
 
     def confidences(self) -> dict[Atom, float | None]:
         def factor(rule: Rule) -> float:
@@ -59,8 +70,8 @@ class Oracle:
         while grown:
             more = {
                 head
-                for rule, head, premises, _ in self.instances
-                if rule.confidence is not None or carried.intersection(premises)
+                for rule, head, members, _ in self.instances
+                if rule.confidence is not None or any(carried.intersection(f) for choices in members for f in choices)
             }
             grown = not more <= carried
             carried |= more

@@ -2,8 +2,10 @@
 
 Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
 earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument is bound too,
-the first is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. One relation asked
-in a more general and a more special way is asked in the general way only: its answers contain the special ones.
+the first is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. Where it is asked for
+all pairs of what two unconnected parts of a body bind, the others are left free instead: asking spares nothing there.
+One relation asked in a more general and a more special way is asked in the general way only: its answers contain the
+special ones.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def _spread(
             for item in clause.body if clause.aggregates else order_items(clause.body, known, statistics):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
-                        wanted = _wanted(item, given, known, heads[item.schema])
+                        wanted = _wanted(item, given, known, body, heads[item.schema])
                         wanted = _grouped(wanted, heads[item.schema])
                         wanted = _canonical(item.schema, wanted, general)
                         if wanted not in asked.setdefault(item.schema, []):
@@ -79,14 +81,33 @@ def _spread(
     return clauses, asked
 
 
-def _wanted(item: ClauseAtom, given: set[Variable], known: set[Variable], clauses: list[Clause]) -> str:
+def _wanted(
+    item: ClauseAtom, given: set[Variable], known: set[Variable], body: list[ClauseItem], clauses: list[Clause]
+) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
     many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in given]
     through = [place for place in many if _handed_through(item.schema, clauses, place)]
     if len(through) < marks.count("b"):
+        others = [place for place in many if place not in through]
+        if len(many) == marks.count("b") and through and _is_product(item, through, others, body):
+            through = others
         for place in through:
             marks[place] = "f"
     return "".join(marks)
+
+
+def _is_product(item: ClauseAtom, some: list[int], others: list[int], body: list[ClauseItem]) -> bool:
+    """Whether no item before `item` connects its arguments in `some` places with those in `others`."""
+    reached = {item.args[place] for place in some}
+    grows = True
+    while grows:
+        grows = False
+        for other in body:
+            found = set(other.variables()) if not (isinstance(other, ClauseAtom) and other.absent) else set()
+            if found & reached and not found <= reached:
+                reached |= found
+                grows = True
+    return not any(item.args[place] in reached for place in others)
 
 
 def _grouped(marks: str, clauses: list[Clause]) -> str:

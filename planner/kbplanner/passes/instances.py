@@ -5,7 +5,7 @@
 gets `instance 0(?x, ?z, ?y) :-` with the same body. No clause reads these relations, so they are filled once, after the
 fixpoint, and a finished run holds the ground program that led to its answers: what proofs, and what the confidence and the
 validity of conclusions, are worked out from. Only the clauses that the goal's own conclusions can rest on are treated so:
-what is merely found absent has no instances.
+what is merely found absent has no instances. Nor have clauses that count and sum: their groups rest on all their bindings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import BudgetExceeded
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Variable
 
@@ -37,6 +37,15 @@ class InstanceRelation:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRelation:
+    """The groups of a rule with aggregates, and the bindings they are taken over; `width` columns of both are the group."""
+
+    schema: RelationSchema
+    bindings: RelationSchema
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroundProgram:
     """A program together with the relations of its clauses' instances.
 
@@ -46,6 +55,7 @@ class GroundProgram:
     program: Program
     instances: tuple[InstanceRelation, ...]
     given: RelationSchema | None
+    groups: tuple[GroupRelation, ...] = ()
 
 
 def instances(program: Program, weighed: Collection[RelationSchema] | None = None) -> GroundProgram:
@@ -57,11 +67,19 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     given = program.seed if turned else None
     found: list[InstanceRelation] = []
+    groups: list[GroupRelation] = []
     for clause in _supporting(program, given):
+        if clause.aggregates:
+            (bindings,) = clause.atoms()
+            folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
+            groups.append(GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds))
+            continue
         named = _named(clause, given, weighed)
         premises = tuple(atom for atom in named.atoms() if _concluded(atom.schema, given))
-        used = named.atoms() if weighed is None else _used(named, premises, weighed)
-        wanted = dict.fromkeys(variable for atom in (named.head, *used) for variable in atom.variables())
+        items = (named.head, *named.body)
+        if weighed is not None:
+            items = (named.head, *(atom for atom in named.atoms() if atom in premises or atom.schema in weighed))
+        wanted = dict.fromkeys(v for item in items if not _absent(item) for v in item.variables() if not v.anonymous)
         if len(wanted) > MAX_COLUMNS:
             raise BudgetExceeded(
                 f"a rule for {clause.head.schema.stored} has {len(wanted)} variables; instances have at most {MAX_COLUMNS}",
@@ -72,7 +90,7 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
         schema = RelationSchema(str(len(found)), len(wanted), role=Role.INSTANCE)
         found.append(InstanceRelation(schema, named, tuple(wanted), premises))
     made = (Clause(ClauseAtom(i.schema, i.variables), i.clause.body, i.clause.rule) for i in found)
-    return GroundProgram(replace(program, clauses=(*program.clauses, *made)), tuple(found), given)
+    return GroundProgram(replace(program, clauses=(*program.clauses, *made)), tuple(found), given, tuple(groups))
 
 
 def _supporting(program: Program, given: RelationSchema | None) -> Iterator[Clause]:
@@ -90,7 +108,14 @@ def _supporting(program: Program, given: RelationSchema | None) -> Iterator[Clau
 
 
 def _concluded(schema: RelationSchema, given: RelationSchema | None) -> bool:
-    return schema.role in (Role.DERIVED, Role.ANSWER, Role.REACH) or schema == given
+    return schema.role in _CONCLUSIONS or schema == given
+
+
+_CONCLUSIONS = (Role.DERIVED, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
+
+
+def _absent(item: ClauseItem) -> bool:
+    return isinstance(item, ClauseAtom) and item.absent
 
 
 def _named(clause: Clause, given: RelationSchema | None, weighed: Collection[RelationSchema] | None) -> Clause:
@@ -110,9 +135,3 @@ def _named(clause: Clause, given: RelationSchema | None, weighed: Collection[Rel
         else:
             body.append(item)
     return replace(clause, body=tuple(body))
-
-
-def _used(
-    clause: Clause, premises: Collection[ClauseAtom], weighed: Collection[RelationSchema]
-) -> Iterator[ClauseAtom]:
-    return (atom for atom in clause.atoms() if atom in premises or atom.schema in weighed)

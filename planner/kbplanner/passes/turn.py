@@ -139,7 +139,7 @@ def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
     steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
     bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
     made: list[Clause] = []
-    reach = replace(schema, role=Role.REACH, arity=answer.arity, source=Role.ANSWER)
+    reach = replace(schema, role=Role.REACH, arity=answer.arity, source=schema.role)
     for clause in steps:
         call, rest = _split(schema, clause)
         if call is None or schema.adornment.count("b") != answer.arity:

@@ -1,0 +1,102 @@
+/* sift.c - an innermost loop of which one look-up tests each row, MEMBER or ABSENT, before EMIT.
+ * Owns: nothing. Never: takes a step that needs an index, or a relation some of whose rows are hidden.
+ * Rows are taken a few at a time: what is looked up for them is fetched first, so that cache misses overlap. */
+#include "cursor.h"
+
+#define AT_ONCE 16u                   /* rows whose look-ups overlap */
+#define WIDEST 4u                     /* columns of heads */
+#define LARGE 4096u                   /* rows; a smaller set is in the cache */
+
+/* Where the columns of the look-up and of the head come from: a column of the row, or KB_NONE for a register. */
+typedef struct kb_sift {
+    uint32_t key_from[2], head_from[WIDEST];
+    kb_sym key[2], head[WIDEST];
+} kb_sift;
+
+int kb_sifts(const kb_run *run, const kb_step *step)
+{
+    const kb_step *test = step + 1;
+    const kb_relation *set = run->slots[test->slot];
+
+    if ((test->op != KB_OP_MEMBER && test->op != KB_OP_ABSENT) || step->meets || test[1].op != KB_OP_EMIT
+        || test[1].back != (uint32_t)(step - run->plan->steps) - run->plan->rules[run->rule].first
+        || test->keys != test->arity || test->arity == 0 || test->arity > 2 || test[1].arity > WIDEST || set->state != NULL || set == run->target)
+        return 0;
+    return test->op == KB_OP_ABSENT || (kb_view_start(run, test) == 0 && kb_view_end(run, test) == set->rows);
+}
+
+static uint32_t column_of(const kb_run *run, const kb_step *step, uint32_t reg)
+{
+    const kb_pair *loads = run->plan->pairs + step->pairs + step->keys;
+
+    for (uint32_t i = 0; i < step->loads; i++)
+        if (loads[i].with == reg)
+            return loads[i].column;
+    return KB_NONE;
+}
+
+static void prepare(const kb_run *run, const kb_step *step, kb_sift *sift)
+{
+    const kb_pair *keys = run->plan->pairs + step[1].pairs, *heads = run->plan->pairs + step[2].pairs;
+
+    for (uint32_t i = 0; i < step[1].arity; i++) {
+        sift->key_from[i] = column_of(run, step, keys[i].with);
+        sift->key[i] = run->registers[keys[i].with];
+    }
+    for (uint32_t i = 0; i < step[2].arity; i++) {
+        sift->head_from[i] = column_of(run, step, heads[i].with);
+        sift->head[i] = run->registers[heads[i].with];
+    }
+}
+
+static inline const kb_sym *key_of(kb_sift *sift, uint32_t arity, const kb_sym *row)
+{
+    for (uint32_t i = 0; i < arity; i++)
+        if (sift->key_from[i] != KB_NONE)
+            sift->key[i] = row[sift->key_from[i]];
+    return sift->key;
+}
+
+kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
+{
+    const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
+    uint32_t width = step[1].arity, arity = step[2].arity;
+    int wanted = step[1].op == KB_OP_MEMBER, checks = kb_has_checks(step), large = set->rows > LARGE;
+    kb_status status = KB_OK;
+    kb_sift sift;
+
+    prepare(run, step, &sift);
+    while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
+        const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
+        uint32_t ids[AT_ONCE];        /* a flush may move the rows, if they are those of the target */
+        uint32_t count = 0;
+
+        for (; count < AT_ONCE && cursor->at < cursor->end && run->left > 0; cursor->at++, run->left--) {
+            uint32_t id = list != NULL ? list[cursor->at]
+                          : cursor->order != NULL ? (uint32_t)cursor->order[cursor->at - cursor->first] : cursor->at;
+            const kb_sym *row = relation->cells + (size_t)id * step->arity;
+
+            if (!kb_visible(relation, id) || (checks && !kb_row_fits(run, step, row)))
+                continue;
+            if (large)
+                kb_relation_touch(set, key_of(&sift, width, row));
+            ids[count++] = id;
+        }
+        run->left -= count;
+        run->stats.probes += count;
+        for (uint32_t i = 0; i < count && status == KB_OK; i++) {
+            const kb_sym *row = relation->cells + (size_t)ids[i] * step->arity;
+            kb_sym *head = run->heads + (size_t)run->head_count * arity;
+
+            if (kb_relation_has(set, key_of(&sift, width, row)) != wanted)
+                continue;
+            for (uint32_t c = 0; c < arity; c++)
+                head[c] = sift.head_from[c] == KB_NONE ? sift.head[c] : row[sift.head_from[c]];
+            run->left--;
+            run->stats.probes++;
+            if (++run->head_count == KB_BATCH)
+                status = kb_heads_flush(run);
+        }
+    }
+    return status;
+}
