@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from support.runtimes import runtime
 
@@ -203,6 +205,50 @@ def test_the_longest_chain_is_no_recursion(clock):
         assert len(kb.tuples(parse_goal("win(?x)").body[0].atom)) == count // 2 + 1
         assert kb.infer(parse_goal("win(n0)").body[0])
         assert not kb.infer(parse_goal("win(n1)").body[0])
+
+
+def test_readers_and_a_writer_at_once_share_models_and_give_memory_back(clock):
+    with runtime(clock=clock) as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule(WIN), parse_rule("lost(?x) :- move(?x, _), not win(?x).")])
+        kb.assert_facts([Fact("move", (f"n{i}", f"n{i * 7 % 300}")) for i in range(300)])
+        failed: list[BaseException] = []
+
+        def guarded(work):
+            try:
+                for number in range(30):
+                    work(number)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        def read(number):
+            true, undefined = both_sets(kb)
+            assert true.isdisjoint(undefined)
+
+        def write(number):
+            kb.assert_facts([Fact("move", (f"n{number}", f"new{number}"))])
+
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in (read, read, write)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        tenant = kb._read_tenant()
+        assert len(tenant.models) == 1
+        held = tenant.engine.bytes
+        for _ in range(20):
+            kb.assert_facts([Fact("move", ("n0", "n1"))])
+            kb.retract_fact("move", ("n0", "n1"))
+            ask(kb, "win(?x)")
+        assert tenant.engine.bytes < held + 100_000
+
+
+def both_sets(kb):
+    rows = kb.infer(parse_goal("lost(?x)").body[0], include_undefined=True)
+    undefined = {row["args"][0] for row in rows if "truth" in row["metadata"]}
+    return {row["args"][0] for row in rows} - undefined, undefined
 
 
 @pytest.mark.parametrize("settings", [{"query_max_rows": 50}, {"query_max_steps": 500}, {"query_max_bytes": 5000}])
