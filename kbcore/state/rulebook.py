@@ -83,7 +83,7 @@ class RuleBook:
 
     def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
         """Warn of rules, which are there, that recurse through a value they compute."""
-        hint = "bound it, for instance with ?x < 100; otherwise a goal may meet its budget"
+        hint = "bound it, for instance with ?x < 100, or goals may meet their budget"
         return [
             RuleWarning("endless", f"{_name_of(stored.rule.head)} recurses through a computed value and may not end", hint)
             for stored in added
