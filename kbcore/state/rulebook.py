@@ -119,7 +119,7 @@ def recursion_warning(cycle: Sequence[str]) -> str:
     """What the author of rules that recurse through negation is told."""
     return (
         f"recursion through negation: {', '.join(cycle)} "
-        "(answers are those of the well-founded semantics; what is undefined is shown with includeUndefined)"
+        "(answers follow the well-founded semantics, includeUndefined shows what is neither true nor false)"
     )
 
 

@@ -50,8 +50,8 @@ def test_a_game_has_won_lost_and_drawn_positions(kb):
     outcome = kb.assert_rules([parse_rule(WIN)])
     assert outcome.warnings == (
         (
-            "recursion through negation: win/1 (answers are those of the well-founded semantics; "
-            "what is undefined is shown with includeUndefined)"
+            "recursion through negation: win/1 (answers follow the well-founded semantics, "
+            "includeUndefined shows what is neither true nor false)"
         ),
     )
     moves(kb, "ab bc dd")
