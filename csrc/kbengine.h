@@ -16,6 +16,7 @@
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
 typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */
+typedef struct kb_model kb_model;     /* the well-founded model of a ground program, while it is worked out */
 typedef struct kb_run kb_run;         /* one evaluation, kept open as a goal table while it is useful */
 
 typedef uint32_t kb_sym;              /* interned bytes, 1 .. 2^31-1; 0 is no symbol */
@@ -182,6 +183,18 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *ground, uint32_
 /* For each node, over its proofs the greatest, in a proof the least rank of its instances; ranks go from 1 to at most
  * `count`, an instance of rank 0 is not used; 0 for a node without a proof. */
 kb_status kb_ground_widest(kb_engine *engine, const kb_ground *ground, const uint32_t *ranks, uint32_t *best);
+
+/* models: the well-founded model of a ground program. A premise is a node, or KB_NEGATED | node for one that must not hold, or
+ * KB_NO_NODE for nothing. The arrays are borrowed until the model is closed; bad ones make kb_model_step answer KB_MISUSE. */
+#define KB_NEGATED 0x80000000u
+typedef enum kb_truth { KB_UNDEFINED = 0, KB_TRUE = 1, KB_FALSE = 2 } kb_truth;
+
+kb_status kb_model_open(kb_engine *engine, const kb_ground *ground, const kb_limits *limits, kb_model **out);   /* KB_LIMIT: of bytes */
+kb_status kb_model_step(kb_model *model, uint64_t fuel);   /* DONE, PAUSED, or an error after which it can only be closed */
+kb_status kb_model_values(const kb_model *model, uint8_t *out);   /* a kb_truth for each node, once it is DONE */
+void kb_model_stats(const kb_model *model, kb_stats *out);
+void kb_model_cancel(kb_model *model);   /* as kb_run_cancel */
+void kb_model_close(kb_model *model);
 
 /* cdef: end */
 #endif

@@ -163,7 +163,10 @@ def planner_passes() -> str:
     return "\n".join(parts)
 
 
-PASS_ORDER = ("check", "lower", "linearise", "stratify", "slice", "adorn", "order", "turn", "magic", "verify", "build")
+PASS_ORDER = (
+    *("check", "lower", "linearise", "wellfounded", "slice", "adorn", "order", "turn", "magic", "stratify", "verify"),
+    "build",
+)
 """Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
 
 

@@ -156,17 +156,25 @@ class EmbeddedKB:
         if batch.rows:
             yield self.kb.assert_rows(batch.rows)
 
-    def ask(self, goal: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> AnswerSet:
+    def ask(
+        self,
+        goal: str,
+        args: Sequence[Arg] | None = None,
+        *,
+        scope: str | None = None,
+        include_undefined: bool = False,
+    ) -> AnswerSet:
         """Answer a goal with facts and rules.
 
         `ask("ancestor", ["ann", "?x"])` and `ask("ancestor(ann, ?x)")` give a tuple of all arguments for each answer; a
-        text with several literals gives a tuple of its variables, in order of appearance.
+        text with several literals gives a tuple of its variables, in order of appearance. With `include_undefined` a goal
+        of one literal has answers that are neither true nor false as well; `rows()` tells which.
         """
         if args is not None:
-            return self._ask_literal(literal_from_json(goal, list(args)), scope)
+            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
-            return self._ask_literal(body[0], scope)
+            return self._ask_literal(body[0], scope, include_undefined)
         variables = list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
         found = self.kb.bindings(body, variables, scope=scope)
         names = [variable.name for variable in variables]
@@ -211,11 +219,11 @@ class EmbeddedKB:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask_literal(self, literal: Literal, scope: str | None) -> AnswerSet:
+    def _ask_literal(self, literal: Literal, scope: str | None, undefined: bool) -> AnswerSet:
         def rows() -> list[Row]:
-            return self.kb.infer(literal, scope=scope)
+            return self.kb.infer(literal, scope=scope, include_undefined=undefined)
 
-        if literal.negated:
+        if literal.negated or undefined:
             return AnswerSet([tuple(row["args"]) for row in rows()], rows)
         return AnswerSet(self.kb.tuples(literal.atom, scope=scope), rows)
 

@@ -12,7 +12,6 @@ from kbplanner.errors import (
     RecursiveAggregate,
     RuleSyntaxError,
     UnsafeRule,
-    UnstratifiedNegation,
 )
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "UnknownDatabase",
     "UnknownTransaction",
     "UnsafeRule",
-    "UnstratifiedNegation",
 ]
 
 

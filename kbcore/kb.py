@@ -28,7 +28,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
 from kbcore.state.partition import Partition
-from kbcore.state.rulebook import StoredRule, stored_rule
+from kbcore.state.rulebook import StoredRule, recursion_warning, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.arity import arity_warnings, rule_statement
 from kbplanner.passes.check import check_rule
@@ -101,12 +101,15 @@ class KnowledgeBase(Explaining):
         if facts:
             changes = (*changes, AssertFacts(tuple(facts)))
 
+        cycles: list[tuple[str, ...]] = []
+
         def check() -> None:
-            self._read_tenant().rules.check(stored)
+            cycles[:] = self._read_tenant().rules.check(stored)
 
         self._commit(changes, check=check)
         warnings += self._read_tenant().rules.endless(stored)
-        return RulesOutcome(stored, tuple(f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings))
+        told = [f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings]
+        return RulesOutcome(stored, (*told, *map(recursion_warning, cycles)))
 
     def retract_fact(
         self, predicate: str, args: Sequence[str], *, positive: bool | None = None, scope: str | None = None
@@ -148,17 +151,20 @@ class KnowledgeBase(Explaining):
         min_confidence: float | None = None,
         as_of: int | None = None,
         timeout_ms: int | None = None,
+        include_undefined: bool = False,
         notes: Notes | None = None,
     ) -> list[Row]:
         """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
 
-        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. Raises BudgetExceeded.
+        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. With `include_undefined` there are
+        also rows for what recursion through negation leaves neither true nor false; their metadata has `truth` "undefined".
+        Raises BudgetExceeded.
         """
         budget = self._budget(timeout_ms, notes)
         tenant = self._read_tenant()
         with tenant.lock.read():
-            found = self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget)
-            return [row for _, rows in found for row in rows]
+            ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
+            return [row for _, rows in self._answers(*ask, undefined=include_undefined) for row in rows]
 
     def infer_json(self, literal: Literal, write: Write, **options: Any) -> list[bytes]:
         """The answers of `infer`, with the same options, as a JSON array in parts.
@@ -169,6 +175,7 @@ class KnowledgeBase(Explaining):
         if literal.negated:
             asked = Atom(asked.predicate, asked.args, not asked.positive)
         special = options.get("as_of") is not None or options.get("min_confidence") is not None
+        special = special or options.get("include_undefined", False)
         scope = options.get("scope")
         if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
             budget = self._budget(options.get("timeout_ms"), options.get("notes"))

@@ -32,13 +32,14 @@ class Reading:
         min_confidence: float | None,
         as_of: int | None,
         budget: Budget,
+        undefined: bool = False,
     ) -> list[tuple[Partition, list[Row]]]:
         """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
         wanted = None if limit is None or min_confidence is not None else limit + offset
         reasoner = self._runtime.reasoner(tenant)
         found = []
         for partition in self._partitions(tenant, scope):
-            rows = reasoner.rows(partition, literal, budget, as_of, wanted)
+            rows = reasoner.rows(partition, literal, budget, as_of, wanted, undefined)
             if min_confidence is not None:
                 rows = [row for row in rows if row["confidence"] is None or row["confidence"] >= min_confidence]
             if offset or limit is not None:

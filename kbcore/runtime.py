@@ -231,6 +231,7 @@ class Runtime:
         if tenant is not None:
             with tenant.lock.read():
                 self.reasoner(tenant).tables.clear()
+                tenant.models.clear()
 
     def _fail(self, error: StorageFailed) -> None:
         self._failed = error

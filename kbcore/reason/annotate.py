@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
-from kbcore.reason.moment import Moment
+from kbcore.reason.view import viewed
 from kbcore.reason.weigh import ALWAYS, Weight, weigh
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
@@ -188,21 +188,15 @@ class Annotations:
         if asked is None:
             return []
         pattern, adornment = asked
-        moment = None if as_of is None else Moment(partition, as_of)
-        bind = moment.bind if moment else partition.bind
-        try:
-            denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-            schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-            goal = self._grounds.get(rules, schema, adornment, denied, partition, weighed)
-            run = GroundRun(engine, goal, bind, budget.limits)
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        with viewed(self._tenant, partition, rules, (schema,), budget, as_of) as view:
+            goal = self._grounds.get(view.rules, schema, adornment, view.denied, view.statistics, weighed)
+            run = GroundRun(engine, goal, view.bind, budget.limits)
             try:
                 run.seed(array("I", pattern), 1)
                 return weigh(run, rules, partition, *answers, budget)
             finally:
                 run.close()
-        finally:
-            if moment:
-                moment.close()
 
 
 def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:

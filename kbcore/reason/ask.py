@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
+from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
-from kbcore.reason.moment import Moment
 from kbcore.reason.proof import Prover
 from kbcore.reason.tables import GoalTables
+from kbcore.reason.view import viewed
 from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import CompiledGoal, adornment_of, goal_shape
+from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_shape
 from kbplanner.grounding import GroundPlans
 from kbplanner.passes.check import check_rule
+from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
@@ -37,6 +41,7 @@ class Reasoner:
     def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self._verify = verify
         self._grounds = GroundPlans(tenant.engine)
         self._annotations = Annotations(tenant, self._grounds, self._solve)
         self.writer = Written(tenant)
@@ -90,7 +95,7 @@ class Reasoner:
         rules = self._bodies.get((visible, rule))
         if rules is None:
             check_rule(rule)
-            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule])
+            rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule], visible)
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)
         return rules, rule.head
@@ -100,47 +105,112 @@ class Reasoner:
         rules = self.tenant.rules.visible(partition.name)
         return Prover(self.tenant, self._grounds, partition, rules, budget, as_of)
 
-    def plan(self, partition: Partition, body: Sequence[BodyItem]) -> tuple[CompiledGoal | None, Atom]:
-        """The plan for a goal in a partition, and the atom it answers.
+    @contextmanager
+    def planned(
+        self, partition: Partition, body: Sequence[BodyItem], budget: Budget
+    ) -> Iterator[tuple[CompiledGoal | None, Atom, Bind]]:
+        """The plan for a goal in a partition, the atom it answers, and what it reads.
 
         None where a look-up among the stored facts is all there is to it.
         """
         only = body[0]
         if len(body) == 1 and isinstance(only, Literal):
             atom = Atom(only.atom.predicate, only.atom.args, only.atom.positive is not only.negated)
-            return self._plan(partition, self.tenant.rules.visible(partition.name), atom), atom
-        rules, head = self._body(partition, body, body_variables(body))
-        return self._plan(partition, rules, head), head
-
-    def _plan(self, partition: Partition, rules: RuleSet, atom: Atom) -> CompiledGoal | None:
+            rules = self.tenant.rules.visible(partition.name)
+        else:
+            rules, atom = self._body(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         if schema not in rules.derived:
-            return None
+            yield None, atom, partition.bind
+            return
         adornment = adornment_of([arg for arg in atom.args if isinstance(arg, (str, Variable))])
-        return self.tenant.plans.get(rules, schema, adornment, self._denied(partition, rules), partition)
+        with viewed(self.tenant, partition, rules, (schema,), budget, None, self._denied(partition, rules)) as view:
+            goal = self.tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
+            yield goal, atom, view.bind
 
     def rows(
-        self, partition: Partition, literal: Literal, budget: Budget, as_of: int | None, limit: int | None
+        self,
+        partition: Partition,
+        literal: Literal,
+        budget: Budget,
+        as_of: int | None,
+        limit: int | None,
+        undefined: bool = False,
     ) -> list[Row]:
         """The answers of a literal as rows for the outside, the first `limit` in answer order.
 
         A negated literal without variables has one row where it holds, with the basis in its metadata; one with
-        variables has the explicit negatives.
+        variables has the explicit negatives. With `undefined` there are rows for what is neither true nor false as well.
         """
         atom = literal.atom
         if literal.negated:
             opposite = Atom(atom.predicate, atom.args, not atom.positive)
             if not atom.ground:
-                return self.rows(partition, Literal(opposite), budget, as_of, limit)
+                return self.rows(partition, Literal(opposite), budget, as_of, limit, undefined)
             found = self.rows(partition, Literal(opposite), budget, as_of, 1)
             basis = "explicit"
-            if not found and not self.solve(partition, atom, budget, as_of)[1]:
-                found = [derived_row(opposite, list(opposite.args), partition.name)]
-                basis = "absence"
+            if not found:
+                certain = not self.possible(partition, atom, budget, as_of)[1]
+                fails = not certain and self.solve(partition, atom, budget, as_of)[1]
+                unknown = undefined and not certain
+                if fails:
+                    unknown = unknown and self.possible(partition, opposite, budget, as_of)[1] > 0
+                else:
+                    basis = "absence"
+                if certain or unknown:
+                    found = [derived_row(opposite, list(opposite.args), partition.name)]
+                if unknown:
+                    found[0]["metadata"]["truth"] = "undefined"
             for row in found:
                 row["metadata"]["basis"] = basis
             return found
-        rows, count = self.solve(partition, atom, budget, as_of)
+        answers = self.solve(partition, atom, budget, as_of)
+        if undefined:
+            every = self.possible(partition, atom, budget, as_of)
+            if every[1] != answers[1]:
+                return self._with_undefined(partition, atom, answers, every, budget, as_of, limit)
+        return self._true(partition, atom, answers, budget, as_of, limit)
+
+    def possible(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
+        """The answers of an atom that are not false: those that are true, and those that are undefined."""
+        return self._solve(partition, self.tenant.rules.visible(partition.name), atom, budget, as_of, possible=True)
+
+    def _with_undefined(
+        self,
+        partition: Partition,
+        atom: Atom,
+        answers: Answers,
+        every: Answers,
+        budget: Budget,
+        as_of: int | None,
+        limit: int | None,
+    ) -> list[Row]:
+        """Rows for `every` answer, of which `answers` are true."""
+        arity = atom.arity
+        rows, count = every
+        count = count if limit is None else min(count, limit)
+        budget.check_answers(count)
+        known = {tuple(answers[0][i * arity : (i + 1) * arity]) for i in range(answers[1])}
+        keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(count)]
+        held = [key for key in keys if key in known]
+        true = array("I", [symbol for key in held for symbol in key]), len(held)
+        shown = iter(self._true(partition, atom, true, budget, as_of, None))
+        found: list[Row] = []
+        for part in budget.slices(count):
+            for place in part:
+                if keys[place] in known:
+                    found.append(next(shown))
+                    continue
+                texts = self.tenant.engine.texts(array("I", keys[place]))
+                found.append(derived_row(atom, texts, partition.name))
+                found[-1]["metadata"]["truth"] = "undefined"
+        return found
+
+    def _true(
+        self, partition: Partition, atom: Atom, answers: Answers, budget: Budget, as_of: int | None, limit: int | None
+    ) -> list[Row]:
+        """Rows for the first answers of an atom that are true, with what they inherit."""
+        rows, count = answers
         marks = self._annotations.marks(partition, atom)
         arity = atom.arity
         if limit is not None and limit < count:
@@ -197,8 +267,12 @@ class Reasoner:
         budget: Budget,
         as_of: int | None,
         ready: tuple[str | None, str, bool, str] | None = None,
+        possible: bool = False,
     ) -> Answers:
-        """Answer with the given rules; a plan found for what is visible now is noted under `ready`."""
+        """Answer with the given rules: what is true, or what is `possible`.
+
+        A plan found for what is visible now is noted under `ready`, unless it is for what models of this moment say.
+        """
         tenant = self.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         args = terms_of(atom)
@@ -214,21 +288,25 @@ class Reasoner:
             for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
-        if as_of is not None:
-            moment = Moment(partition, as_of)
-            try:
-                denied = frozenset(s for s in rules.deniable if moment.bind(s).counts().visible)
-                goal = tenant.plans.get(rules, schema, adornment, denied, partition)
-                return self.tables.once(goal, pattern, moment.bind, budget)
-            finally:
-                moment.close()
-        denied = self._denied(partition, rules)
-        goal = tenant.plans.get(rules, schema, adornment, denied, partition, version=tenant.plan_version)
-        if ready is not None:
-            if len(self._ready) >= MAX_READY:
-                self._ready.clear()
-            self._ready[ready] = (tenant.plan_version, goal)
-        return self.tables.ask(partition.name, goal, pattern, partition.bind, budget)
+        denied = self._denied(partition, rules) if as_of is None else None
+        with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
+            bounded = replace(schema, truth=POSSIBLE) if possible and view.rules.uncertain(view.denied, schema) else schema
+            version = tenant.plan_version if as_of is None else -1
+            goal = tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics, version=version)
+            if as_of is not None:
+                return self.tables.once(goal, pattern, view.bind, budget)
+            if ready is not None and not view.settled:
+                if len(self._ready) >= MAX_READY:
+                    self._ready.clear()
+                self._ready[ready] = (tenant.plan_version, goal)
+            found = self.tables.ask(partition.name, goal, pattern, view.bind, budget)
+            if self._verify and view.settled:
+                means = budget.limits, budget.work
+                with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *means) as fresh:
+                    anew = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
+                    if self.tables.once(anew, pattern, fresh.bind, budget) != found:
+                        raise EngineFault("a model that was kept differs from a fresh one")
+            return found
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""

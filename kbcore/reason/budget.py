@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
-from kbplanner.backend import Limits, Run, RunState, Via
+from kbplanner.backend import Limits, Run, RunState, Steps, Via
 
 FIRST_FUEL = 100_000
 """Steps made in place: a few milliseconds. Most goals end here."""
@@ -55,17 +55,21 @@ class Budget:
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""
         run.limit(self.limits)
+        self.work(run)
+
+    def work(self, run: Steps) -> None:
+        """Step a run or a model, whose limits are set, to its end; raises BudgetExceeded."""
         self.finish(run, run.step(self.fuel))
 
-    def finish(self, run: Run, state: RunState = RunState.PAUSED) -> None:
-        """Go on with a run that was left in `state`, to its end; raises BudgetExceeded."""
+    def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:
+        """Go on with a run or a model that was left in `state`, to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
             self.check_time(run)
             if state is RunState.STALE:
                 raise EngineFault("a relation changed under the read lock")
             state = run.step(SLICE_FUEL, self.via)
 
-    def check_time(self, run: Run | None = None) -> None:
+    def check_time(self, run: Steps | None = None) -> None:
         """Raise BudgetExceeded when the time is over; of a run the rule at work is named."""
         if self.clock.monotonic() >= self.deadline:
             rule = None if run is None else str(run.stats().rule)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.affected import ALL, Affected, affected_of, before, removed_schema
 from kbcore.reason.budget import Budget
+from kbcore.reason.view import viewed
 from kbcore.state.changes import Removed
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, RowKey
@@ -29,10 +30,13 @@ from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.order import Statistics
+from kbplanner.passes.wellfounded import without
 from kbplanner.plan import Plan
 from kbplanner.program import Clause
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
+from kbplanner.settle import View
 from kbplanner.terms import Atom
 
 MAX_ROWS = 100_000
@@ -82,7 +86,7 @@ class Cascades:
         for scope, group in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
-            if partition is None or not rules.reads.intersection(one.schema for one in group):
+            if partition is None or (rules.reads | rules.deniable).isdisjoint(one.schema for one in group):
                 continue
             try:
                 self._settle(partition, rules, group, within, found)
@@ -91,14 +95,28 @@ class Cascades:
         return found
 
     def _settle(self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen) -> None:
+        removed = frozenset(one.schema for one in group)
+        denied = partition.denied(rules.deniable) | (rules.deniable & removed)
+        with viewed(self._tenant, partition, rules, None, budget, None, denied) as view:
+            self._count(partition, rules, view, group, budget, found)
+
+    def _count(
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        view: View,
+        group: Sequence[Removed],
+        budget: Budget,
+        found: Fallen,
+    ) -> None:
         engine = self._tenant.engine
-        program = self._program(rules, frozenset(one.schema for one in group), partition)
+        program = self._program(rules, frozenset(one.schema for one in group), view)
         found.truncated = found.truncated or program.incomplete
         removed = self._removed(group)
         keys: dict[RelationSchema, set[RowKey]] = {}
         for one in group:
             keys.setdefault(one.schema, set()).update(one.keys)
-        run = GoalRun(engine, program.goal, lambda s: removed.get(s) or partition.need(s).relation, budget.limits)
+        run = GoalRun(engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
         try:
             run.ask([], budget)
             for slot, schema in sorted(enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])):
@@ -109,36 +127,38 @@ class Cascades:
                     affected = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
                     gone = keys.get(original, set())
                     candidates = [row for row in affected if row not in gone]
-                    self._compare(partition, rules, program, removed, original, candidates, budget, found)
+                    self._compare(partition, view, program, removed, original, candidates, budget, found)
         finally:
             run.close()
             for relation in removed.values():
                 relation.drop()
 
-    def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], partition: Partition) -> _Program:
-        denied = partition.denied(rules.deniable) | (rules.deniable & removed)
-        key = (rules, removed, denied)
+    def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
+        key = (view.rules, removed, view.denied)
         with self._mutex:
             found = self._programs.get(key)
         if found is None:
-            affected = Affected(rules.clauses(denied), removed)
-            plan = build(rewrite(affected.clauses, ALL, "", partition), partition)
+            # What a removal changes in recursion through negation is not looked at, nor what rests on that.
+            touched = rules.touched(view.denied, removed)
+            clauses = without(view.rules.clauses(view.denied), touched)
+            affected = Affected(clauses, removed)
+            plan = build(rewrite(affected.clauses, ALL, "", view.statistics), view.statistics)
             goal = self._compiled(plan)
-            past = tuple(before(rules.clauses(denied), removed)) if affected.signed else ()
-            found = _Program(goal, past, affected.signed, affected.incomplete)
+            past = tuple(before(clauses, removed)) if affected.signed else ()
+            found = _Program(goal, past, affected.signed, affected.incomplete or bool(touched))
             with self._mutex:
                 self._programs[key] = found
                 if len(self._programs) > MAX_PROGRAMS:
                     self._programs.popitem(last=False)
         return found
 
-    def _goal_before(self, program: _Program, schema: RelationSchema, partition: Partition) -> CompiledGoal:
+    def _goal_before(self, program: _Program, schema: RelationSchema, statistics: Statistics) -> CompiledGoal:
         key = (program, schema)
         with self._mutex:
             found = self._goals_before.get(key)
         if found is None:
-            rewritten = rewrite(program.before, schema.derived, "b" * schema.arity, partition, skip=OPTIONAL)
-            found = self._compiled(build(rewritten, partition))
+            rewritten = rewrite(program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL)
+            found = self._compiled(build(rewritten, statistics))
             with self._mutex:
                 self._goals_before[key] = found
                 if len(self._goals_before) > MAX_PROGRAMS:
@@ -168,7 +188,7 @@ class Cascades:
     def _compare(
         self,
         partition: Partition,
-        rules: RuleSet,
+        view: View,
         program: _Program,
         removed: Mapping[RelationSchema, Relation],
         schema: RelationSchema,
@@ -180,13 +200,12 @@ class Cascades:
         if not candidates:
             return
         tenant = self._tenant
-        denied = partition.denied(rules.deniable)
-        goal = tenant.plans.get(rules, schema, "b" * schema.arity, denied, partition, many=True)
+        goal = tenant.plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True)
         held = [True] * len(candidates)
         if program.signed:
-            past = self._goal_before(program, schema, partition)
-            held = self._holding(past, lambda s: removed.get(s) or partition.need(s).relation, candidates, budget)
-        holds = self._holding(goal, partition.bind, candidates, budget)
+            past = self._goal_before(program, schema, view.statistics)
+            held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
+        holds = self._holding(goal, view.bind, candidates, budget)
         gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
         found.count += len(gone)
         found.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)

@@ -9,12 +9,12 @@ from kbcore.errors import EngineFault
 from kbcore.reason.ask import GOAL, Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
-from kbplanner.evaluate import CompiledGoal, GoalRun, goal_shape
+from kbplanner.evaluate import Bind, CompiledGoal, GoalRun, goal_shape
 from kbplanner.explain import explain
 from kbplanner.plan import Column, ColumnKind
 from kbplanner.printer import print_item, print_rule
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import BodyItem, Rule
+from kbplanner.terms import Atom, BodyItem, Rule
 
 
 def plan_text(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem], budget: Budget) -> str:
@@ -27,9 +27,21 @@ def plan_text(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem]
 
 
 def _lines(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem], budget: Budget) -> Iterator[str]:
-    engine = reasoner.tenant.engine
     yield f"goal {', '.join(print_item(item) for item in body)}"
-    goal, atom = reasoner.plan(partition, body)
+    with reasoner.planned(partition, body, budget) as (goal, atom, bind):
+        yield from _plan_lines(reasoner, partition, body, goal, atom, bind, budget)
+
+
+def _plan_lines(
+    reasoner: Reasoner,
+    partition: Partition,
+    body: Sequence[BodyItem],
+    goal: CompiledGoal | None,
+    atom: Atom,
+    bind: Bind,
+    budget: Budget,
+) -> Iterator[str]:
+    engine = reasoner.tenant.engine
     if goal is None:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         yield f"look up {schema}: {partition.rows(schema)} rows; no rule concludes it"
@@ -42,7 +54,7 @@ def _lines(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem], b
         yield "not run: nothing has the constants of this goal"
         yield explain(goal.plan, texts)
         return
-    run = GoalRun(engine, goal, partition.bind, budget.limits)
+    run = GoalRun(engine, goal, bind, budget.limits)
     try:
         found = run.ask(asked[0], budget)
         if found is None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbcore.reason.budget import Budget
-from kbcore.reason.moment import Moment
+from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
@@ -108,32 +108,27 @@ class Prover:
         A proof can be expanded until the next is asked for.
         """
         engine = self._tenant.engine
-        moment = None if self._as_of is None else Moment(self._partition, self._as_of)
-        bind: Bind = moment.bind if moment else self._partition.bind
-        try:
+        goals, moment = (schema,), self._as_of
+        with viewed(self._tenant, self._partition, self._rules, goals, self._budget, moment) as view:
             for start in range(0, len(answers), TOGETHER):
                 some = answers[start : start + TOGETHER]
                 rows = [tuple(engine.find(arg) for arg in args) for args in some]
                 if schema not in self._rules.derived:
                     self._budget.rest()
-                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, bind)
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
-                denied = frozenset(s for s in self._rules.deniable if bind(s).counts().visible)
-                goal = self._plans.get(self._rules, schema, "b" * schema.arity, denied, self._partition)
-                run = GroundRun(engine, goal, bind, self._budget.limits)
+                goal = self._plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics)
+                run = GroundRun(engine, goal, view.bind, self._budget.limits)
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = run.read(self._budget.drive)
                     solved = Solved(engine, run, ground, shortest(engine, ground, self._budget.via))
-                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, bind, solved)
+                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
                 finally:
                     run.close()
-        finally:
-            if moment:
-                moment.close()
 
 
 @dataclass(frozen=True, slots=True)

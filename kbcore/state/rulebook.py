@@ -10,6 +10,7 @@ from kbcore.errors import AlreadyExists
 from kbplanner.diagnostics import RuleWarning
 from kbplanner.printer import print_rule
 from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
 from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Expr, HeadTerm, Literal, Rule, Variable
 
 
@@ -55,8 +56,11 @@ class RuleBook:
             found = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
         return found
 
-    def check(self, added: Sequence[StoredRule]) -> None:
-        """Raise if rules cannot be taken: an id belongs to another rule, or a partition could not be evaluated any more."""
+    def check(self, added: Sequence[StoredRule]) -> list[tuple[str, ...]]:
+        """Raise if rules cannot be taken: an id belongs to another rule, or a partition could not be evaluated any more.
+
+        Returns the cycles through negation that they are part of, each as the predicates on the way round.
+        """
         merged = dict(self._rules)
         for stored in added:
             key = (stored.scope, stored.id)
@@ -69,8 +73,13 @@ class RuleBook:
             merged.setdefault(key, stored)
         scopes = {scope for scope, _ in merged}
         touched = {stored.scope for stored in added}
+        heads = {RelationSchema(s.rule.head.predicate, s.rule.head.arity, s.rule.head.positive).derived for s in added}
+        cycles: dict[tuple[str, ...], None] = {}
         for scope in scopes | {None} if None in touched else touched:
-            RuleSet(self._chosen(merged.values(), scope))
+            rules = RuleSet(self._chosen(merged.values(), scope))
+            parts = (part for part in rules.negative(frozenset()) if not heads.isdisjoint(part.relations))
+            cycles.update((tuple(part.cycle), None) for part in parts)
+        return list(cycles)
 
     def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
         """Warn of rules, which are there, that recurse through a value they compute."""
@@ -104,6 +113,14 @@ class RuleBook:
     @staticmethod
     def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:
         return [stored.rule for stored in rules if stored.scope in (None, scope)]
+
+
+def recursion_warning(cycle: Sequence[str]) -> str:
+    """What the author of rules that recurse through negation is told."""
+    return (
+        f"recursion through negation: {', '.join(cycle)} "
+        "(answers follow the well-founded semantics, includeUndefined shows what is neither true nor false)"
+    )
 
 
 def _name_of(atom: Atom) -> str:

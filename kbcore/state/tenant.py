@@ -16,6 +16,7 @@ from kbcore.state.rulebook import RuleBook
 from kbplanner.backend import FOREVER, NO_ROW, Engine
 from kbplanner.evaluate import PlanCache
 from kbplanner.schema import RelationSchema
+from kbplanner.settle import Models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,7 @@ class Tenant:
         self.failed: KBError | None = None
         self.rules = RuleBook()
         self.plans = PlanCache(engine)
+        self.models = Models(engine)
         self._partitions: dict[str | None, Partition] = {None: Partition(engine, None)}
         self._now = 0
         self._moments: list[tuple[int, int, StoredRelation, RowKey]] = []

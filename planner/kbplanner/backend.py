@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from kbplanner.ground import Ground
+
 
 class RunState(IntEnum):
     """How a step ended, or how a run stands against the relations it read."""
@@ -42,6 +44,14 @@ FOREVER = (1 << 63) - 1
 
 NO_ROW = 0xFFFFFFFF
 """Id of a row that is not there."""
+
+
+class Truth(IntEnum):
+    """What the well-founded model says of a ground atom."""
+
+    UNDEFINED = 0
+    TRUE = 1
+    FALSE = 2
 
 SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
@@ -187,6 +197,29 @@ class Run(Protocol):
         """Give the run's relations back."""
 
 
+class Steps(Protocol):
+    """Work that is stepped to its end within budgets: a run, or a model."""
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+
+
+class Model(Steps, Protocol):
+    """The well-founded model of a ground program while it is worked out."""
+
+    def values(self) -> bytes:
+        """A `Truth` for each node, once it is DONE."""
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
 class CompiledPlan(Protocol):
     """Verified bytecode."""
 
@@ -226,6 +259,9 @@ class Engine(Protocol):
 
     def open_run(self, plan: CompiledPlan, base: Sequence[Relation], params: Sequence[int], limits: Limits) -> Run:
         """Start an evaluation of a plan over base relations, given in slot order."""
+
+    def model(self, ground: Ground, limits: Limits) -> Model:
+        """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
 
     @property
     def bytes(self) -> int:

@@ -17,7 +17,9 @@ from kbplanner import backend
 from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.binding import check, encode, ffi, lib, opcodes, room
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.relation import Relation
+from kbplanner.ground import Ground
+from kbplanner.model import Model
+from kbplanner.relation import Relation, handle_of
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 
@@ -44,7 +46,7 @@ class Engine:
     def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
         self._handle: Any = None
         self._lock = threading.Lock()
-        self._lost: deque[Any] = deque()
+        self._lost: deque[tuple[Any, Any]] = deque()
         self._names: dict[int, str] = {}
         self._found: dict[str, int] = {}
         self._scratch = _Scratch()
@@ -60,9 +62,10 @@ class Engine:
             lib.kb_engine_close(self._handle)
 
     def _sweep(self) -> None:
-        """Close the runs whose owners are gone; a finalizer may not, because a call could be at work."""
+        """Close runs and models whose owners are gone; a finalizer may not, because a call could be at work."""
         while self._lost:
-            lib.kb_run_close(self._lost.popleft())
+            close, handle = self._lost.popleft()
+            close(handle)
 
     def _enter(self) -> Any:
         """Give the handle to a caller that holds the lock."""
@@ -207,13 +210,17 @@ class Engine:
         """Start an evaluation of a plan over base relations, given in slot order."""
         if not isinstance(plan, CompiledPlan) or plan.handle is None:
             raise EngineFault("engine: the plan is closed or of another engine")
-        handles = [_handle_of(relation, self) for relation in base]
+        handles = [handle_of(relation, self) for relation in base]
         budget = limits or Limits()
         out = ffi.new("kb_run **")
         options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
         bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
         self.call(lib.kb_run_open, plan.handle, bound, len(handles), given, len(params), options, out)
         return Run(self, plan, out[0], budget)
+
+    def model(self, ground: Ground, limits: Limits) -> Model:
+        """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
+        return Model(self, ground, limits)
 
     @property
     def bytes(self) -> int:
@@ -279,7 +286,7 @@ class Run:
         if self._engine._handle is None:
             lib.kb_run_close(handle)  # the engine is closed: no call can be at work in it
         else:
-            self._engine._lost.append(handle)
+            self._engine._lost.append((lib.kb_run_close, handle))
 
     def _call(self, function: Any, *arguments: Any) -> int:
         with self._engine._lock:
@@ -390,9 +397,3 @@ class Run:
             handle, self._handle = self._handle, None
             if handle is not None:
                 lib.kb_run_close(handle)
-
-
-def _handle_of(relation: backend.Relation, engine: Engine) -> int:
-    if not isinstance(relation, Relation) or relation.engine is not engine:
-        raise EngineFault("engine: a relation of another engine")
-    return relation.handle

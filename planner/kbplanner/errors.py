@@ -65,14 +65,6 @@ class RecursiveAggregate(InvalidInput):
         self.cycle = list(cycle)
 
 
-class UnstratifiedNegation(InvalidInput):
-    """Rules that recurse through negation; `cycle` lists the predicates on the way round."""
-
-    def __init__(self, message: str, cycle: Sequence[str]) -> None:
-        super().__init__(message, {"kind": "unstratified", "cycle": list(cycle)})
-        self.cycle = list(cycle)
-
-
 class BudgetExceeded(KBError):
     """Work that met its budget: `limit` names it, `value` is its size, `rule` the rule at work, if one was."""
 

@@ -12,12 +12,14 @@ from typing import Protocol
 from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
 from kbplanner.build import build
 from kbplanner.bytecode import encode
+from kbplanner.errors import BudgetExceeded
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
+from kbplanner.printer import print_rule
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import ANONYMOUS, HeadTerm
+from kbplanner.terms import ANONYMOUS, HeadTerm, Rule
 
 Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
@@ -50,12 +52,13 @@ class Means(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledGoal:
-    """A plan for one predicate and binding pattern, verified, with the symbols of its constants."""
+    """A plan for one predicate and binding pattern, verified, with the symbols of its constants, and its rules."""
 
     plan: Plan
     compiled: CompiledPlan
     params: tuple[int, ...]
     sizes: Mapping[RelationSchema, int]
+    rules: tuple[Rule, ...] = ()
 
 
 class PlanCache:
@@ -99,6 +102,7 @@ class PlanCache:
             self._engine.load(encode(plan)),
             tuple(self._engine.intern(text) for text in plan.parameters),
             {schema: statistics.rows(schema) for schema in plan.base},
+            rules.rules,
         )
         with self._mutex:
             self._plans[key] = made
@@ -151,11 +155,16 @@ class GoalRun:
         plan, run = self._plan, self.run
         wanted = pattern if self._whole else self._wanted(pattern)
         seed = None if plan.seed is None else [pattern[place] for place in self._bound]
-        state, rows, self.bytes, self.worked, self.warnings = run.ask(seed, plan.answer, wanted, means.limits, means.fuel)
-        if state is RunState.STALE:
-            return None
-        if rows is None:
-            rows = self._many(wanted, state, means)
+        try:
+            state, rows, self.bytes, self.worked, self.warnings = run.ask(
+                seed, plan.answer, wanted, means.limits, means.fuel
+            )
+            if state is RunState.STALE:
+                return None
+            if rows is None:
+                rows = self._many(wanted, state, means)
+        except BudgetExceeded as error:
+            raise _naming_rule(error, self.goal.rules) from error
         width = len(wanted)
         count = len(rows) // width if width else self._holds()
         if self._whole:
@@ -200,6 +209,14 @@ class GoalRun:
     def close(self) -> None:
         """Give the run back."""
         self.run.close()
+
+
+def _naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
+    """The same with the text of the rule at work instead of its number; None where the compiler made the clause."""
+    details = error.details or {}
+    number = int(details["rule"] or 0)
+    text = print_rule(rules[number - 1]) if 0 < number <= len(rules) else None
+    return BudgetExceeded(error.message, details["limit"], details["value"], text)
 
 
 def _column(columns: Sequence[int | None], argument: int) -> int:

@@ -13,6 +13,9 @@ from itertools import accumulate
 NONE = 0xFFFFFFFF
 """In an array of numbers: not there."""
 
+NEGATED = 0x80000000
+"""In a premise `NEGATED | node`: the node must not hold. Only well-founded models know such premises."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
@@ -20,6 +23,7 @@ class Ground:
 
     Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first); all three
     are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance rests on hold, and are not here.
+    Where absences matter, a premise can also be `NEGATED | node`, which holds where the node does not, or NONE, which holds.
     The first `free` instances count nothing: they take over what is stored, or gather what an aggregate is taken over, and
     do not go in circles. Every other one is a step of a proof.
     """

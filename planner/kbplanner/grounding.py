@@ -20,7 +20,6 @@ from kbplanner.evaluate import Bind, Drive, moved
 from kbplanner.ground import Ground
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
-from kbplanner.passes.lower import lower
 from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
 from kbplanner.program import ClauseAtom
@@ -74,7 +73,7 @@ class GroundPlans:
                 return found
         # Linear recursion made of another kind has other rules at work, which matters where rules have a confidence.
         shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
-        clauses = lower(rules.rules, denied) if shaped else rules.clauses(denied)
+        clauses = rules.stepwise(denied, weighing=not shaped)
         skip = OPTIONAL if weighed is None else ()
         program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
         plan = build(program.program, statistics)

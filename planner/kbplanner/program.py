@@ -6,7 +6,7 @@ name, `not` is plain absence, and equalities that only name a value are gone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.schema import RelationSchema
@@ -231,18 +231,4 @@ def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
             inside = clause.aggregates and clause.head.schema in part.relations
             if inside and any(atom.schema in part.relations for atom in clause.atoms()):
                 return sorted(part.relations, key=str)
-    return None
-
-
-def negative_cycle(clauses: Sequence[Clause], parts: Iterable[Component] | None = None) -> list[RelationSchema] | None:
-    """The relations of a component that depends on itself through absence, the absent one first; None if none does."""
-    for part in components(clauses) if parts is None else parts:
-        if not part.recursive:
-            continue
-        for clause in clauses:
-            if clause.head.schema not in part.relations:
-                continue
-            for item in clause.body:
-                if isinstance(item, ClauseAtom) and item.absent and item.schema in part.relations:
-                    return [item.schema, *sorted(part.relations - {item.schema}, key=str)]
     return None

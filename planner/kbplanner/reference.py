@@ -15,8 +15,10 @@ from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.bytecode import Opcode
 from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
+from kbplanner.ground import Ground
 from kbplanner.numbers import answer_key, test
 from kbplanner.pattern import matches
+from kbplanner.reference_model import ReferenceModel
 from kbplanner.reference_plan import READS, Component, ReferencePlan, Rule, decode
 from kbplanner.reference_relation import ReferenceRelation
 
@@ -310,6 +312,10 @@ class ReferenceEngine:
     ) -> ReferenceRun:
         """Start an evaluation."""
         return ReferenceRun(self, plan, base, params, limits)
+
+    def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
+        """The well-founded model of a ground program."""
+        return ReferenceModel(ground, limits)
 
     @property
     def bytes(self) -> int:

@@ -127,7 +127,9 @@ class ReferenceRelation:
 
     def drop(self) -> None:
         """Forget everything."""
+        epoch = self.epoch + 1
         self.__init__(self.arity)  # type: ignore[misc]
+        self.epoch = epoch  # so that a run that reads it sees that it changed
 
     def visible(self, low: int, high: int) -> Iterator[Row]:
         """The rows with ids from low up to high that plans see."""

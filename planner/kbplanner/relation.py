@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbplanner import backend
 from kbplanner.backend import REAL_ATTRIBUTES, Attribute, RelationCounts
 from kbplanner.binding import ffi, lib, room
 from kbplanner.errors import EngineFault
@@ -143,3 +144,10 @@ class Relation:
     def drop(self) -> None:
         """Give the memory back; the relation must not be used any more."""
         self._call(lib.kb_relation_drop)
+
+
+def handle_of(relation: backend.Relation, engine: Engine) -> int:
+    """The handle of a relation that must be one of this engine."""
+    if not isinstance(relation, Relation) or relation.engine is not engine:
+        raise EngineFault("engine: a relation of another engine")
+    return relation.handle

@@ -27,6 +27,8 @@ class Role(str, Enum):
     """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
     """Instances of a clause: the values of its variables wherever its body holds."""
+    PROJECTION = "projection"
+    """Some columns of a relation, where a clause asks that no row has given values in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class RelationSchema:
     role: Role = Role.STORED
     adornment: str = ""
     source: Role | None = None
-    """For a demand or reach: the role of the relation it serves."""
+    """For a demand or reach: the role of the relation it serves; for a settled relation: of the one it is the result of."""
+    truth: str = ""
+    """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see `passes/wellfounded.py`."""
 
     @property
     def stored(self) -> RelationSchema:
@@ -54,7 +58,7 @@ class RelationSchema:
     @property
     def derived(self) -> RelationSchema:
         """The conclusions of this predicate and sign, not adorned."""
-        return replace(self.stored, role=Role.DERIVED)
+        return replace(self.stored, role=Role.DERIVED, truth=self.truth)
 
     @property
     def bare(self) -> RelationSchema:
@@ -82,4 +86,6 @@ class RelationSchema:
             name += f"[{self.adornment}]"
         if self.source not in (None, Role.DERIVED):
             name = f"{self.source.value} {name}"
+        if self.truth:
+            name = f"{self.truth} {name}"
         return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"

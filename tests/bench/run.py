@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import access
 import closures
+import games
 import http_routes
 import joins
 import loading
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "join": (joins.joins, "programs"),
     "triangles": (joins.triangles, "programs"),
     "negation": (joins.negation, "programs"),
+    "games": (games.games, "programs"),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "first-goal": (writes.first_goal, ""),

@@ -240,3 +240,44 @@ def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
     assert marked("fine") == {"a": False, "b": False}
     client.tell("banned", "a", negated=True)
     assert marked("ok") == {"a": False, "b": True}
+
+
+def test_games_have_three_outcomes(client: Client) -> None:
+    told = client.post("/teach", {"text": "win(?x) :- move(?x, ?y), not win(?y). draw(?x) :- move(?x, ?x), not win(?x)."})
+    assert told.status_code == 200
+    assert "recursion through negation: win/1" in told.headers["X-Rule-Warnings"]
+    for move in ("ab", "bc", "dd"):
+        client.tell("move", *move)
+    assert client.ask("win", "?x") == [["b"]]
+    assert client.ask("win", "?x", includeUndefined=False) == [["b"]]
+    rows = client.post("/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": True}).get_json()
+    assert [(row["args"], row["metadata"].get("truth")) for row in rows] == [(["b"], None), (["d"], "undefined")]
+    assert list(rows[1]) == ROW_KEYS
+    assert client.ask("draw", "?x") == []
+    assert client.ask("draw", "?x", includeUndefined=True) == [["d"]]
+    assert client.ask("win", "?x", includeUndefined=True, limit=1) == [["b"]]
+    assert client.ask("win", "?x", includeUndefined=True, limit=1, offset=1) == [["d"]]
+    for position, certain, more in (("a", [["a"]], [["a"]]), ("b", [], []), ("d", [], [["d"]])):
+        assert client.ask("win", position, negated=True) == certain
+        assert client.ask("win", position, negated=True, includeUndefined=True) == more
+    client.tell("move", "d", "c")
+    assert client.ask("win", "?x", includeUndefined=True) == [["b"], ["d"]]
+    proved = client.post("/infer", {"predicate": "win", "args": ["b"], "withProof": True}).get_json()
+    assert "negation_as_failure" in str(proved)
+    for path, more in (("/infer", {"withProof": True}), ("/explain", {})):
+        refused = client.post(path, {"predicate": "win", "args": ["?x"], "includeUndefined": True, **more})
+        error_of(refused, 400, "VALIDATION_ERROR")
+    assert client.post("/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": "yes"}).status_code == 400
+
+
+def test_a_rule_that_closes_a_cycle_is_warned_about(client: Client) -> None:
+    rules = ["p(?x) :- d(?x), not q(?x).", "q(?x) :- d(?x), not p(?x).", "r(?x) :- d(?x), not p(?x)."]
+    warned = []
+    for rule in rules:
+        head, _, body = rule[:-1].partition(" :- ")
+        assert body
+        answer = client.post("/teach", {"text": f"{head} :- {body}."})
+        warned.append("recursion through negation: p/1, q/1" in answer.headers.get("X-Rule-Warnings", ""))
+    assert warned == [False, True, False]
+    client.tell("d", "a")
+    assert client.ask("r", "?x", includeUndefined=True) == [["a"]]

@@ -51,6 +51,28 @@ def model(rules: Iterable[Rule], facts: Iterable[Atom], most: int | None = None)
     return found
 
 
+def well_founded(rules: Iterable[Rule], facts: Iterable[Atom]) -> tuple[Model, Model]:
+    """What is true and what is possible (true or undefined) in the well-founded model: the alternating fixpoint."""
+    rules, facts = list(rules), list(facts)
+    true: Model = {}
+    while True:
+        possible = _closure(rules, facts, true)
+        following = _closure(rules, facts, possible)
+        if following == true:
+            return true, possible
+        true = following
+
+
+def _closure(rules: list[Rule], facts: list[Atom], assumed: Model) -> Model:
+    """The least model where exactly what is not `assumed` counts as absent."""
+    found: Model = {}
+    for fact in facts:
+        found.setdefault(key(fact), set()).add(fact.args)
+    while sum(_fire(rule, found, assumed) for rule in rules):
+        pass
+    return {name: rows for name, rows in found.items() if rows}
+
+
 def _levels(rules: list[Rule]) -> dict[Key, int]:
     levels = {key(rule.head): 0 for rule in rules}
     for _ in range(len(rules) * len(rules) + 2):
@@ -81,23 +103,23 @@ def stratified(rules: list[Rule]) -> bool:
     return True
 
 
-def _fire(rule: Rule, found: Model) -> bool:
+def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     rows = found.setdefault(key(rule.head), set())
     before = len(rows)
     if aggregates(rule):
-        rows |= set(grouped(rule, list(envs(rule, found))))
+        rows |= set(grouped(rule, list(envs(rule, found, assumed))))
     else:
-        rows |= {tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found)}
+        rows |= {tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found, assumed)}
     return len(rows) > before
 
 
-def envs(rule: Rule, found: Model) -> Iterator[dict]:
+def envs(rule: Rule, found: Model, assumed: Model | None = None) -> Iterator[dict]:
     """The values of a rule's named variables wherever its body holds; the same ones more than once."""
     tests = [item for item in rule.body if not isinstance(item, Literal) or item.negated]
     atoms = [item.atom for item in rule.body if isinstance(item, Literal) and not item.negated]
     for env in _join(atoms, {}, found):
         env = _equate(tests, env)
-        if env is not None and all(holds(item, env, found) for item in tests):
+        if env is not None and all(holds(item, env, found, assumed) for item in tests):
             yield env
 
 
@@ -221,7 +243,7 @@ def _value(expr, env: dict) -> str | None:
     return None if None in args else compute(expr.function, args)
 
 
-def holds(item, env: dict, found: Model) -> bool:
+def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
     if isinstance(item, Comparison):
         left, right = _value(item.left, env), _value(item.right, env)
         if left is None or right is None:
@@ -231,7 +253,8 @@ def holds(item, env: dict, found: Model) -> bool:
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
     denials = found.get((name, arity, not positive), set())
-    rows = (row for row in found.get((name, arity, positive), ()) if row not in denials)
+    present = found if assumed is None else assumed
+    rows = (row for row in present.get((name, arity, positive), ()) if row not in denials)
     return not any(_unify(item.atom.args, row, env) is not None for row in rows)
 
 

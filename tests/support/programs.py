@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from kbplanner.backend import Engine, Limits, Relation, Run, RunState
+from kbplanner.backend import Engine, Limits, Relation, RunState, Steps
 from kbplanner.compute import TESTS
 from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
+from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
+from kbplanner.settle import Models
 from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 
 PLENTY = Limits()
@@ -26,7 +28,7 @@ class Slices:
     limits: Limits = PLENTY
     via: None = None
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: Steps) -> None:
         while run.step(self.fuel) is not RunState.DONE:
             pass
 
@@ -139,6 +141,8 @@ class World:
         self.relations: dict[RelationSchema, Relation] = {}
         self.cache = PlanCache(engine)
         self.kept: dict[tuple, GoalRun] = {}
+        self.models = Models(engine)
+        self.version = 0
 
     def bind(self, schema: RelationSchema) -> Relation:
         if schema not in self.relations:
@@ -159,12 +163,16 @@ class World:
         for atom in atoms:
             relation, row = self.row(atom)
             relation.insert(row, 1)
+            self.version += 1
 
     def retract(self, atom: Atom) -> None:
         relation, row = self.row(atom)
         relation.delete(row, 1)
+        self.version += 1
 
-    def ask(self, goal: Atom, *, keep: bool = False, fuel: int = 10_000) -> set[tuple[str, ...]]:
+    def ask(
+        self, goal: Atom, *, keep: bool = False, fuel: int = 10_000, possible: bool = False
+    ) -> set[tuple[str, ...]]:
         schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
         pattern = goal_pattern(goal.args, self.engine.intern)
         assert pattern is not None
@@ -172,16 +180,23 @@ class World:
             rows, ids = self.bind(schema).match(pattern)
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
-        compiled = self.cache.get(self.rules, schema, adornment_of(goal.args), denied, self)
+        means = Slices(fuel)
+        ask = self.rules, denied, (schema,), self.bind, self, means.limits, means.finish
+        with self.models.view(*ask, version=self.version if keep else -1) as view:
+            if possible and view.rules.uncertain(denied, schema):
+                schema = replace(schema, truth=POSSIBLE)
+            compiled = self.cache.get(view.rules, schema, adornment_of(goal.args), denied, view.statistics)
+            return self._ask(goal, pattern, compiled, view.bind, means, keep)
+
+    def _ask(self, goal, pattern, compiled, bind, means: Slices, keep: bool) -> set[tuple[str, ...]]:
         key = (id(compiled), None if not compiled.plan.one_seed else tuple(pattern))
         run = self.kept.pop(key, None)
         if run is not None and run.run.check() is RunState.STALE:
             run.close()
             run = None
         if run is None:
-            run = GoalRun(self.engine, compiled, self.bind, Limits())
-
-        answers = run.ask(pattern, Slices(fuel))
+            run = GoalRun(self.engine, compiled, bind, Limits())
+        answers = run.ask(pattern, means)
         assert answers is not None
         rows, count = answers
         found = self._texts(rows, count, goal.arity)

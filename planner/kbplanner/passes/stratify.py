@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.errors import RecursiveAggregate, UnstratifiedNegation
-from kbplanner.program import (
-    Clause,
-    ClauseAtom,
-    Component,
-    Computation,
-    Program,
-    aggregate_cycle,
-    components,
-    negative_cycle,
-)
+from kbplanner.errors import RecursiveAggregate
+from kbplanner.program import Clause, ClauseAtom, Component, Computation, Program, aggregate_cycle, components
 from kbplanner.schema import RelationSchema, Role
 
 
 def check_stratified(clauses: Sequence[Clause]) -> None:
-    """Raise UnstratifiedNegation or RecursiveAggregate, naming the predicates, if clauses recurse through such."""
+    """Raise RecursiveAggregate, naming the predicates, if clauses recurse through an aggregate."""
     cycle = aggregate_cycle(clauses)
     if cycle is not None:
         names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED]
         message = f"recursion through an aggregate: the rules of {' and '.join(names)} would count what they conclude"
         raise RecursiveAggregate(message, names)
-    cycle = negative_cycle(clauses)
-    if cycle is not None:
-        names = [str(schema.stored) for schema in cycle if schema.role is Role.DERIVED] or [str(cycle[0].stored)]
-        raise UnstratifiedNegation(
-            f"recursion through negation: the rules of {' and '.join(names)} wait for what they have not concluded",
-            names,
-        )
 
 
 def computed_recursion(clauses: Sequence[Clause]) -> set[int]:

@@ -38,7 +38,7 @@ _INFER: dict[str, Reader] = {
     "proofFormat": one_of(*FORMS),
     "proofNodes": whole(1, MAX_PROOF_NODES),
     "proofDepth": whole(1, MAX_PROOF_NODES),
-    "includeUndefined": anything,
+    "includeUndefined": flag,
 }
 _AGGREGATE: dict[str, Reader] = {
     "predicate": anything,
@@ -52,6 +52,8 @@ _AGGREGATE: dict[str, Reader] = {
 }
 
 _EXPLAIN: dict[str, Reader] = {**_INFER, "text": text, "body": anything, "plan": flag}
+
+_NO_PROOF = "cannot be combined with proofs: what is undefined has none"
 
 _explain = Envelope("Explain", _EXPLAIN)
 _infer = Envelope("Infer", _INFER, required=("predicate", "args"))
@@ -80,6 +82,7 @@ class Question:
     as_of: int | None
     timeout_ms: int | None
     proof: ProofWish | None = None
+    include_undefined: bool = False
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
@@ -94,6 +97,7 @@ class Question:
             min_confidence=self.min_confidence,
             as_of=self.as_of,
             timeout_ms=self.timeout_ms,
+            include_undefined=self.include_undefined,
             notes=notes,
         )
 
@@ -177,6 +181,8 @@ class Aggregation:
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
+    if found.get("includeUndefined") and proof_asked(found):
+        raise InvalidInput.at("includeUndefined", _NO_PROOF)
     return Question(
         _literal(found),
         found.get("scope"),
@@ -188,12 +194,15 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
         if proof_asked(found)
         else None,
+        found.get("includeUndefined", False),
     )
 
 
 def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
     found = _explain.load(data, strict)
+    if found.get("includeUndefined"):
+        raise InvalidInput.at("includeUndefined", _NO_PROOF)
     if "text" in found:
         body = parse_goal(found["text"]).body
     elif "body" in found:
