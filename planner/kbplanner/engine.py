@@ -26,8 +26,8 @@ __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 SLICE = 100_000
 """Steps of fuel for which a run stays inside the engine before it lets others in."""
 
-MAX_NAMES = 1 << 16
-"""Texts kept as Python strings beside the engine's own: some megabytes."""
+MAX_NAMES = 1 << 18
+"""Texts kept as Python strings beside the engine's own, where they are asked for: at most some 20 MB."""
 
 LONG_SORT = 20_000
 """Rows whose sorting takes some milliseconds."""
