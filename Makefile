@@ -13,7 +13,7 @@ serve: $(VENV)/.installed
 	$(BIN)/kbcore serve $(ARGS)
 
 test: $(VENV)/.tox
-	$(BIN)/tox run $(if $(ENVS),-e $(ENVS),)
+	$(BIN)/tox run-parallel --parallel auto --parallel-live $(if $(ENVS),-e $(ENVS),)
 
 lint: $(VENV)/.tox
 	$(BIN)/tox run -e lint,typing,imports

@@ -52,7 +52,7 @@ def rule_set(rules):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     random_rules,
     st.lists(programs.facts(), max_size=14),
