@@ -6,7 +6,8 @@ the removed facts are affected to begin with. Every conclusion that changed is a
 is asked as a goal on the state after the retraction. Without `not` those that do not hold have fallen, since all of them
 held before. Where an affected predicate is used under `not`, each is asked on the state before as well.
 
-Where an affected predicate is aggregated, or the work meets its budget, the counts are not complete and say so.
+Where what was removed reaches an aggregate or recursion through negation, conclusions are compared whole. Where the work
+meets its budget, the counts are not complete and say so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.affected import ALL, Affected, affected_of, before, removed_schema
 from kbcore.reason.budget import Budget
+from kbcore.reason.compared import compared
 from kbcore.reason.view import viewed
 from kbcore.state.changes import Removed
 from kbcore.state.facts import Row, derived_row
@@ -111,7 +113,12 @@ class Cascades:
     ) -> None:
         engine = self._tenant.engine
         program = self._program(rules, frozenset(one.schema for one in group), view)
-        found.truncated = found.truncated or program.incomplete
+        if program.incomplete:
+            try:
+                self._count_whole(partition, rules, group, budget, found)
+                return
+            except BudgetExceeded:
+                found.truncated = True
         removed = self._removed(group)
         keys: dict[RelationSchema, set[RowKey]] = {}
         for one in group:
@@ -132,6 +139,14 @@ class Cascades:
             run.close()
             for relation in removed.values():
                 relation.drop()
+
+    def _count_whole(
+        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen
+    ) -> None:
+        fell, appeared = compared(self._tenant, partition, rules, group, budget)
+        found.appeared += appeared
+        for schema, rows in fell.items():
+            self._note(partition, schema, rows, found)
 
     def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
         key = (view.rules, removed, view.denied)
@@ -207,8 +222,13 @@ class Cascades:
             held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
         holds = self._holding(goal, view.bind, candidates, budget)
         gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
-        found.count += len(gone)
+        self._note(partition, schema, gone, found)
         found.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
+
+    def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], found: Fallen) -> None:
+        """Count conclusions that fell, and show the first of them."""
+        tenant = self._tenant
+        found.count += len(gone)
         shown = gone[: MAX_SHOWN - len(found.rows)]
         texts = tenant.engine.texts(array("I", [symbol for row in shown for symbol in row]))
         for i in range(len(shown)):

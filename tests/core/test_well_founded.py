@@ -175,12 +175,13 @@ def test_true_rows_have_proofs_and_inherit_confidence(kb):
     assert kb.prove(parse_goal("happy(a)").body[0]) == []
 
 
-def test_what_falls_with_a_retraction_is_said_to_be_incomplete(kb):
+def test_what_falls_with_a_retraction(kb):
     kb.assert_rules([parse_rule(WIN), parse_rule("reach(?x, ?y) :- move(?x, ?y)."), parse_rule("named(?x) :- name(?x).")])
     moves(kb, "ab bc")
     kb.assert_facts([Fact("name", ("a",))])
     outcome = kb.retract_fact("move", ("b", "c"))
-    assert (outcome.truncated, [row["predicate"] for row in outcome.cascaded_atoms]) == (True, ["reach"])
+    fell = [(row["predicate"], *row["args"]) for row in outcome.cascaded_atoms]
+    assert (outcome.truncated, fell, outcome.newly_derivable) == (False, [("reach", "b", "c"), ("win", "b")], 1)
     outcome = kb.retract_fact("name", ("a",))
     assert (outcome.truncated, outcome.cascaded) == (False, 1)
 

@@ -1,0 +1,112 @@
+"""Whole conclusions before and after a removal, compared: for rules whose changes cannot be followed fact by fact.
+
+An aggregate's value changes with any row of its group, and recursion through negation with facts far away. There every
+conclusion that may rest on what was removed is worked out twice: as things are, and over copies of the stored relations with
+the removed facts in them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from kbcore.errors import EngineFault
+from kbcore.reason.budget import Budget
+from kbcore.reason.view import viewed
+from kbcore.state.changes import Removed
+from kbcore.state.partition import Partition, RowKey
+from kbcore.state.tenant import Tenant
+from kbplanner.backend import Relation
+from kbplanner.evaluate import GoalRun
+from kbplanner.program import ClauseAtom
+from kbplanner.rules import RuleSet
+from kbplanner.schema import RelationSchema
+from kbplanner.settle import View
+
+Conclusions = Mapping[RelationSchema, set[RowKey]]
+
+
+def compared(
+    tenant: Tenant, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget
+) -> tuple[dict[RelationSchema, list[RowKey]], int]:
+    """The rows that held before and do not hold now, by stored schema, and how many hold now and did not; raises
+    BudgetExceeded. The caller holds the read lock of the state after the removal."""
+    removed = {one.schema for one in group}
+    denied = partition.denied(rules.deniable) | (rules.deniable & removed)
+    reached = sorted(_reached(rules, denied, removed), key=str)
+    after = _conclusions(tenant, viewed(tenant, partition, rules, None, budget, None, denied), reached, budget)
+    past = _Past(partition, group)
+    try:
+        ask = rules, denied, None, past.bind, partition, budget.limits, budget.work
+        before = _conclusions(tenant, tenant.models.view(*ask, scope=partition.name, version=-1), reached, budget)
+    finally:
+        past.close()
+    keys: dict[RelationSchema, set[RowKey]] = {}
+    for one in group:
+        keys.setdefault(one.schema, set()).update(one.keys)
+    fell = {schema: sorted(before[schema] - after[schema] - keys.get(schema, set())) for schema in reached}
+    return fell, sum(len(after[schema] - before[schema]) for schema in reached)
+
+
+class _Past:
+    """The stored relations as they were: copies of those that lost rows, with the rows."""
+
+    def __init__(self, partition: Partition, group: Sequence[Removed]) -> None:
+        self._partition = partition
+        self._rows: dict[RelationSchema, list[RowKey]] = {}
+        for one in group:
+            self._rows.setdefault(one.schema, []).extend(one.keys)
+        self._copies: dict[RelationSchema, Relation] = {}
+
+    def bind(self, schema: RelationSchema) -> Relation:
+        """The relation of a stored schema before the removal."""
+        rows = self._rows.get(schema)
+        if rows is None:
+            return self._partition.bind(schema)
+        if schema not in self._copies:
+            copy = self._copies[schema] = self._partition.bind(schema).copy()
+            copy.insert(array("I", [symbol for row in rows for symbol in row]), len(rows))
+        return self._copies[schema]
+
+    def close(self) -> None:
+        """Give the copies back."""
+        for relation in self._copies.values():
+            relation.drop()
+
+
+def _reached(
+    rules: RuleSet, denied: frozenset[RelationSchema], removed: set[RelationSchema]
+) -> set[RelationSchema]:
+    """The predicates with rules that read what was removed, directly or not."""
+    found = set(removed)
+    grown = True
+    while grown:
+        grown = False
+        for clause in rules.clauses(denied):
+            read = {item.schema.stored for item in clause.body if isinstance(item, ClauseAtom)}
+            read |= {schema.opposite for schema in read}  # what is not denied rests on both signs
+            if clause.head.schema.stored not in found and not read.isdisjoint(found):
+                found.add(clause.head.schema.stored)
+                grown = True
+    return found & rules.derived
+
+
+def _conclusions(
+    tenant: Tenant, entered: AbstractContextManager[View], schemas: Sequence[RelationSchema], budget: Budget
+) -> Conclusions:
+    found: dict[RelationSchema, set[RowKey]] = {}
+    with entered as view:
+        for schema in schemas:
+            goal = tenant.plans.get(view.rules, schema, "f" * schema.arity, view.denied, view.statistics)
+            run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
+            try:
+                answers = run.ask([0] * schema.arity, budget)
+            finally:
+                run.close()
+            if answers is None:
+                raise EngineFault("a relation changed under the read lock")
+            rows, count = answers
+            arity = schema.arity
+            found[schema] = {tuple(rows[i * arity : (i + 1) * arity]) for i in range(count)}
+    return found
