@@ -187,20 +187,16 @@ def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None)
     widths = set(map(len, rows))
     if len(widths) != 1 or 0 in widths or max(widths) > DEFAULT_LIMITS.args or str in set(map(type, rows)):
         return None
-    args = list(chain.from_iterable(rows))
-    try:
-        plain = plain_texts(args)
-    except TypeError:  # numbers and booleans, which become texts one by one
-        return None
-    return FactRows(predicate, widths.pop(), args, scope=scope) if plain and not _name_problem(predicate) else None
+    return bulk_rows(predicate, widths.pop(), list(chain.from_iterable(rows)), scope)
 
 
-def _name_problem(predicate: str) -> bool:
+def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = None) -> FactRows | None:
+    """Row after row of one relation as it is stored in bulk; None where something in it wants a look of its own."""
     try:
         check_fact(Atom(predicate))
-    except InvalidInput:
-        return True
-    return False
+        return FactRows(predicate, arity, args, scope=scope) if plain_texts(args) else None
+    except (InvalidInput, TypeError):  # numbers and booleans become texts one by one; a mistake is named by who looks closer
+        return None
 
 
 def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None) -> Iterator[Batch]:

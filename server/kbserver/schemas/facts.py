@@ -9,9 +9,10 @@ from typing import Any
 from flask import current_app
 
 from kbcore.errors import InvalidInput, TooLarge
+from kbcore.loading import bulk_rows
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.jsonform import atom_from_json
-from kbplanner.limits import DEFAULT_LIMITS, RESERVED, plain_texts
+from kbplanner.limits import DEFAULT_LIMITS
 from kbplanner.terms import Term, Variable
 from kbserver.request_context import runtime
 from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards, within
@@ -151,16 +152,9 @@ def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
                 return ()
             group = groups[predicate, len(args)] = []
         group.extend(args)
-    try:
-        if not all(plain_texts(args) and _fact_name(predicate) for (predicate, _), args in groups.items()):
-            return ()
-    except TypeError:  # numbers and booleans, which become texts one by one
-        return ()
-    return tuple(FactRows(predicate, arity, args) for (predicate, arity), args in groups.items())
-
-
-def _fact_name(predicate: str) -> bool:
-    return predicate not in RESERVED and DEFAULT_LIMITS.predicate_problem(predicate) is None
+    found = [bulk_rows(predicate, arity, args) for (predicate, arity), args in groups.items()]
+    rows = tuple(group for group in found if group is not None)
+    return rows if len(rows) == len(found) else ()
 
 
 def _element(element: Any, strict: bool) -> Fact:
