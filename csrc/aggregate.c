@@ -5,6 +5,8 @@
 #include "machine.h"
 #include <math.h>
 
+#define AHEAD 16u                     /* rows of a group lie apart: how far ahead they are fetched */
+
 static const kb_pair *folds_of(const kb_run *run, const kb_step *step)
 {
     return run->plan->pairs + step->b;
@@ -65,7 +67,7 @@ static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
     size_t len;
 
     if (function == KB_FOLD_COUNT) {
-        fold->count++;
+        fold->sum.count++;
         return;
     }
     kb_symbol_get(symbols, sym, &text, &len, &number);
@@ -73,42 +75,32 @@ static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
         run->stats.warnings++;
         return;
     }
-    fold->count++;
-    if (function == KB_FOLD_MIN || function == KB_FOLD_MAX) {
-        if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) < 0) == (function == KB_FOLD_MIN))
-            fold->best = sym;
-    } else if (number.kind == 1) {
-        fold->low += (uint64_t)number.integer;
-        fold->high += (number.integer < 0 ? -1 : 0) + (fold->low < (uint64_t)number.integer);
-    } else if (isfinite(number.real)) {
-        fold->reals = 1;
-        kb_exact_add_real(&fold->sum, number.real);
-    } else {
-        fold->infinite = 1;
-    }
+    if (function == KB_FOLD_SUM || function == KB_FOLD_AVG)
+        kb_sum_add(&fold->sum, &number);
+    else if (fold->best == 0 || (kb_symbol_order(symbols, sym, fold->best) < 0) == (function == KB_FOLD_MIN))
+        fold->best = sym;
 }
 
 /* The sum or mean; 0: it has none, because nothing was added or no number is that large. */
-static int total(uint32_t function, kb_fold *fold, kb_number *out)
+static int total(uint32_t function, kb_sum *sum, kb_number *out)
 {
-    int64_t whole = (int64_t)fold->low;
-    int fits = !fold->reals && fold->high == (whole < 0 ? -1 : 0);
+    int64_t whole = (int64_t)sum->low;
+    int fits = !sum->reals && sum->high == (whole < 0 ? -1 : 0);
 
-    if (fold->infinite || (function == KB_FOLD_AVG && fold->count == 0))
+    if (sum->infinite || (function == KB_FOLD_AVG && sum->count == 0))
         return 0;
     out->kind = 1;
     out->integer = whole;
-    if (function == KB_FOLD_SUM && !fold->reals)
+    if (function == KB_FOLD_SUM && !sum->reals)
         return fits;
-    if (function == KB_FOLD_AVG && fits && fold->count <= INT64_MAX && whole % (int64_t)fold->count == 0) {
-        out->integer = whole / (int64_t)fold->count;
+    if (function == KB_FOLD_AVG && fits && sum->count <= INT64_MAX && whole % (int64_t)sum->count == 0) {
+        out->integer = whole / (int64_t)sum->count;
         return 1;
     }
-    kb_exact_add_whole(&fold->sum, fold->high, fold->low);
     out->kind = 2;
-    out->real = kb_exact_value(&fold->sum);
+    out->real = kb_sum_real(sum);
     if (function == KB_FOLD_AVG)
-        out->real /= (double)fold->count;
+        out->real /= (double)sum->count;
     return isfinite(out->real);
 }
 
@@ -132,9 +124,9 @@ static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
             continue;
         }
         value.kind = 1;
-        value.integer = (int64_t)fold->count;
-        if (function != KB_FOLD_COUNT && !total(function, fold, &value)) {
-            run->stats.warnings += fold->count != 0;
+        value.integer = (int64_t)fold->sum.count;
+        if (function != KB_FOLD_COUNT && !total(function, &fold->sum, &value)) {
+            run->stats.warnings += fold->sum.count != 0;
             *has_value = 0;
         } else {
             status = kb_symbol_make(run->engine, run, &run->heap, text, kb_number_text(&value, text), to);
@@ -162,6 +154,8 @@ kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int 
             uint32_t id = list == NULL ? cursor->at : list[cursor->at];
             const kb_sym *row = relation->cells + (size_t)id * step->arity;
 
+            if (list != NULL && cursor->end - cursor->at > AHEAD)
+                KB_PREFETCH(relation->cells + (size_t)list[cursor->at + AHEAD] * step->arity);
             for (uint32_t i = 0; i < step->a; i++)
                 add_value(run, pairs[2 * i].column, run->folds + i, step->arity == 0 ? 0 : row[pairs[2 * i].with]);
         }

@@ -49,6 +49,7 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
     out->count = found;
     out->bytes = run->heap.used;
     out->warnings = run->stats.warnings;
+    out->rows_made = run->stats.rows_made;
     out->worked = worked;
     return KB_DONE;
 }

@@ -133,3 +133,25 @@ kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribu
         values[i] = relation->columns[attribute] == NULL ? value : relation->columns[attribute][ids[i]];
     return KB_OK;
 }
+
+static void touch(int64_t *last, int64_t *accesses, int64_t now)
+{
+    *last = *last < now ? now : *last;
+    *accesses += *accesses != INT64_MAX;
+}
+
+kb_status kb_touch(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, int64_t now)
+{
+    kb_relation *relation;
+
+    if (writable(engine, rel, KB_ACCESSES, &relation) < 0 || (count != 0 && ids == NULL))
+        return KB_MISUSE;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= relation->rows)
+            return KB_MISUSE;
+    if (count != 0 && (need_column(relation, KB_LAST_ACCESS) < 0 || need_column(relation, KB_ACCESSES) < 0))
+        return KB_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        touch(relation->columns[KB_LAST_ACCESS] + ids[i], relation->columns[KB_ACCESSES] + ids[i], now);
+    return KB_OK;
+}

@@ -298,6 +298,7 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
 /* The innermost loop with its EMIT: straight from the rows to the relation, past the registers. */
 kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
+    uint64_t probes = run->stats.probes;
     kb_status status = KB_OK;
 
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
@@ -312,6 +313,7 @@ kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
         else
             status = emit_bits(run, step, cursor);
     }
+    kb_count_step(run, step, run->stats.probes - probes);   /* each head is one probe */
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* engine.c - opening and closing an engine, and the table of relation handles.
  * Owns: the engine struct and which handle names which relation. Never: looks inside a relation.
- * A handle is generation << 24 | place; a place used again gets a new generation, so that a handle
- * kept too long is refused and does not name a stranger. */
+ * A handle is number << 24 | place, and no number comes twice: a handle kept too long is refused and never names the
+ * relation that has its place now. */
 #include "internal.h"
 
 #define PLACE_BITS 24
@@ -18,7 +18,6 @@ static void engine_free(kb_engine *engine)
             kb_release(heap, engine->handles[i]);
         }
     kb_release(heap, engine->handles);
-    kb_release(heap, engine->generations);
     kb_release(heap, engine->free_handles);
     kb_symbols_free(engine);
     last = *heap;                     /* the heap lies inside the block that goes last */
@@ -27,7 +26,7 @@ static void engine_free(kb_engine *engine)
 
 kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel)
 {
-    uint32_t place = rel & PLACE_MASK;
+    uint32_t place = (uint32_t)rel & PLACE_MASK;
     kb_relation *relation;
 
     if (engine == NULL || place == 0 || place >= engine->handle_count)
@@ -55,26 +54,22 @@ kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation)
             if ((block = kb_resize(&engine->heap, engine->handles, room, sizeof *engine->handles)) == NULL)
                 return KB_NOMEM;
             engine->handles = block;
-            if ((block = kb_resize(&engine->heap, engine->generations, room, 1)) == NULL)
-                return KB_NOMEM;
-            engine->generations = block;
             if ((block = kb_resize(&engine->heap, engine->free_handles, room, sizeof *engine->free_handles)) == NULL)
                 return KB_NOMEM;
-            engine->free_handles = block;   /* last: its size stands for all three */
+            engine->free_handles = block;   /* last: its size stands for both */
         }
         place = count;
         engine->handles[0] = NULL;
-        engine->generations[place] = 0;
         engine->handle_count = place + 1;
     }
     engine->handles[place] = relation;
-    relation->handle = (kb_rel)engine->generations[place]++ << PLACE_BITS | place;
+    relation->handle = (kb_rel)++engine->binding << PLACE_BITS | place;
     return KB_OK;
 }
 
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation)
 {
-    uint32_t place = relation->handle & PLACE_MASK;
+    uint32_t place = (uint32_t)relation->handle & PLACE_MASK;
 
     if (place == 0)
         return;

@@ -1,7 +1,7 @@
 /* exact.c - sums that do not depend on the order of what is added.
  * Owns: a number wide enough for every sum of doubles, in words of 32 bits each kept in 64, so that carries may wait.
  * Never: rounds before the end. Kulisch, "Computer Arithmetic and Validity" (2008), calls it a long accumulator. */
-#include "machine.h"
+#include "internal.h"
 #include <math.h>
 
 #define WORD INT64_C(0x100000000)
@@ -32,7 +32,7 @@ static void add(kb_exact *sum, uint64_t magnitude, uint32_t bit, int negative)
         sum->words[word + i] += negative ? -(int64_t)parts[i] : (int64_t)parts[i];
 }
 
-void kb_exact_add_real(kb_exact *sum, double value)
+static void add_real(kb_exact *sum, double value)
 {
     uint64_t bits, fraction;
     uint32_t exponent;
@@ -45,13 +45,13 @@ void kb_exact_add_real(kb_exact *sum, double value)
     add(sum, fraction, exponent == 0 ? 0 : exponent - 1, bits >> 63 != 0);
 }
 
-void kb_exact_add_whole(kb_exact *sum, int64_t high, uint64_t low)
+static void add_whole(kb_exact *sum, int64_t high, uint64_t low)
 {
     add(sum, low, -LEAST, 0);
     add(sum, high < 0 ? 0 - (uint64_t)high : (uint64_t)high, -LEAST + 64, high < 0);
 }
 
-double kb_exact_value(kb_exact *sum)
+static double nearest(kb_exact *sum)
 {
     uint32_t top = KB_EXACT_WORDS - 1, shift = 0;
     uint64_t head, next, rest;
@@ -79,4 +79,26 @@ double kb_exact_value(kb_exact *sum)
     for (uint32_t i = 0; i + 2 < top; i++)
         rest |= (uint64_t)sum->words[i];
     return (negative ? -1.0 : 1.0) * ldexp((double)(head | (rest != 0)), 32 * ((int)top - 1) - (int)shift + LEAST);
+}
+
+void kb_sum_add(kb_sum *sum, const kb_number *number)
+{
+    sum->count++;
+    if (number->kind == 1) {
+        sum->low += (uint64_t)number->integer;
+        sum->high += (number->integer < 0 ? -1 : 0) + (sum->low < (uint64_t)number->integer);
+    } else if (isfinite(number->real)) {
+        sum->reals = 1;
+        add_real(&sum->exact, number->real);
+    } else {
+        sum->reals = sum->infinite = 1;
+    }
+}
+
+double kb_sum_real(kb_sum *sum)
+{
+    if (sum->infinite)
+        return HUGE_VAL;
+    add_whole(&sum->exact, sum->high, sum->low);
+    return nearest(&sum->exact);
 }

@@ -27,23 +27,25 @@ static kb_relation *source_relation(const kb_run *run, const kb_source *source)
 }
 
 /* Between two passes: can the run go on from what it has? */
-static int is_stale(const kb_run *run)
+static int is_stale(kb_run *run)
 {
     for (uint32_t i = 0; i < run->source_count; i++) {
-        const kb_source *source = run->sources + i;
+        kb_source *source = run->sources + i;
         const kb_relation *relation = source_relation(run, source);
 
         if (relation == NULL)
             return 1;
-        if (run->started && (relation->epoch != source->epoch
-                             || (relation->rows != source->rows && run->plan->slots[source->slot].sensitive)))
+        if (run->started
+            && (relation->epoch != source->epoch
+                || (relation->rows != source->tested && run->plan->slots[source->slot].sensitive))
+            && !kb_run_untouched(run, source, relation))
             return 1;
     }
     return 0;
 }
 
-/* With the base as it was, all that follows from demand worked in by an earlier pass is there: whatever rows this pass
- * makes, rules need to read only demand that is new. */
+/* With the base as it was, or with new rows that do not concern what the run has, all that follows from demand worked in by
+ * an earlier pass is there: whatever rows this pass makes, rules need to read only demand that is new. */
 static void begin_pass(kb_run *run)
 {
     uint32_t grown = !run->started;
@@ -53,9 +55,11 @@ static void begin_pass(kb_run *run)
         kb_relation *relation = source_relation(run, source);
 
         run->slots[source->slot] = relation;
-        grown |= source->rows != relation->rows;
-        source->rows = relation->rows;
+        grown |= source->rows != relation->rows && (grown || !kb_rows_untouched(run, source, relation));
+        source->rows = source->tested = relation->rows;
         source->epoch = relation->epoch;
+        source->changed = relation->changed;
+        source->moved = relation->moved;
     }
     for (uint32_t mark = 0; mark < run->plan->mark_count; mark++)
         run->from[mark] = !grown && run->plan->slots[run->plan->marks[mark]].demand ? run->low[mark] : 0;
@@ -120,13 +124,14 @@ static kb_status work_round(kb_run *run, const kb_component *component)
             return status;
         run->in_rule = 0;
         kb_heads_end(run);
+        kb_charge(run);
     }
     return KB_DONE;
 }
 
 static kb_status work_pass(kb_run *run)
 {
-    for (; run->component < run->plan->component_count; run->component++, run->fresh = 1, run->group.retry = 0) {
+    while (run->component < run->plan->component_count) {
         const kb_component *component = run->plan->components + run->component;
 
         do {
@@ -148,6 +153,13 @@ static kb_status work_pass(kb_run *run)
             run->in_round = 0;
             run->fresh = 0;
         } while (component->recursive);
+        run->component++;
+        run->fresh = 1;
+        run->group.retry = 0;
+        if (KB_UNLIKELY(run->profile.rules != NULL) && run->component < run->plan->component_count) {
+            run->profile.at_end = 1;
+            return KB_PAUSED;
+        }
     }
     run->in_pass = 0;
     return KB_DONE;
@@ -165,12 +177,17 @@ static kb_status work_chunks(kb_run *run, uint64_t fuel)
             return KB_CANCELLED;
         if (max != 0 && max - used < (uint64_t)chunk)
             chunk = (int64_t)(used < max ? max - used : 0);
-        run->left = chunk;
+        run->left = run->chunk = chunk;
         status = work_pass(run);
         spent = (uint64_t)(chunk - run->left);
         run->stats.steps += spent;
+        run->chunk = run->left;
         if (status != KB_PAUSED)
             return status;
+        if (run->profile.at_end) {
+            run->profile.at_end = 0;
+            return KB_PAUSED;
+        }
         if (max != 0 && run->stats.steps - run->steps_from >= max) {
             run->stats.budget = KB_BUDGET_STEPS;
             return KB_LIMIT;
@@ -203,6 +220,7 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
         run->stats.budget = KB_BUDGET_BYTES;
         status = KB_LIMIT;
     }
+    kb_charge(run);
     run->stats.rule = run->in_round && run->rule < run->plan->rule_count ? run->plan->rules[run->rule].id : 0;
     run->status = status;
     if (status < 0)
@@ -212,7 +230,7 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
     return status;
 }
 
-kb_status kb_run_check(const kb_run *run)
+kb_status kb_run_check(kb_run *run)
 {
     if (run == NULL)
         return KB_MISUSE;

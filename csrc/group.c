@@ -133,13 +133,27 @@ static int enter(kb_run *run, const kb_rule *rule, const kb_relation *target, ui
     for (uint32_t i = 0; i < steps->loads; i++)
         run->registers[loads[i].with] = row[loads[i].column];
     run->left--;
-    for (uint32_t i = 1; i + 2 < rule->count; i++)
+    kb_count_step(run, steps, 1);
+    for (uint32_t i = 1; i + 2 < rule->count; i++) {
         if (!kb_step_holds(run, steps + i, run->cursors + i))
             return 0;
+        kb_count_step(run, steps + i, 1);
+    }
     kb_cursor_seek(run, steps + rule->count - 2, run->cursors + rule->count - 2);
     run->left--;
     run->stats.probes++;
     return 1;
+}
+
+/* Of `count` rows of a list, those that are there. */
+static void count_visible(kb_run *run, const kb_step *probe, const uint32_t *list, uint32_t count)
+{
+    const uint8_t *state = run->slots[probe->slot]->state;
+    uint32_t hidden = 0;
+
+    for (uint32_t i = 0; run->profile.steps != NULL && state != NULL && i < count; i++)
+        hidden += state[list[i]] != KB_LIVE;
+    kb_count_step(run, probe, count - hidden);
 }
 
 /* The rows of the list that are new go behind the last, without a branch for each. KB_PAUSED: `left` is used up. */
@@ -192,6 +206,7 @@ static kb_status expand(kb_run *run, const kb_component *component, const kb_ste
         run->stats.rows_made += rows;
         run->stats.probes += count;
         run->left -= 2 * (int64_t)count;
+        count_visible(run, probe, list, count);
         for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
             for (uint32_t id = before; id < target->rows; id++)
                 if (kb_index_add(index, target, id) < 0)
@@ -295,6 +310,7 @@ kb_status kb_group_work(kb_run *run, const kb_component *component)
                 if ((status = work_queue(run, component, rule, group->queues + rule->linear - 1)) != KB_OK)
                     return status;
                 run->in_rule = 0;
+                kb_charge(run);
             }
         if (group->order != NULL)
             close_group(run, component);

@@ -11,10 +11,19 @@
 #define KB_PREFETCH(p) __builtin_prefetch(p)
 #define KB_ALWAYS_INLINE inline __attribute__((always_inline))   /* gcc drops calls of functions that only prefetch */
 #define KB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define KB_LOWEST_BIT(x) ((uint32_t)__builtin_ctzll(x))          /* of a word that is not 0 */
 #else
 #define KB_PREFETCH(p) ((void)(p))
 #define KB_ALWAYS_INLINE inline
 #define KB_UNLIKELY(x) (x)
+static inline uint32_t KB_LOWEST_BIT(uint64_t word)
+{
+    uint32_t at = 0;
+
+    for (; (word & 1) == 0; word >>= 1)
+        at++;
+    return at;
+}
 #endif
 
 #define KB_NONE 0xFFFFFFFFu
@@ -35,6 +44,7 @@ void *kb_resize(kb_heap *heap, void *block, size_t count, size_t size); /* NULL:
 void kb_release(kb_heap *heap, void *block);
 int kb_heap_charge(kb_heap *heap, uint64_t size);                       /* counts bytes that lie outside; 0: no room */
 size_t kb_capacity(const void *block);                                  /* bytes a block was asked for */
+uint64_t kb_block_bytes(const void *block);                             /* bytes a block counts for; 0 for NULL */
 uint64_t kb_grown(uint64_t now, uint64_t need, uint64_t least);         /* next capacity of a growing array */
 
 /* equal.c: numbers that are not written in plain digits, by value */
@@ -68,6 +78,8 @@ typedef struct kb_number {            /* number.c */
 
 void kb_number_parse(const char *text, size_t len, kb_number *out);
 int kb_number_order(const kb_number *a, const kb_number *b);           /* both numbers; exact */
+void kb_sum_add(kb_sum *sum, const kb_number *number);                 /* exact.c: also counts it */
+double kb_sum_real(kb_sum *sum);                                       /* the nearest double to all of it; uses it up */
 #define KB_NUMBER_TEXT 32             /* most bytes of a number as text */
 
 size_t kb_shortest_digits(double value, char *digits, int *point);     /* digits.c: of a positive finite number, 0.digits * 10^point */
@@ -118,6 +130,7 @@ typedef struct kb_matrix {            /* matrix.c: words by first column and las
 } kb_matrix;
 
 #define KB_ESTIMATES 4u
+#define KB_CHANGES 64u                /* changed rows of a relation that are remembered */
 
 typedef struct kb_estimate {          /* estimate.c: what was last said of some columns; mask 0 = nothing */
     uint64_t mask, epoch, distinct;
@@ -135,6 +148,8 @@ typedef struct kb_relation {
     int64_t *columns[KB_ATTRIBUTES];
     kb_estimate estimates[KB_ESTIMATES];
     uint64_t epoch, serial;
+    kb_sym *changes;                  /* the last KB_CHANGES rows that were deleted, hidden or shown, in a ring */
+    uint64_t changed, moved;          /* how many there were; how often ids changed, or something was not noted there */
     uint32_t arity, rows, capacity, slot_mask, dead, hidden, pins;
     uint32_t block_mask, block_count, placed;
     uint32_t by_id;                   /* asked for ids while it grows: no blocks */
@@ -354,7 +369,7 @@ struct kb_engine {
     kb_heap heap;
     kb_symbols symbols;
     kb_relation **handles;            /* by the low bits of a handle; place 0 is not used */
-    uint8_t *generations;
+    uint64_t binding;                 /* how many handles were ever given out */
     uint32_t *free_handles;           /* a stack of places to use again */
     uint32_t handle_count, free_count;
     uint64_t serial;                  /* of the relation made last; never used twice */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 /* cdef: begin */
 
-#define KB_ABI 1
+#define KB_ABI 2
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
 typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */
@@ -20,13 +20,13 @@ typedef struct kb_model kb_model;     /* the well-founded model of a ground prog
 typedef struct kb_run kb_run;         /* one evaluation, kept open as a goal table while it is useful */
 
 typedef uint32_t kb_sym;              /* interned bytes, 1 .. 2^31-1; 0 is no symbol */
-typedef uint32_t kb_rel;              /* a relation of one engine; 0 is none */
+typedef uint64_t kb_rel;              /* a relation of one engine, a number that never comes twice; 0 is none */
 typedef uint32_t kb_word;             /* one word of bytecode */
 
 typedef enum kb_status {
     KB_OK = 0,
     KB_DONE = 1,                      /* a run reached its fixpoint */
-    KB_PAUSED = 2,                    /* a run used up its fuel; step again */
+    KB_PAUSED = 2,                    /* a run used up its fuel, or is profiled and at the end of a component; step again */
     KB_STALE = 3,                     /* what a run read has changed in a way it cannot continue from */
     KB_NOMEM = -1,                    /* the machine or the byte budget of the engine has no more room */
     KB_LIMIT = -2,                    /* a budget of the run is spent; kb_run_stats says which */
@@ -59,6 +59,7 @@ typedef struct kb_stats {
     uint32_t budget;                  /* kb_budget that was spent, if the last step answered KB_LIMIT */
     uint32_t rule;                    /* rule id at work when the run last stopped; 0 after DONE */
     uint64_t warnings;                /* literals that failed because a function had no value */
+    uint32_t component;               /* the one a run is at, counted from 0; after DONE, how many there are */
 } kb_stats;
 
 const char *kb_status_text(int status);
@@ -92,8 +93,12 @@ kb_status kb_sort_rows(kb_engine *engine, kb_sym *rows, uint32_t arity, size_t c
 #define KB_MATCH_HIDDEN 1u            /* kb_match: hidden rows as well */
 
 kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out);
+/* Gives everything back at once. KB_BUSY while a paused run reads it; other runs that read it become stale. */
 kb_status kb_relation_drop(kb_engine *engine, kb_rel rel);
-kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);   /* rows with their ids, hidden flags, attributes */
+/* Rows in their order, hidden flags, attributes; no indexes. The ids are the copy's own: where many rows were deleted,
+ * the others have moved together. */
+kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);
+kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out);   /* what it holds: rows, set, columns, indexes */
 /* Adds rows that are not there yet, all or none; ids (may be NULL) gets the id of every row, new or old:
  * a row is new exactly when its id is at or past the row count before the call. */
 kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added);
@@ -106,6 +111,44 @@ kb_status kb_count(const kb_engine *engine, kb_rel rel, uint64_t *rows, uint64_t
  * rows and ids (either may be NULL) and moves the cursor; filled < room, which is at least 1, means there are no more. */
 kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
                    kb_sym *rows, uint32_t *ids, size_t room, size_t *filled);
+
+/* The rows with these ids, in their order; an id of no row that is there is KB_MISUSE. */
+kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows);
+
+/* sums: zeroed is that of nothing. No order of what is added changes them. */
+#define KB_EXACT_WORDS 70
+typedef struct kb_exact {             /* a number wide enough for every sum of doubles */
+    int64_t words[KB_EXACT_WORDS];
+    uint32_t waiting;
+} kb_exact;
+typedef struct kb_sum {
+    uint64_t count;                   /* numbers added */
+    uint64_t low;                     /* low and high: the sum of the integers, 128 bits */
+    int64_t high;
+    uint32_t reals, infinite;         /* was there a number that is no integer; one beyond the doubles */
+    kb_exact exact;                   /* of the other reals: words[i] * 2^(32 i - 1074), added up */
+} kb_sum;
+typedef struct kb_total {             /* of one column of rows */
+    uint64_t matched;                 /* rows */
+    kb_sym least, greatest, other;    /* of the numbers in answer order; the first value that is none; 0: there is none */
+    kb_sum sum;
+} kb_total;
+/* Adds up a column of the rows that kb_match would give, `most` of them at most, from *cursor on, which is moved past them;
+ * DONE: there are no more. With KB_NO_ROW for the column rows are only counted. */
+kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t most,
+                       kb_total *total);
+
+/* Two relations of equal arity, hidden rows counted as there: the rows that one of them alone has, and the pairs of equal rows
+ * that differ in KB_VALID_FROM, KB_VALID_UNTIL, KB_TTL or KB_CONFIDENCE. The caller gives four arrays of `room` ids, at least
+ * one, and a cursor that starts with 0; each call fills them anew and counts the pairs it found equal. `more`: one of them
+ * was full, call again with this cursor. */
+typedef struct kb_difference {
+    uint32_t *only_here, *only_there, *modified_here, *modified_there;
+    size_t room, only_here_count, only_there_count, modified_count;
+    uint64_t equal;
+    uint32_t more;
+} kb_difference;
+kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there, uint64_t *cursor, kb_difference *out);
 
 /* indexes: made when a plan or a match first needs one and kept current; these only warm one or ask */
 kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask);
@@ -130,6 +173,51 @@ kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, u
 kb_status kb_attribute_used(const kb_engine *engine, kb_rel rel, uint32_t attribute, uint32_t *out);   /* 0: no cell was ever set */
 kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribute, const uint32_t *ids, size_t count, int64_t *values);
 
+/* salience: clamp(recency * 2^(-age / half_life) + frequency * min(1, ln(1 + KB_ACCESSES) / ln 100) + priority * KB_PRIORITY),
+ * times clamp(KB_CONFIDENCE) where that is known; clamp is to 0 .. 1. The age is that of KB_LAST_ACCESS, or KB_CREATED_AT where
+ * that is 0, and never below 0. Weights are finite and not below 0, the half-life above 0; anything else is KB_MISUSE. */
+typedef struct kb_salience {
+    double recency, frequency, priority;   /* weights */
+    double half_life;                 /* milliseconds */
+    int64_t now;                      /* epoch milliseconds */
+} kb_salience;
+kb_status kb_salience_scores(const kb_engine *engine, kb_rel rel, const kb_salience *how, const uint32_t *ids, size_t count, double *scores);
+/* The at most `room` visible rows with the highest score that is `least` or more, among those that match `pattern` (NULL: all):
+ * highest first, of equal ones the one created last, then the one with the lower id. */
+kb_status kb_salience_most(kb_engine *engine, kb_rel rel, const kb_salience *how, const kb_sym *pattern, double least,
+                           uint32_t *ids, double *scores, size_t room, size_t *filled);
+/* Visible rows whose score is below `below`, in order of id; cursor, room and filled as in kb_match. */
+kb_status kb_salience_below(const kb_engine *engine, kb_rel rel, const kb_salience *how, double below, uint64_t *cursor,
+                            uint32_t *ids, size_t room, size_t *filled);
+/* An access: KB_LAST_ACCESS becomes `now` where it is lower, KB_ACCESSES one more up to 2^63-1, for each id as often as it is given. */
+kb_status kb_touch(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, int64_t now);
+
+/* lexical: which facts match the words of a text best (BM25). A fact has a place; its score is the sum, over the words in
+ * their order, of weight * times * scale / (times + flat + slope * length). A list has the places of the facts that have a word,
+ * ascending, one as often as it has it. Nothing is copied or kept; no engine is entered. */
+#define KB_LEXICAL_WORDS 64
+typedef struct kb_posting {           /* a word */
+    const uint32_t *facts;
+    size_t count;
+    double weight;                    /* not below 0; the heaviest word should come first */
+} kb_posting;
+typedef struct kb_lexical {
+    const kb_posting *words;
+    size_t word_count;                /* at most KB_LEXICAL_WORDS */
+    double scale, flat, slope;        /* flat is above 0, the others not below it */
+    const uint16_t *lengths;          /* by place: words of the fact; whether it is to be found; whose it is */
+    const uint8_t *shown;
+    const uint32_t *owners;
+    size_t fact_count;
+    const uint32_t *ranks;            /* by owner: which facts come first of equal ones; KB_NO_ROW: they are not asked for */
+    size_t owner_count;
+    uint32_t shortest, most;          /* no fact is shorter, or has a word more often */
+} kb_lexical;
+/* The at most `room` facts that have one of the words with the highest score: highest first, of equal ones by rank, then by place. */
+kb_status kb_lexical_best(const kb_lexical *how, uint32_t *facts, double *scores, size_t room, size_t *filled);
+/* For each word how many facts that are shown and asked for have it. */
+kb_status kb_lexical_having(const kb_lexical *how, uint64_t *counts);
+
 /* answers as JSON: the objects of `count` rows, with commas between them. The caller gives what stands between the values,
  * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it is not there
  * or hidden (0: nowhere). A relation in which a confidence was ever set is refused. Fills as many rows as fit. */
@@ -153,11 +241,12 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
  * only be closed. After DONE a further step continues from new seeds and new base rows. */
 kb_status kb_run_step(kb_run *run, uint64_t fuel);
 /* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
-kb_status kb_run_check(const kb_run *run);
+kb_status kb_run_check(kb_run *run);
 typedef struct kb_answer {
     uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */
     uint64_t bytes;                   /* of the run's own relations */
     uint64_t warnings;                /* as kb_stats has them */
+    uint64_t rows_made;               /* likewise */
     uint32_t worked;                  /* 0: the run was DONE already, nothing had to be worked in */
 } kb_answer;
 /* A small goal in one call: adds the demand `seed` (NULL: none), sets new budgets, works for about `fuel` steps unless the
@@ -167,6 +256,17 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
 kb_status kb_run_relation(const kb_run *run, uint32_t slot, kb_rel *out);   /* the relation bound to a slot, owned by the run if derived */
 void kb_run_stats(const kb_run *run, kb_stats *out);
 kb_status kb_run_limits(kb_run *run, const kb_limits *limits);   /* new budgets, counted from now */
+/* From here on, for the life of the run: counts are kept, and kb_run_step answers PAUSED at the end of a component too, so
+ * that no step works in two of them. Allowed before the first step. */
+kb_status kb_run_profile(kb_run *run);
+typedef struct kb_rule_counts {       /* of one rule of the bytecode, all rounds and passes together */
+    uint64_t rows_made, rows_read, probes;
+    uint32_t rule, steps;             /* its id; how many steps it has, INTERSECT being two */
+} kb_rule_counts;
+/* What a run that is profiled has done by rule, in the order of the bytecode, and for every step of these rules, one after the other,
+ * how many rows or combinations went on from it (of EMIT: how many rows it made). Fills as many as fit and says how many there are. */
+kb_status kb_run_counts(const kb_run *run, kb_rule_counts *rules, size_t rule_room, uint64_t *steps, size_t step_room,
+                        size_t *rule_count, size_t *step_count);
 void kb_run_cancel(kb_run *run);      /* from any thread: the step at work answers KB_CANCELLED soon */
 void kb_run_close(kb_run *run);
 

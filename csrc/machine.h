@@ -88,25 +88,16 @@ typedef struct kb_cursor {
     uint64_t *order;                  /* of a SCAN: value << 32 | id in the order of its rows, from `first`; NULL: by id */
 } kb_cursor;
 
-#define KB_EXACT_WORDS 70u
-
-typedef struct kb_exact {             /* exact.c: a sum of doubles; zeroed is 0 */
-    int64_t words[KB_EXACT_WORDS];
-    uint32_t waiting;
-} kb_exact;
-
 typedef struct kb_fold {              /* aggregate.c: one aggregate of the group at work */
-    uint64_t count, low;              /* low and high: the sum of the integers, 128 bits */
-    int64_t high;
     kb_sym best;
-    uint8_t reals, infinite;
-    kb_exact sum;                     /* of the reals, while there is one */
+    kb_sum sum;
 } kb_fold;
 
 typedef struct kb_source {            /* a base relation as the run last saw it */
     kb_rel rel;
     uint32_t slot, rows;
-    uint64_t serial, epoch;
+    uint32_t tested;                  /* untouched.c: rows before it do not concern the run, or are worked in */
+    uint64_t serial, epoch, changed, moved;
 } kb_source;
 
 #define KB_QUEUES 4u                  /* linear rules of a component, at most */
@@ -120,6 +111,13 @@ typedef struct kb_group {             /* group.c */
     uint32_t queues[KB_QUEUES];       /* by rule: the place it has come to */
     uint8_t open, inside;             /* inside: the rule's cursor stands in a list */
 } kb_group;
+
+typedef struct kb_profile {           /* profile.c */
+    kb_rule_counts *rules;            /* by rule of the plan; NULL: nobody wants to know */
+    uint64_t *steps;                  /* by step of the plan: what went on from it */
+    uint64_t rows_made, probes, used; /* how far the run had come when a rule was last charged */
+    uint8_t at_end;                   /* a component has just come to its end */
+} kb_profile;
 
 struct kb_run {
     kb_engine *engine;
@@ -143,6 +141,8 @@ struct kb_run {
     uint32_t head_count, derived_count, source_count, cursor_count;
     kb_group group;
     int64_t left;                     /* steps until the next look at fuel, budgets and the cancel flag */
+    int64_t chunk;                    /* what `left` began with; 0 between two chunks */
+    kb_profile profile;
     uint32_t component, rule, depth;
     uint64_t *seen;                   /* emit.c: what the heads of the present outer value have in their other column */
     uint32_t seen_words, seen_from;   /* the first row of that value */
@@ -155,6 +155,24 @@ struct kb_run {
     kb_status status;
     atomic_int cancelled;
 };
+
+/* profile.c: charges the rule at work with what was done since a rule was last charged. */
+void kb_profile_charge(kb_run *run);
+void kb_profile_end(kb_run *run);
+
+/* Called before `run->rule` goes on to another rule. */
+static inline void kb_charge(kb_run *run)
+{
+    if (KB_UNLIKELY(run->profile.rules != NULL))
+        kb_profile_charge(run);
+}
+
+/* So many rows or combinations have gone on from a step. */
+static inline void kb_count_step(kb_run *run, const kb_step *step, uint64_t count)
+{
+    if (KB_UNLIKELY(run->profile.steps != NULL))
+        run->profile.steps[step - run->plan->steps] += count;
+}
 
 /* The values of the KEY columns, in the order of the columns. */
 static inline const kb_sym *kb_gather(const kb_run *run, const kb_step *step, kb_sym *key)
@@ -204,11 +222,6 @@ void *kb_scratch(kb_run *run, size_t count, size_t size);                /* NULL
 int kb_text_test(kb_run *run, const kb_step *step);
 uint32_t kb_pattern_check(const kb_word *program, uint32_t count);
 kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on);
-
-/* exact.c */
-void kb_exact_add_real(kb_exact *sum, double value);                    /* finite */
-void kb_exact_add_whole(kb_exact *sum, int64_t high, uint64_t low);     /* high * 2^64 + low */
-double kb_exact_value(kb_exact *sum);                                   /* the nearest double; uses the sum up */
 
 /* aggregate.c: OK: the next group is in the registers; DONE: there is none; PAUSED: `left` is used up */
 kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
@@ -276,5 +289,9 @@ int kb_rule_has_views(const kb_run *run, const kb_rule *rule);                  
 kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);   /* DONE: exhausted; PAUSED: `left` is used up */
 void kb_run_unpin(kb_run *run);
+
+/* untouched.c: what has changed in a base relation since the run worked leaves what it has as it is; noted in `source`. */
+int kb_run_untouched(kb_run *run, kb_source *source, const kb_relation *relation);
+int kb_rows_untouched(kb_run *run, kb_source *source, const kb_relation *relation);   /* the same of new rows only */
 
 #endif

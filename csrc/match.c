@@ -117,3 +117,17 @@ kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_
 {
     return kb_relation_match(engine, kb_engine_relation(engine, rel), pattern, flags, cursor, rows, ids, room, filled);
 }
+
+kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows)
+{
+    const kb_relation *relation = kb_engine_relation(engine, rel);
+
+    if (relation == NULL || (count != 0 && (ids == NULL || rows == NULL)))
+        return KB_MISUSE;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= relation->rows || (relation->state != NULL && relation->state[ids[i]] == KB_DEAD))
+            return KB_MISUSE;
+    for (size_t i = 0; relation->arity != 0 && i < count; i++)
+        memcpy(rows + i * relation->arity, relation->cells + (size_t)ids[i] * relation->arity, relation->arity * sizeof *rows);
+    return KB_OK;
+}

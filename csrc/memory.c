@@ -112,3 +112,8 @@ size_t kb_capacity(const void *block)
 {
     return (size_t)(((const kb_header *)block - 1)->size - sizeof(kb_header));
 }
+
+uint64_t kb_block_bytes(const void *block)
+{
+    return block == NULL ? 0 : ((const kb_header *)block - 1)->size;
+}

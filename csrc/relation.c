@@ -51,54 +51,6 @@ kb_status kb_relation_drop(kb_engine *engine, kb_rel rel)
     return KB_OK;
 }
 
-static void *copied(kb_heap *heap, const void *block, int *failed)
-{
-    void *copy;
-
-    if (block == NULL)
-        return NULL;
-    copy = kb_resize(heap, NULL, kb_capacity(block), 1);
-    if (copy == NULL)
-        *failed = 1;
-    else
-        memcpy(copy, block, kb_capacity(block));
-    return copy;
-}
-
-/* The copy has the same ids, dead rows and all. */
-kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
-{
-    const kb_relation *source = kb_engine_relation(engine, from);
-    kb_relation *copy;
-    kb_rel rel;
-    kb_status status;
-    int failed = 0;
-
-    if (source == NULL || out == NULL)
-        return KB_MISUSE;
-    if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
-        return status;
-    copy = kb_engine_relation(engine, rel);
-    copy->cells = copied(copy->heap, source->cells, &failed);
-    copy->state = copied(copy->heap, source->state, &failed);
-    if (!kb_is_bits(source))
-        copy->slots = copied(copy->heap, source->slots, &failed);
-    for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
-        copy->columns[i] = copied(copy->heap, source->columns[i], &failed);
-    copy->rows = source->rows;
-    copy->placed = kb_is_bits(source) ? 0 : source->placed;
-    copy->capacity = source->capacity;
-    copy->slot_mask = source->slot_mask;
-    copy->dead = source->dead;
-    copy->hidden = source->hidden;
-    if (failed || kb_relation_place(copy) < 0) {
-        kb_relation_drop(engine, rel);
-        return KB_NOMEM;
-    }
-    *out = rel;
-    return KB_OK;
-}
-
 kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added)
 {
     kb_relation *relation;
@@ -128,6 +80,17 @@ kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
     return KB_OK;
 }
 
+/* Remembers a row that is deleted, hidden or shown. Without the room for it, that something was. */
+static void note(kb_relation *relation, const kb_sym *row)
+{
+    if (relation->changes == NULL
+        && (relation->changes = kb_alloc(relation->heap, KB_CHANGES * (size_t)relation->arity, sizeof *row)) == NULL) {
+        relation->moved++;
+        return;
+    }
+    memcpy(relation->changes + (relation->changed++ % KB_CHANGES) * relation->arity, row, relation->arity * sizeof *row);
+}
+
 kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, size_t *removed)
 {
     kb_relation *relation;
@@ -150,6 +113,7 @@ kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
         relation->hidden -= relation->state[id] == KB_HIDDEN;
         relation->state[id] = KB_DEAD;
         relation->dead++;
+        note(relation, row);
         for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
             kb_index_died(index, relation, id);
         gone++;
@@ -181,6 +145,7 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
             continue;
         relation->state[id] = hidden ? KB_HIDDEN : KB_LIVE;
         relation->hidden += hidden ? 1u : UINT32_MAX;
+        note(relation, row);
         moved++;
     }
     relation->epoch += moved != 0;

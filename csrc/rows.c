@@ -19,6 +19,7 @@ void kb_relation_clear(kb_relation *relation)
     kb_release(relation->heap, relation->cells);
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
+    kb_release(relation->heap, relation->changes);
     kb_bits_free(relation);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         kb_release(relation->heap, relation->columns[i]);
@@ -26,6 +27,7 @@ void kb_relation_clear(kb_relation *relation)
     relation->cells = NULL;
     relation->state = NULL;
     relation->slots = NULL;
+    relation->changes = NULL;
     memset(relation->columns, 0, sizeof relation->columns);
     relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
 }
@@ -285,4 +287,5 @@ void kb_relation_compact(kb_relation *relation)
         relation->state = NULL;
     }
     relation->epoch++;
+    relation->moved++;
 }

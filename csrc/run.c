@@ -122,6 +122,7 @@ static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     while (next_row(run, step, cursor)) {
         if (column != KB_NONE)
             foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
+        kb_count_step(run, step, 1);
         kb_cursor_seek(run, step + 1, cursor + 1);
         run->left--;
         run->stats.probes++;
@@ -293,6 +294,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
         if (step->op == KB_OP_SCAN || step->op == KB_OP_PROBE) {
             if (step->meets) {
                 goes_on = kb_meet_next(run, step, cursor);
+                kb_count_step(run, step + 1, (uint64_t)goes_on);
                 depth += (uint32_t)goes_on;   /* past the second part */
             } else if (step->emits) {
                 if ((status = kb_emit_rows(run, step, cursor)) < 0)
@@ -327,6 +329,7 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             }
         }
         if (goes_on) {
+            kb_count_step(run, step, 1);
             depth++;
             entering = 1;
         } else if (step->back != KB_NONE) {

@@ -131,6 +131,7 @@ void kb_run_stats(const kb_run *run, kb_stats *out)
     *out = run->stats;
     out->rows_read = run->stats.steps - run->stats.probes;   /* a step is one or the other */
     out->bytes = run->heap.used;
+    out->component = run->component;
 }
 
 kb_status kb_run_limits(kb_run *run, const kb_limits *limits)
@@ -161,6 +162,7 @@ void kb_run_close(kb_run *run)
     kb_run_unpin(run);
     kb_group_end(run);
     kb_meet_free(run);
+    kb_profile_end(run);
     kb_release(&run->heap, run->seen);
     kb_symbols_settle(engine, run, 0);
     for (uint32_t i = 0; i < run->derived_count; i++) {

@@ -62,6 +62,7 @@ kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
     const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
     uint32_t width = step[1].arity, arity = step[2].arity;
     int wanted = step[1].op == KB_OP_MEMBER, checks = kb_has_checks(step), large = set->rows > LARGE;
+    uint64_t probes = run->stats.probes, tested = 0;
     kb_status status = KB_OK;
     kb_sift sift;
 
@@ -84,6 +85,7 @@ kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
         }
         run->left -= count;
         run->stats.probes += count;
+        tested += count;
         for (uint32_t i = 0; i < count && status == KB_OK; i++) {
             const kb_sym *row = relation->cells + (size_t)ids[i] * step->arity;
             kb_sym *head = run->heads + (size_t)run->head_count * arity;
@@ -98,5 +100,7 @@ kb_status kb_sift_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
                 status = kb_heads_flush(run);
         }
     }
+    kb_count_step(run, step, tested);
+    kb_count_step(run, step + 1, run->stats.probes - probes - tested);
     return status;
 }

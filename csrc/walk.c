@@ -100,7 +100,7 @@ uint32_t kb_walk_rows(kb_run *run, const kb_component *component, const kb_rule 
     uint32_t arity = target->arity, to = kb_own_column(component), stride = inner->arity, rows = target->rows;
     uint64_t *seen = group->seen, probes = 0;
     int64_t left = run->left;
-    uint32_t most = rows, far = index->entry_count >= LARGE_INDEX;
+    uint32_t most = rows, first = place, far = index->entry_count >= LARGE_INDEX;
     kb_sym *cells = target->cells;
     kb_sym same = arity == 2 ? cells[(size_t)kb_row_at(group, place) * 2 + component->carried] : 0;
 
@@ -152,6 +152,9 @@ uint32_t kb_walk_rows(kb_run *run, const kb_component *component, const kb_rule 
     }
     run->stats.rows_made += rows - target->rows;
     run->stats.probes += probes;
+    for (uint32_t i = 0; i + 2 < rule->count; i++)   /* the row, and guards that all rows of the group pass */
+        kb_count_step(run, run->plan->steps + rule->first + i, place - first);
+    kb_count_step(run, probe, probes - (uint64_t)(place - first) * walk->probes);
     run->left = left;
     target->rows = rows;
     return place;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import sys
@@ -17,9 +18,15 @@ import kbcore
 import kbplanner
 import kbserver
 from kbcore.config import SETTINGS
+from kbcore.metrics import DOCUMENTED, FAMILIES
 from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
+from kbserver import hookspecs as http_hookspecs
 from kbserver.errors import STATUS
+from kbserver.mcp import resources
+from kbserver.mcp.prompts import PROMPTS
+from kbserver.mcp.tools import TOOLS
+from kbserver.openapi import story
 
 ROOT = Path(__file__).resolve().parent
 PAGES = ROOT / "reference"
@@ -29,7 +36,7 @@ NOTE = "<!-- Written by docs/generate.py from the code; change it there. -->"
 def configuration() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in SETTINGS:
-        default = ",".join(setting.default) if isinstance(setting.default, tuple) else setting.default
+        default = ",".join(map(str, setting.default)) if isinstance(setting.default, tuple) else setting.default
         text = str(default).lower() if isinstance(default, bool) else default
         shown = "none" if default in ("", None) else f"`{text}`"
         rows.append(f"| `{setting.name}` | {shown} | {setting.help} |")
@@ -38,7 +45,8 @@ def configuration() -> str:
             "# Settings",
             "",
             "Read once from the environment. Flags of `kbcore serve` win over them. A value that cannot be used ends the",
-            "start with one line that names the setting (exit status 78).",
+            "start with one line that names the setting (exit status 78). A secret may be in a file instead:",
+            ", ".join(f"`{setting.name}_FILE`" for setting in SETTINGS if setting.secret) + ".",
             "",
             *rows,
         ]
@@ -49,7 +57,7 @@ def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
     """KBError and everything below it in our packages, in order of status, code and name."""
     for package in (kbplanner, kbcore, kbserver):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not module.name.endswith(("__main__", "conformance")):
+            if not module.name.endswith(("__main__", "conformance", "conformance_llm", "conformance_embedder")):
                 importlib.import_module(module.name)
     found = {kind}
     todo = [kind]
@@ -79,17 +87,58 @@ def errors() -> str:
     )
 
 
+KINDS = {
+    "Collecting": "They return a mapping from names to what is offered. Two plugins that give one name refuse the start.",
+    "Deciding": "The first answer that is not None counts; the plugin that was loaded last is asked first.",
+    "Telling": "They return nothing. An exception is logged and counted (`svc_plugin_failures_total`), and reaches nobody.",
+}
+
+
 def hooks() -> str:
     parts = [
         "# Hooks",
         "",
         "A plugin is a module with functions marked `kbcore.hookimpl`, named by an entry point in group `kbcore`. Built-ins",
-        "enter by the same door.",
+        "enter by the same door. A function takes only the arguments it wants. `KB_API_VERSION = 1` in a plugin says which",
+        "major version of the protocols it is made for; another one refuses it at the start. `kbcore plugins` lists what is",
+        "installed, `PLUGINS_DISABLED` leaves plugins out by name, `PLUGINS_TRACE` logs every call of a hook. What offers ",
+        "must be able to do is in `kbcore.plug.ports`.",
     ]
-    for name, function in inspect.getmembers(hookspecs, inspect.isfunction):
-        if name.startswith("kb_"):
-            parts += ["", f"## {name}", "", f"    {name}{_signature(function)}"]
+    found: dict[str, list[tuple[str, Callable[..., object]]]] = {kind: [] for kind in KINDS}
+    for module in (hookspecs, http_hookspecs):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("kb_"):
+                returns = str(inspect.signature(function).return_annotation)
+                decides = getattr(function, "kbcore_spec", {}).get("firstresult")
+                kind = "Deciding" if decides else "Telling" if returns == "None" else "Collecting"
+                found[kind].append((name, function))
+    for kind, text in KINDS.items():
+        parts += ["", f"## {kind} hooks", "", text]
+        for name, function in sorted(found[kind]):
+            parts += ["", f"### {name}", "", f"    {name}{_signature(function)}"]
             parts += ["", inspect.cleandoc(function.__doc__ or "")]
+    return "\n".join(parts)
+
+
+def metrics() -> str:
+    parts = [
+        "# Metrics",
+        "",
+        "`GET /metrics` gives them in the Prometheus text format while `METRICS_SINKS` (by default `prometheus`) has a sink",
+        "that can; otherwise it is 404. They count what is done, whichever way it was asked for: HTTP, the command line on",
+        "a folder, or an embedding program, where `runtime.metrics.expose()` gives the same text. Durations are in seconds,",
+        "sizes in bytes. Gauges are worked out when somebody asks. A dashboard and alert rules are in `docs/operations/`.",
+        "Names in bold are those the HTTP interface documents. What is not in use (no language model, no tool calls) has no",
+        "samples.",
+    ]
+    areas = dict.fromkeys(spec.area for spec in FAMILIES)
+    for area in areas:
+        parts += ["", f"## {area}", "", "| name | kind | labels | meaning |", "|---|---|---|---|"]
+        for spec in FAMILIES:
+            if spec.area == area:
+                shown = f"**`{spec.name}`**" if spec.name in DOCUMENTED else f"`{spec.name}`"
+                labels = ", ".join(f"`{label}`" for label in spec.labels)
+                parts.append(f"| {shown} | {spec.kind.value} | {labels} | {spec.help} |")
     return "\n".join(parts)
 
 
@@ -170,18 +219,69 @@ PASS_ORDER = (
 """Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
 
 
+def tools() -> str:
+    """The tool protocol: tools, resources, prompts."""
+    lines = [
+        "# Tools, resources and prompts",
+        "",
+        "What clients of the tool protocol (MCP) find at `/mcp`; [how to connect one](../how-to/connect-an-mcp-client.md).",
+        "Arguments are read as the bodies of the HTTP routes are; those in bold are needed. Every list in an answer has an",
+        "end, and `truncated` says that there is more.",
+        "",
+        "## Tools",
+        "",
+        "`MCP_TOOLS=all` shows those of the second table too, `extract` and `synthesize` where there is a language model.",
+        "Role: what a caller needs. Changes: what a call may do.",
+        "Tools that write take `transactionId` where it is listed.",
+    ]
+    for usual in (True, False):
+        lines += ["", "| tool | arguments | answer | role | changes | |", "|---|---|---|---|---|---|"]
+        for tool in TOOLS.values():
+            if tool.usual == usual:
+                shown = tool.shown["inputSchema"]
+                needed = shown.get("required", [])
+                takes = ", ".join(f"**{name}**" if name in needed else name for name in shown["properties"])
+                gives = ", ".join(tool.answer["properties"])
+                changes = "" if not tool.writes else "takes away" if tool.destroys else "adds"
+                cells = (f"`{tool.name}`", takes, gives, tool.needs, changes, tool.description)
+                lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "## Resources", "", "All of them can be followed.", "", "| address | what it is |", "|---|---|"]
+    lines += [f"| `{each['uri']}` | {each['description']} |" for each in resources.LISTED]
+    lines += [f"| `{each['uriTemplate']}` | {each['description']} |" for each in resources.TEMPLATES]
+    lines += ["", "## Prompts", "", "| prompt | arguments | what it is for |", "|---|---|---|"]
+    for prompt in PROMPTS.values():
+        takes = ", ".join(f"**{name}**" if needed else name for name, _, needed in prompt.arguments)
+        lines.append(f"| `{prompt.name}` | {takes} | {prompt.description} |")
+    return "\n".join(lines)
+
+
 GENERATED = {
     "configuration.md": configuration,
     "errors.md": errors,
     "hooks.md": hooks,
+    "metrics.md": metrics,
     "bytecode.md": bytecode,
     "python-api.md": python_api,
     "planner-passes.md": planner_passes,
+    "tools.md": tools,
 }
 
 
+EXAMPLES = Path(story.__file__).with_name("examples.json")
+
+
+def examples() -> bool:
+    """Whether the examples of the OpenAPI document are other than kept; they are written unless only that is asked."""
+    text = json.dumps(story.record(), indent=1, ensure_ascii=False) + "\n"
+    if EXAMPLES.exists() and EXAMPLES.read_text(encoding="utf-8") == text:
+        return False
+    if "--check" not in sys.argv:
+        EXAMPLES.write_text(text, encoding="utf-8")
+    return True
+
+
 def main() -> int:
-    stale = []
+    stale = ["examples.json"] if examples() else []
     for name, make in GENERATED.items():
         path = PAGES / name
         text = f"{NOTE}\n\n{make()}\n"

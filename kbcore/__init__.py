@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbcore.config import Config
-    from kbcore.embed import AnswerSet, EmbeddedKB, LoadOutcome, open_kb
+    from kbcore.embed import EmbeddedKB, LoadOutcome, open_kb
     from kbcore.errors import KBError
+    from kbcore.given import AnswerSet
     from kbcore.plug.hookspecs import hookimpl
     from kbcore.runtime import Runtime, open_runtime
     from kbcore.state.facts import Fact
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AnswerSet": "kbcore.embed",
+    "AnswerSet": "kbcore.given",
     "Atom": "kbplanner.terms",
     "Config": "kbcore.config",
+    "Conflict": "kbcore.errors",
     "EmbeddedKB": "kbcore.embed",
     "Fact": "kbcore.state.facts",
     "KBError": "kbcore.errors",
@@ -36,6 +38,7 @@ __all__ = [
     "AnswerSet",
     "Atom",
     "Config",
+    "Conflict",
     "EmbeddedKB",
     "Fact",
     "KBError",

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Protocol
+
+STEP_BACK_MS = 5000
+"""A wall clock that goes back by more than this is worth a line in the log."""
+
+_log = logging.getLogger("kbcore.clock")
 
 
 class Clock(Protocol):
@@ -24,9 +30,8 @@ class SystemClock:
         """Wall-clock time in epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Seconds that never go back; the function itself, because every request asks it several times."""
 
 
 class ManualClock:
@@ -55,22 +60,33 @@ class ManualClock:
 
 
 class LoggedClock:
-    """Times for the log: the wall clock, but never before a time given out earlier."""
+    """Times for the log: the wall clock, but never before a time given out earlier.
+
+    `steps_back` counts how often the wall clock went back by more than STEP_BACK_MS, which is also logged.
+    """
 
     def __init__(self, clock: Clock, last: int = 0) -> None:
         self._clock = clock
         self._last = last
         self._lock = threading.Lock()
+        self._behind = False
+        self.steps_back = 0
+        self.monotonic = clock.monotonic
+        """Seconds that never go back."""
 
     def now_ms(self) -> int:
         """Epoch milliseconds, never going back."""
         with self._lock:
-            self._last = max(self._last, self._clock.now_ms())
+            now = self._clock.now_ms()
+            if now >= self._last:
+                self._last = now
+                self._behind = False
+            elif not self._behind and self._last - now > STEP_BACK_MS:
+                self._behind = True
+                self.steps_back += 1
+                behind = self._last - now
+                _log.warning("the clock went back by %d ms; logged times stand still until it has caught up", behind)
             return self._last
-
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-        return self._clock.monotonic()
 
     def seen(self, ms: int) -> None:
         """Never give out a time before `ms`, which the log already holds."""

@@ -12,26 +12,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from kbcore import given
+from kbcore.admin import Admin
+from kbcore.branching.compare import ScopeDiff
+from kbcore.branching.fork import ForkOutcome
+from kbcore.branching.merge import MergeOutcome
 from kbcore.config import Config
-from kbcore.errors import InvalidInput
-from kbcore.instants import instant
+from kbcore.errors import Conflict, InvalidInput
+from kbcore.events import Wanted, listen, mark_of
+from kbcore.executing import Executed
+from kbcore.given import AnswerSet, Arg
 from kbcore.kb import KnowledgeBase, RulesOutcome
+from kbcore.keys import Keys
+from kbcore.language.extract import Extracted
+from kbcore.language.synthesize import Synthesis
 from kbcore.loading import Batch, plain_rows, read_file, read_statements
+from kbcore.plug.ports import LLMProvider
+from kbcore.reason.budget import BudgetWanted
+from kbcore.remembering import DECAY_THRESHOLD, LEAST_GROUP
 from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import args_from_json, literal_from_json
+from kbcore.transacting import Operations
+from kbcore.upkeep.consolidate import ConsolidateOutcome
+from kbcore.upkeep.decay import DecayOutcome
+from kbplanner.jsonform import literal_from_json
 from kbplanner.parser import parse_goal, parse_program
-from kbplanner.passes.check import check_fact, check_statements
+from kbplanner.passes.check import check_statements
 from kbplanner.statements import GoalStatement, RuleStatement
-from kbplanner.terms import ANONYMOUS, Atom, Literal, Term, Variable
-
-Arg = str | int | float | bool
+from kbplanner.terms import ANONYMOUS, Literal, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +57,6 @@ class LoadOutcome:
     updated: int
     rules: int
     goals: tuple[GoalStatement, ...]
-
-
-class AnswerSet(Sequence[tuple[str, ...]]):
-    """Answers as tuples of names, in answer order; `rows()` gives them with everything known about each."""
-
-    def __init__(self, tuples: list[tuple[str, ...]], rows: Callable[[], list[Row]]) -> None:
-        self._tuples = tuples
-        self._rows = rows
-
-    def rows(self) -> list[Row]:
-        """The answers as dicts with the keys of the HTTP interface, asked anew."""
-        return self._rows()
-
-    def __len__(self) -> int:
-        return len(self._tuples)
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(self._tuples)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._tuples[place]
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == list(other) if isinstance(other, (AnswerSet, list, tuple)) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"AnswerSet({self._tuples!r})"
 
 
 class EmbeddedKB:
@@ -104,12 +90,12 @@ class EmbeddedKB:
             raise InvalidInput.at("confidence", "must be 0 to 1")
         fact = Fact(
             predicate,
-            _constants(predicate, args),
+            given.constants(predicate, args),
             not negated,
             scope,
             ttl,
-            _instant("valid_from", valid_from),
-            _instant("valid_until", valid_until),
+            given.instant("valid_from", valid_from),
+            given.instant("valid_until", valid_until),
             confidence,
             dict(metadata or {}),
         )
@@ -120,7 +106,7 @@ class EmbeddedKB:
         whole = list(rows)
         if plain := plain_rows(predicate, whole, scope):
             return self.kb.assert_rows([plain])
-        return self.kb.assert_facts([Fact(predicate, _constants(predicate, row), scope=scope) for row in whole])
+        return self.kb.assert_facts([Fact(predicate, given.constants(predicate, row), scope=scope) for row in whole])
 
     def teach(self, text: str, *, scope: str | None = None) -> RulesOutcome:
         """Teach the rules of a text in the rule language, all or none; facts in it are refused."""
@@ -163,39 +149,51 @@ class EmbeddedKB:
         *,
         scope: str | None = None,
         include_undefined: bool = False,
+        timeout_ms: int | None = None,
     ) -> AnswerSet:
-        """Answer a goal with facts and rules.
+        """Answer a goal with facts and rules; raises BudgetExceeded, after `timeout_ms` where that is less than the setting.
 
         `ask("ancestor", ["ann", "?x"])` and `ask("ancestor(ann, ?x)")` give a tuple of all arguments for each answer; a
         text with several literals gives a tuple of its variables, in order of appearance. With `include_undefined` a goal
         of one literal has answers that are neither true nor false as well; `rows()` tells which.
         """
+        wanted = BudgetWanted(timeout_ms)
         if args is not None:
-            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined)
+            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined, wanted)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
-            return self._ask_literal(body[0], scope, include_undefined)
+            return self._ask_literal(body[0], scope, include_undefined, wanted)
         variables = list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
-        found = self.kb.bindings(body, variables, scope=scope)
+        found = self.kb.bindings(body, variables, scope=scope, wanted=wanted)
         names = [variable.name for variable in variables]
         return AnswerSet(found, lambda: [dict(zip(names, row, strict=True)) for row in found])
 
-    def explain(self, goal: str, *, scope: str | None = None, limit: int | None = None) -> str:
-        """Why the answers of a goal hold, as text: each answer stands above what it rests on.
+    def execute(self, text: str, *, scope: str | None = None, timeout_ms: int | None = None) -> Executed:
+        """Carry out a text from top to bottom, all of it or nothing: clauses are told, questions (`?- goal.`) are asked.
+
+        A question sees the clauses before it. `timeout_ms` is for all questions together. Raises RuleSyntaxError with every
+        mistake of the text, BudgetExceeded, Conflict.
+        """
+        return self.kb.execute(text, scope=scope, wanted=BudgetWanted(timeout_ms))
+
+    def explain(
+        self, goal: str, *, scope: str | None = None, limit: int | None = None, timeout_ms: int | None = None
+    ) -> str:
+        """Why the answers of a goal hold, as text: each answer stands above what it rests on; `timeout_ms` as for `ask`.
 
         For programs, `kb.kb.prove` gives proofs as objects.
         """
-        return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit)
+        return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit, wanted=BudgetWanted(timeout_ms))
 
     def query(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> AnswerSet:
         """Stored facts that match, no rules applied."""
-        terms = _terms(args)
+        terms = given.terms(args)
         rows = self.kb.query_rows(predicate, terms, positive=True, scope=scope)
         return AnswerSet([tuple(row["args"]) for row in rows], lambda: rows)
 
     def retract(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> RetractOutcome:
         """Remove a fact, both its signs; with variables among the arguments, every fact that matches."""
-        terms = _terms(args)
+        terms = given.terms(args)
         constants = [term for term in terms if isinstance(term, str)]
         if len(constants) == len(terms):
             return self.kb.retract_fact(predicate, constants, scope=scope)
@@ -209,6 +207,127 @@ class EmbeddedKB:
         """Rules in the order they were taught."""
         return self.kb.rules(scope)
 
+    def scopes(self) -> list[str]:
+        """The scopes there are, by name."""
+        return self.kb.scopes()
+
+    def fork(self, target: str, source: str | None = None, *, overwrite: bool = False) -> ForkOutcome:
+        """Copy the facts of a scope (None: the base) and the rules of its own to a new one, to try something out there."""
+        return self.kb.fork_scope(source, target, overwrite=overwrite)
+
+    def diff(self, source: str | None, target: str | None) -> ScopeDiff:
+        """What leads from one scope to another (None: the base): facts added, removed and modified."""
+        return self.kb.diff_scopes(source, target)
+
+    def merge(self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS") -> MergeOutcome:
+        """Add to a scope (None: the base) what another one has; `strategy` decides where they do not agree."""
+        return self.kb.merge_scope(source, target, strategy=strategy)
+
+    def drop_scope(self, scope: str) -> int:
+        """Remove a scope, its facts and the rules of its own; how many facts went."""
+        return self.kb.drop_scope(scope)
+
+    def decay(
+        self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
+    ) -> DecayOutcome:
+        """Evict what has expired and what has a salience below `threshold` (0 to 1); with `dry_run` only tell."""
+        return self.kb.decay(threshold, scope=scope, dry_run=dry_run)
+
+    def consolidate(
+        self,
+        *,
+        min_group_size: int = LEAST_GROUP,
+        predicates: Sequence[str] | None = None,
+        scope: str | None = None,
+        dry_run: bool = False,
+    ) -> ConsolidateOutcome:
+        """Sum up facts of the same predicate, arity and first argument as `<predicate>_consolidated(<it>, <count>)`.
+
+        Groups smaller than `min_group_size` are left alone. With `dry_run` only tell what would be stored.
+        """
+        kb, least = self.kb, min_group_size
+        return kb.consolidate(min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run)
+
+    def prioritize(self, predicate: str, args: Sequence[Arg], priority: float, *, scope: str | None = None) -> None:
+        """Say how important a stored fact is, both its signs: 0 to 1, and 0.5 until then. Raises NotFound."""
+        self.kb.prioritize(predicate, given.constants(predicate, args), priority, scope=scope)
+
+    def salient(
+        self,
+        predicate: str | None = None,
+        args: Sequence[Arg] | None = None,
+        *,
+        limit: int = 50,
+        minimum: float = 0.0,
+        scope: str | None = None,
+    ) -> list[Row]:
+        """The stored facts that matter most, best first, as rows with their `salience`: of one predicate, or of all."""
+        terms = None if args is None else given.terms(args)
+        return self.kb.salient(predicate, terms, limit=limit, minimum=minimum, scope=scope)
+
+    def recall(
+        self, predicate: str, args: Sequence[Arg], at: int | str | datetime, *, scope: str | None = None
+    ) -> list[Row]:
+        """The stored facts that match and were valid at a moment, as they are stored now; `at` as in `tell`."""
+        return self.kb.recall(predicate, given.terms(args), given.moment("at", at), scope=scope)
+
+    def subscribe(
+        self,
+        listener: Callable[[dict[str, Any]], None],
+        *,
+        predicate: str | None = None,
+        events: Iterable[str] | None = None,
+        scope: str | None = None,
+    ) -> Callable[[], None]:
+        """Call `listener` with every event that is committed from now on; call what is returned to end that.
+
+        An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events` are the types wanted. The
+        listener is called by whoever writes, when the write is done, so it must be quick; what it raises is only logged.
+        """
+        runtime, wanted = self._runtime, Wanted.of(predicate, events, scope)
+        return listen(runtime.feed, mark_of(runtime.log_id), self.kb.database, self.kb.tenant, wanted, listener)
+    def extract(
+        self,
+        text: str,
+        *,
+        store: bool = False,
+        rules: bool = False,
+        scope: str | None = None,
+        context: str | None = None,
+    ) -> Extracted:
+        """Have the language model read a text into facts, and rules where wanted; with `store` they are stored, at once."""
+        return self.kb.extract(text, store=store, rules=rules, scope=scope, context=context)
+
+    def synthesize(self, question: str, *, scope: str | None = None) -> Synthesis:
+        """Answer a question in words from what is known; the language model plans the queries and words the answer."""
+        return self.kb.synthesize(question, scope=scope)
+
+    def keys(self) -> Keys:
+        """The keys a server on the same storage asks for."""
+        return self._runtime.keys()
+
+    def admin(self) -> Admin:
+        """A handle on the databases and tenants as a whole."""
+        return self._runtime.admin()
+
+    @contextmanager
+    def transaction(self) -> Iterator[EmbeddedKB]:
+        """Group writes: what is done with the knowledge base it gives happens at once when the block ends, or not at all.
+
+        In the block its writes are seen by its own reads only. An error that leaves the block discards them; so does a write
+        that fails. At the end raises Conflict if something the block read or wrote has changed meanwhile: then do it again.
+        """
+        operations = Operations(self._runtime, self.kb.database, self.kb.tenant)
+        inside = EmbeddedKB(self._runtime, self.kb.tenant)
+        inside.kb = cast(KnowledgeBase, operations)
+        try:
+            yield inside
+        except BaseException:
+            with suppress(Conflict):  # a write that failed has ended it already
+                operations.roll_back()
+            raise
+        operations.commit()
+
     def close(self) -> None:
         """Write a snapshot where there is something new, and release the storage."""
         self._runtime.close()
@@ -219,55 +338,35 @@ class EmbeddedKB:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask_literal(self, literal: Literal, scope: str | None, undefined: bool) -> AnswerSet:
+    def _ask_literal(
+        self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted
+    ) -> AnswerSet:
         def rows() -> list[Row]:
-            return self.kb.infer(literal, scope=scope, include_undefined=undefined)
+            return self.kb.infer(literal, scope=scope, include_undefined=undefined, wanted=wanted)
 
         if literal.negated or undefined:
             return AnswerSet([tuple(row["args"]) for row in rows()], rows)
-        return AnswerSet(self.kb.tuples(literal.atom, scope=scope), rows)
+        return AnswerSet(self.kb.tuples(literal.atom, scope=scope, wanted=wanted), rows)
 
 
 def open_kb(
-    storage: str = "memory",
+    storage: str | None = None,
     path: str | os.PathLike[str] | None = None,
     tenant: str = "default",
     *,
     config: Config | None = None,
     plugins: Iterable[object] = (),
+    llm: LLMProvider | None = None,
 ) -> EmbeddedKB:
     """Open a knowledge base in this process.
 
-    With `path` it is kept in that folder; otherwise `storage` names a storage plugin, by default one that keeps nothing.
-    `config` overrides every other setting. Raises ConfigError, StorageBusy, LogCorrupted.
+    With `path` it is kept in that folder, or in that file with `open_kb("sqlite", path=...)`. Otherwise `storage` is a URL,
+    such as `sqlite:FILE` or `postgresql://USER@HOST/DATABASE`, or names a storage plugin, by default one that keeps nothing.
+    `config` overrides every other setting; `llm` is the language model, in place of the one that LLM_PROVIDER
+    names. Raises ConfigError, StorageBusy, LogCorrupted.
     """
-    base = config or Config()
-    if path is not None:
-        base = replace(base, storage_backend="wal", storage_dir=os.fspath(path))
-    else:
-        base = replace(base, storage_backend=storage)
-    return EmbeddedKB(open_runtime(base, plugins=plugins), tenant)
-
-
-def _constants(predicate: str, args: Sequence[Arg]) -> tuple[str, ...]:
-    terms = _terms(args)
-    check_fact(Atom(predicate, tuple(terms)))
-    return tuple(term for term in terms if isinstance(term, str))
-
-
-def _terms(args: Sequence[Arg]) -> list[Term]:
-    if isinstance(args, str):
-        raise InvalidInput.at("args", "must be a list, not one string")
-    return list(args_from_json(list(args), "args"))
-
-
-def _instant(name: str, value: int | str | datetime | None) -> int | None:
-    if isinstance(value, datetime):
-        value = value.isoformat()
-    try:
-        return None if value is None else instant(value)
-    except ValueError as error:
-        raise InvalidInput.at(name, str(error)) from error
+    settings = (config or Config()).kept(storage, None if path is None else os.fspath(path))
+    return EmbeddedKB(open_runtime(settings, plugins=plugins, llm=llm), tenant)
 
 
 __all__ = ["ANONYMOUS", "AnswerSet", "EmbeddedKB", "LoadOutcome", "Variable", "open_kb"]

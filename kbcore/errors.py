@@ -6,6 +6,7 @@ from typing import Any
 
 from kbplanner.errors import (
     BudgetExceeded,
+    Cancelled,
     EngineFault,
     InvalidInput,
     KBError,
@@ -16,9 +17,13 @@ from kbplanner.errors import (
 
 __all__ = [
     "AlreadyExists",
+    "BadShipment",
     "BudgetExceeded",
+    "CallerLeft",
+    "Cancelled",
     "ConfigError",
     "Conflict",
+    "Diverged",
     "EngineFault",
     "Forbidden",
     "InvalidInput",
@@ -26,9 +31,12 @@ __all__ = [
     "LogCorrupted",
     "LogTruncated",
     "MissingHeader",
+    "ModelFailed",
     "ModelNotConfigured",
     "NotFound",
     "NotReady",
+    "PluginFailed",
+    "ProviderFailed",
     "RateLimited",
     "ReadOnlyFollower",
     "RecursiveAggregate",
@@ -82,6 +90,16 @@ class AlreadyExists(Conflict):
     """Something of this name is there already."""
 
 
+class Diverged(Conflict):
+    """A follower's log that is not the beginning of its leader's; `details`: reason, and the leader's logId, epoch, head."""
+
+
+class BadShipment(KBError):
+    """What a leader sent is not what it should be, or did not come: all there is to do is to ask again. Between nodes."""
+
+    code = "NOT_READY"
+
+
 class ReadOnlyFollower(KBError):
     """A write sent to a follower; `details.leader` is where to send it."""
 
@@ -89,6 +107,13 @@ class ReadOnlyFollower(KBError):
 
     def __init__(self, leader: str) -> None:
         super().__init__(f"this node is a follower; send writes to {leader}", {"leader": leader})
+
+
+class CallerLeft(Cancelled):
+    """Whoever asked closed the connection before the answer was there: there is nobody to tell."""
+
+    def __init__(self) -> None:
+        super().__init__("the client left before the answer was there")
 
 
 class Unauthorized(KBError):
@@ -125,6 +150,28 @@ class ModelNotConfigured(KBError):
     code = "LLM_NOT_CONFIGURED"
 
 
+class ModelFailed(KBError):
+    """The language model answered badly or not at all; nothing was stored. `details`: provider, model, reason, attempts."""
+
+    code = "LLM_FAILED"
+
+
+class ProviderFailed(KBError):
+    """One call of a language model failed; raised by providers. Whoever asked the knowledge base gets ModelFailed.
+
+    `kind` is timeout, rate_limited, refused (the request is at fault: asking again does not help) or error; `retry` says
+    whether another try may help, `retry_after` in how many seconds at the earliest. The message holds no key.
+    """
+
+    code = "LLM_FAILED"
+
+    def __init__(self, message: str, kind: str = "error", *, retry: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry = retry
+        self.retry_after = retry_after
+
+
 class StorageFull(KBError):
     """No room on the disk; nothing was applied and reads go on."""
 
@@ -139,6 +186,12 @@ class NotReady(KBError):
 
 class StorageFailed(KBError):
     """A sync failed: what is on the disk is unknown, so the process must stop."""
+
+    code = "INTERNAL_ERROR"
+
+
+class PluginFailed(KBError):
+    """A plugin raised or returned nonsense; nothing was changed, and the message names it."""
 
     code = "INTERNAL_ERROR"
 
@@ -160,7 +213,7 @@ class StorageBusy(KBError):
 class LogTruncated(KBError):
     """Records that were asked for are no longer kept; `details.first` is the first that is."""
 
-    code = "NOT_FOUND"
+    code = "LOG_TRUNCATED"
 
 
 class LogCorrupted(KBError):

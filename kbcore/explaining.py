@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from typing import Any, TypeAlias
 
 from kbcore.reading import Reading
+from kbcore.reason.analysis import plan_data
+from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.reason.plantext import plan_text
 from kbcore.reason.proofforms import MAX_PROOF_NODES, ProofLimits
 from kbcore.reason.prooftext import no_answer, proof_text
 from kbcore.reason.why import body_proofs, proofs
+from kbcore.state.tenant import Tenant
 from kbplanner.printer import print_item
 from kbplanner.terms import BodyItem, Literal
+
+WriteProofs: TypeAlias = "Callable[[Iterable[dict[str, Any]], Callable[[], None]], list[bytes]]"
+"""Gives the JSON array of proofs, which are made one by one, in parts; it calls the function between pieces of its work."""
 
 
 class Explaining(Reading):
@@ -26,25 +33,40 @@ class Explaining(Reading):
         offset: int = 0,
         min_confidence: float | None = None,
         as_of: int | None = None,
-        timeout_ms: int | None = None,
         form: str = "tree",
         nodes: int | None = None,
         depth: int | None = None,
+        wanted: BudgetWanted | None = None,
     ) -> list[dict[str, Any]]:
         """The answers `infer` gives, each with its proof: a `tree`, or a `dag` that writes shared lemmas once.
 
         A proof is cut at `nodes` nodes (None: the setting) and `depth` steps (None: the setting, for a tree; none for a
         dag). Raises BudgetExceeded.
         """
-        limits = self._limits(nodes, MAX_PROOF_NODES if depth is None and form == "dag" else depth)
-        budget = self._budget(timeout_ms)
-        tenant = self._read_tenant()
-        found: list[dict[str, Any]] = []
-        with tenant.lock.read():
-            reasoner = self._runtime.reasoner(tenant)
-            for partition, rows in self._answers(tenant, literal, scope, limit, offset, min_confidence, as_of, budget):
-                found.extend(proofs(reasoner, partition, literal, rows, form, limits, budget, as_of))
-        return found
+        with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
+            asked = scope, limit, offset, min_confidence, as_of
+            return list(self._proofs(tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget))
+
+    def prove_json(
+        self,
+        literal: Literal,
+        write: WriteProofs,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        min_confidence: float | None = None,
+        as_of: int | None = None,
+        form: str = "tree",
+        nodes: int | None = None,
+        depth: int | None = None,
+        wanted: BudgetWanted | None = None,
+    ) -> list[bytes]:
+        """The proofs of `prove`, with the same options, as a JSON array in parts; `write` makes it of them."""
+        with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
+            asked = scope, limit, offset, min_confidence, as_of
+            with closing(self._proofs(tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget)) as found:
+                return write(found, budget.rest)
 
     def explain(
         self,
@@ -55,39 +77,88 @@ class Explaining(Reading):
         offset: int = 0,
         min_confidence: float | None = None,
         as_of: int | None = None,
-        timeout_ms: int | None = None,
         nodes: int | None = None,
         depth: int | None = None,
+        wanted: BudgetWanted | None = None,
     ) -> str:
         """Why the answers of a goal of one or several literals hold, as text for people.
 
         `offset` and `min_confidence` are for goals of one literal. Raises BudgetExceeded, and UnsafeRule for several
         literals of which one has a variable that nothing binds.
         """
-        limits, budget = self._limits(nodes, depth), self._budget(timeout_ms)
-        only = body[0]
-        found: list[dict[str, Any]] = []
-        tenant = self._read_tenant()
-        with tenant.lock.read():
-            reasoner = self._runtime.reasoner(tenant)
+        limits, only = self._limits_of("tree", nodes, depth), body[0]
+        with self._reads(wanted, None, "prove", body) as (tenant, budget):
             if len(body) == 1 and isinstance(only, Literal):
-                for partition, rows in self._answers(tenant, only, scope, limit, offset, min_confidence, as_of, budget):
-                    found.extend(proofs(reasoner, partition, only, rows, "tree", limits, budget, as_of))
+                asked = scope, limit, offset, min_confidence, as_of
+                found = self._proofs(tenant, only, asked, "tree", limits, budget)
             else:
-                for partition in self._partitions(tenant, scope):
-                    found.extend(body_proofs(reasoner, partition, body, limit, limits, budget, as_of))
-        if not found:
-            return no_answer(", ".join(print_item(item) for item in body))
-        return "\n\n".join(proof_text(proof) for proof in found)
+                found = self._body_proofs(tenant, body, scope, limit, limits, budget, as_of)
+            with closing(found):
+                texts = [proof_text(proof, budget.rest) for proof in found]
+        return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
 
-    def plan(self, body: Sequence[BodyItem], *, scope: str | None = None, timeout_ms: int | None = None) -> str:
-        """How a goal is evaluated, as text for people: the plan, what was expected, and what a run of it met."""
-        budget = self._budget(timeout_ms)
-        tenant = self._read_tenant()
-        with tenant.lock.read():
+    def plan(
+        self,
+        body: Sequence[BodyItem],
+        *,
+        scope: str | None = None,
+        as_of: int | None = None,
+        wanted: BudgetWanted | None = None,
+        analyze: bool = False,
+    ) -> str:
+        """How a goal is evaluated, as text for people: `plans` in words."""
+        found = self.plans(body, scope=scope, as_of=as_of, wanted=wanted, analyze=analyze)
+        return "\n\n".join(map(plan_text, found))
+
+    def plans(
+        self,
+        body: Sequence[BodyItem],
+        *,
+        scope: str | None = None,
+        as_of: int | None = None,
+        wanted: BudgetWanted | None = None,
+        analyze: bool = False,
+    ) -> list[dict[str, Any]]:
+        """How a goal is evaluated in each partition: its plan and what is expected of it.
+
+        With `analyze` the goal is run, beside the goal tables, and each plan says what the run met. Raises BudgetExceeded,
+        and UnsafeRule as `explain` does.
+        """
+        with self._reads(wanted, kind="other") as (tenant, budget):
             reasoner = self._runtime.reasoner(tenant)
-            return "\n\n".join(plan_text(reasoner, p, body, budget) for p in self._partitions(tenant, scope))
+            partitions = self._partitions(tenant, scope)
+            return [plan_data(reasoner, one, body, budget, analyze=analyze, as_of=as_of) for one in partitions]
 
-    def _limits(self, nodes: int | None, depth: int | None) -> ProofLimits:
+    def _proofs(
+        self,
+        tenant: Tenant,
+        literal: Literal,
+        asked: tuple[str | None, int | None, int, float | None, int | None],
+        form: str,
+        limits: ProofLimits,
+        budget: Budget,
+    ) -> Generator[dict[str, Any]]:
+        """The proofs of the answers of a literal; `asked`: scope, limit, offset, least confidence, moment."""
+        reasoner, as_of = self._runtime.reasoner(tenant), asked[-1]
+        for partition, rows in self._answers(tenant, literal, *asked, budget):
+            yield from proofs(reasoner, partition, literal, rows, form, limits, budget, as_of)
+
+    def _body_proofs(
+        self,
+        tenant: Tenant,
+        body: Sequence[BodyItem],
+        scope: str | None,
+        limit: int | None,
+        limits: ProofLimits,
+        budget: Budget,
+        as_of: int | None,
+    ) -> Generator[dict[str, Any]]:
+        """The proofs of the answers of several literals, partition by partition."""
+        reasoner = self._runtime.reasoner(tenant)
+        for partition in self._partitions(tenant, scope):
+            yield from body_proofs(reasoner, partition, body, limit, limits, budget, as_of)
+
+    def _limits_of(self, form: str, nodes: int | None, depth: int | None) -> ProofLimits:
         config = self._runtime.config
-        return ProofLimits(nodes or config.proof_nodes, depth or config.proof_depth)
+        deepest = MAX_PROOF_NODES if form == "dag" else config.proof_depth
+        return ProofLimits(nodes or config.proof_nodes, depth or deepest)

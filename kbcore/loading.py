@@ -98,7 +98,7 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
             batch.facts.append(fact_of(statement, scope))
         elif isinstance(statement, RuleStatement):
             rules.append(statement)
-            batch.rules.append(_scoped(statement.rule, scope))
+            batch.rules.append(rule_of(statement, scope))
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH or len(rules) >= BATCH:
@@ -132,6 +132,11 @@ def _instant(value: int | str | None, name: str, line: int) -> int | None:
         return None if value is None else instant(value)
     except ValueError as error:
         raise LoadError(line, f"{name}: {error}") from error
+
+
+def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
+    """The rule of a statement; `scope` where it names none."""
+    return _scoped(statement.rule, scope)
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:

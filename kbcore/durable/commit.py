@@ -1,8 +1,8 @@
 """The one write path: queue, check, append, sync, apply, answer.
 
 Group commit: whoever finds nobody at work leads. The leader takes everything that waits, writes it with one append and one
-sync, and hands the lead on. Changes of all tenants share a batch, in one order. A conditional change set goes first in its
-batch, so that its check sees everything before it.
+sync, and hands the lead on. Changes of all tenants share a batch, in one order. A conditional change set joins a batch only
+where nothing before it there could change the outcome of its check, so that the check sees everything that matters to it.
 
 After the sync each writer applies its tenant's durable changes, in log order, under that tenant's lock. So a tenant whose
 readers take long delays its own writers only.
@@ -13,14 +13,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kbcore.clock import LoggedClock
-from kbcore.durable.records import CHANGES, VERSION, encode_changes, stamp
-from kbcore.errors import EngineFault, KBError, NotReady, RateLimited, StorageFailed
-from kbcore.plug.ports import LogStore
+from kbcore.durable.footprints import Written
+from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.errors import (
+    BadShipment,
+    EngineFault,
+    KBError,
+    NotReady,
+    RateLimited,
+    ReadOnlyFollower,
+    StorageFailed,
+    StorageFull,
+)
+from kbcore.feed import CommitFeed, Committed
+from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta
@@ -44,20 +55,22 @@ class _Pending:
     lead: bool = False
     tenant: Tenant | None = None
     at: int = 0
+    seq: int = 0
     delta: Delta | None = None
     error: BaseException | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it is durable or refused."""
-        return self.tenant is not None or self.error is not None
+        return self.tenant is not None or self.delta is not None or self.error is not None
 
 
 class Committer:
     """Makes change sets durable and applies them.
 
     `offload` runs a call that blocks (the append and sync) where it does not hold up others. `on_failure` is told when a
-    sync failed: the process must stop then, since nobody knows what is on the disk.
+    sync failed: the process must stop then, since nobody knows what is on the disk. `feed` tells of what was
+    applied, `synced` is told the seconds of each batch.
     """
 
     def __init__(
@@ -70,7 +83,10 @@ class Committer:
         max_records: int,
         max_bytes: int,
         on_failure: Callable[[StorageFailed], None] | None = None,
+        synced: Callable[[float], None] | None = None,
+        feed: CommitFeed | None = None,
     ) -> None:
+        self._synced = synced
         self._store = store
         self._catalog = catalog
         self._clock = clock
@@ -78,11 +94,16 @@ class Committer:
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._on_failure = on_failure
+        self._feed = feed or CommitFeed()
         self._mutex = threading.Lock()
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
         self._leading = False
         self._closed: KBError | None = None
+        self.leader: str | None = None
+        """Where writes are taken, on a node that follows: it takes none itself."""
+        self.wrote: Callable[[int, int], None] | None = None
+        """Told of each batch that is durable: its last sequence number, and the bytes of all batches so far."""
         self.records = 0
         self.batches = 0
         self.bytes = 0
@@ -130,6 +151,45 @@ class Committer:
         finally:
             self._hand_on()
 
+    def take(self, records: Sequence[LogRecord]) -> list[tuple[ChangeSet, Delta]]:
+        """Make records of the leader's log durable here, under the numbers they have there, and apply them.
+
+        Gives what they changed. Raises BadShipment where they do not follow on what is here, and what the log raises;
+        then none of them counts. Raises NotReady on a node that does not follow (any more).
+        """
+        read = [decode_changes(record.type, record.version, record.payload) for record in records]
+        taken = self.exclusively(lambda head: self._take_over(head, records, read))
+        self._feed.tell()
+        return taken
+
+    def _take_over(
+        self, head: int, records: Sequence[LogRecord], read: Sequence[tuple[int, ChangeSet]]
+    ) -> list[tuple[ChangeSet, Delta]]:
+        if self._closed is not None or self.leader is None:
+            raise self._closed or NotReady("this node does not follow another one")
+        if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
+            raise BadShipment(f"records that do not follow on {head}, the last one here")
+        pending = [
+            _Pending(changes, record.payload, at=at) for record, (at, changes) in zip(records, read, strict=True)
+        ]
+        try:
+            self._log(pending, [(record.type, record.version, record.payload) for record in records])
+        except BaseException as error:
+            self.give_up(error)
+            raise
+        for each in pending:
+            self._clock.seen(each.at)
+            self._place(each)
+        for tenant in {id(each.tenant): each.tenant for each in pending if each.tenant is not None}.values():
+            drain(tenant)
+        # What could not be applied has made its tenant unusable, which readers are told; the others go on.
+        return [(each.changes, each.delta) for each in pending if each.delta is not None]
+
+    @property
+    def waiting(self) -> int:
+        """Change sets that wait for the disk."""
+        return len(self._queue)
+
     def close(self) -> None:
         """Refuse new changes; those queued are finished by their writers."""
         with self._mutex:
@@ -138,6 +198,8 @@ class Committer:
     def _admit(self, pending: _Pending) -> None:
         if self._closed is not None:
             raise self._closed
+        if self.leader is not None:
+            raise ReadOnlyFollower(self.leader)
         size = len(pending.payload)
         if len(self._queue) >= self._max_records or (self._queue and self._queued_bytes + size > self._max_bytes):
             raise RateLimited("too many writes are waiting for the disk", 1.0, {"waiting": len(self._queue)})
@@ -145,16 +207,19 @@ class Committer:
         self._queued_bytes += size
 
     def _take(self) -> list[_Pending]:
-        """The next batch: at most one conditional change set, at its front."""
+        """The next batch: no check in it depends on what goes before it, and a change of the catalog ends it."""
         batch: list[_Pending] = []
+        written = Written()
         size = 0
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES:
                 following = self._queue[0]
-                if not following.payload or (batch and following.changes.check is not None):
+                if not following.payload or written.meets(following.changes, batch):
                     break
                 batch.append(self._queue.popleft())
                 size += len(following.payload)
+                if following.changes.of_catalog:
+                    break
             self._queued_bytes -= size
         return batch
 
@@ -174,32 +239,78 @@ class Committer:
                 if self._check(pending):
                     pending.at = self._clock.now_ms()
                     written.append(pending)
-            records = [(CHANGES, VERSION, stamp(pending.payload, pending.at)) for pending in written]
-            if records:
-                self._offload(lambda: self._append(records))
-                self.records += len(records)
-                self.batches += 1
-                self.bytes += sum(len(payload) for _, _, payload in records)
+            if written:
+                try:
+                    self._log(written, _stamped(written))
+                except StorageFull as error:
+                    written = self._log_what_makes_room(written, error)
         except BaseException as error:  # noqa: BLE001 - whatever it is, every writer of the batch must hear of it
             self._refuse(written, error)
             return
         for pending in written:
-            tenant = self._catalog.need_tenant(pending.changes.database, pending.changes.tenant, pending.at)
-            tenant.backlog.append(_application(pending, tenant))
-            pending.tenant = tenant
+            self._place(pending)
         for pending in written:
             pending.woken.set()
 
-    def _append(self, records: list[tuple[int, int, bytes]]) -> int:
-        last = self._store.append(records)
-        self._store.sync()
-        return last
+    def _place(self, pending: _Pending) -> None:
+        """Have a durable change set applied when its turn comes."""
+        if pending.changes.of_catalog:
+            self._change_catalog(pending)
+            return
+        tenant = self._catalog.need_tenant(pending.changes.database, pending.changes.tenant, pending.at)
+        tenant.backlog.append(_application(pending, tenant, self._feed))
+        pending.tenant = tenant
+
+    def _change_catalog(self, pending: _Pending) -> None:
+        changes = pending.changes
+        heard = self._feed.heard and changes.database != ""  # keys of the node are nobody's news
+        if heard:  # what came before it is noted before it
+            for tenant in self._catalog.tenants():
+                if tenant.database == changes.database and changes.tenant in ("", tenant.name):
+                    drain(tenant)
+        self._catalog.place(changes, pending.at, pending.seq)
+        pending.delta = Delta(pending.at, pending.seq)
+        if heard:
+            self._feed.note(_committed(pending, pending.delta))
+
+    def _log(self, written: list[_Pending], records: list[tuple[int, int, bytes]], *, for_room: bool = False) -> None:
+        store = self._store
+
+        def away() -> int:
+            reserve = store if for_room and isinstance(store, KeepsReserve) else None
+            last = reserve.append_for_room(records) if reserve else store.append(records)
+            store.sync()
+            return last
+
+        begun = self._clock.monotonic()
+        seq = self._offload(away) - len(records)
+        if self._synced is not None:
+            self._synced(self._clock.monotonic() - begun)
+        for pending in written:
+            pending.seq = seq = seq + 1
+        self.records += len(records)
+        self.batches += 1
+        self.bytes += sum(len(payload) for _, _, payload in records)
+        if self.wrote is not None:
+            self.wrote(seq, self.bytes)
+
+    def _log_what_makes_room(self, batch: list[_Pending], error: StorageFull) -> list[_Pending]:
+        """On a full disk, write what takes something away and refuse the rest; what was written."""
+        chosen = [pending for pending in batch if pending.changes.makes_room]
+        if not chosen or not isinstance(self._store, KeepsReserve):
+            raise error
+        self._refuse([pending for pending in batch if pending not in chosen], error)
+        batch[:] = chosen
+        self._log(chosen, _stamped(chosen), for_room=True)
+        return chosen
 
     def _check(self, pending: _Pending) -> bool:
         try:
             if self._closed is not None and isinstance(self._closed, StorageFailed):
                 raise self._closed
-            tenant = self._catalog.tenant(pending.changes.database, pending.changes.tenant)
+            tenant = None
+            if not pending.changes.of_catalog:
+                tenant = self._catalog.tenant(pending.changes.database, pending.changes.tenant)
             if pending.changes.check is not None:
                 if tenant is not None:
                     drain(tenant)
@@ -209,6 +320,10 @@ class Committer:
             pending.woken.set()
             return False
         return True
+
+    def give_up(self, error: BaseException) -> None:
+        """Take no more writes where a call of the log has ended so that nobody knows what is on the disk."""
+        self._refuse([], error)
 
     def _refuse(self, batch: list[_Pending], error: BaseException) -> None:
         if not isinstance(error, KBError):
@@ -227,6 +342,8 @@ class Committer:
     def _finish(self, pending: _Pending) -> Delta:
         if pending.error is None and pending.delta is None and pending.tenant is not None:
             drain(pending.tenant)
+        if self._feed.heard:
+            self._feed.tell()
         if pending.error is not None:
             raise pending.error
         if pending.delta is None:
@@ -234,18 +351,29 @@ class Committer:
         return pending.delta
 
 
-def _application(pending: _Pending, tenant: Tenant) -> Callable[[], None]:
+def _stamped(written: Sequence[_Pending]) -> list[tuple[int, int, bytes]]:
+    return [(CHANGES, VERSION, stamp(pending.payload, pending.at)) for pending in written]
+
+
+def _application(pending: _Pending, tenant: Tenant, feed: CommitFeed) -> Callable[[], None]:
     def run() -> None:
         try:
             if tenant.failed is not None:
                 raise tenant.failed
-            pending.delta = apply(tenant, pending.changes.changes, pending.at)
+            pending.delta = apply(tenant, pending.changes, pending.at, pending.seq, noted=feed.heard)
+            if feed.heard:
+                feed.note(_committed(pending, pending.delta))
         except Exception as error:  # noqa: BLE001
             # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
             tenant.failed = tenant.failed or EngineFault(f"a durable change could not be applied: {error}")
             pending.error = tenant.failed
 
     return run
+
+
+def _committed(pending: _Pending, delta: Delta) -> Committed:
+    changes = pending.changes
+    return Committed(changes.database, changes.tenant, pending.seq, pending.at, changes, delta, len(pending.payload))
 
 
 def drain(tenant: Tenant) -> None:

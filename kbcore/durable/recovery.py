@@ -29,12 +29,15 @@ def recover(store: LogStore, catalog: Catalog) -> Recovered:
         after, chunks = snapshot
         for chunk in chunks:
             restorer.feed(chunk)
+        for tenant in catalog.tenants():
+            tenant.seq = tenant.seq or after  # older snapshots do not say
     last, records = restorer.last, 0
     for record in store.read(after):
         at, changes = decode_changes(record.type, record.version, record.payload)
-        tenant = catalog.need_tenant(changes.database, changes.tenant, at)
-        with tenant.lock.write():
-            apply(tenant, changes.changes, at)
+        placed = catalog.place(changes, at, record.seq)
+        if placed is not None:
+            with placed.lock.write():
+                apply(placed, changes, at, record.seq)
         last = max(last, at)
         records += 1
     return Recovered(after, records, last)

@@ -6,7 +6,7 @@
         def open_store(self, config):
             return MyStore(config)
 
-This is the one module of the core that imports pytest; nothing of the core imports it.
+This module and `log_conformance` are the only ones of the core that import pytest; nothing else of the core imports them.
 """
 
 # ruff: noqa: S101  (tests assert)
@@ -14,223 +14,111 @@ This is the one module of the core that imports pytest; nothing of the core impo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
 
 from kbcore.config import Config
-from kbcore.errors import InvalidInput, KBError, LogTruncated, StorageBusy, TooLarge
-from kbcore.plug.ports import LogStore
+from kbcore.plug.log_conformance import LogStoreConformance
+from kbcore.plug.ports import (
+    FactUse,
+    Keep,
+    MergeConflict,
+    MergeStrategy,
+    Resolution,
+    SalienceScorer,
+    Standing,
+)
+from kbplanner.salience import Salience
 
-SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255, 255, b"\0\xff three"))
+__all__ = ["LogStoreConformance", "MergeStrategyConformance", "SalienceScorerConformance"]
+
+YES, NO = Standing(True, 1, 1, None, 0.5, {"k": 1}), Standing(False, 2, 5, 9, None, {})
+CONFLICTS = (
+    MergeConflict("p", ("a", "b"), (YES,), (Standing(True, 3, 3, None, 0.5, {"k": 2}),)),
+    MergeConflict("p", (), (NO,), (YES,)),
+    MergeConflict("p", ("a",), (NO,), (Standing(False, 2, 4, 8),)),
+    MergeConflict("p", ("a",), (YES, NO), (Standing(False, 1, 1),)),
+)
+"""One of each kind: another metadata, another sign, another window, both signs against one."""
 
 
-class LogStoreConformance(ABC):
-    """What every `LogStore` does. Subclass it, name it `Test...`, and implement `open_store`."""
-
-    forgets: ClassVar[str] = ""
-    """Why records are not kept, for a store that is meant to forget; its tests of keeping are skipped."""
+class MergeStrategyConformance(ABC):
+    """What every `MergeStrategy` does. Subclass it, name it `Test...`, and implement `strategy`."""
 
     @abstractmethod
-    def open_store(self, config: Config) -> LogStore:
-        """Open the store under test; `config.storage_dir` is a folder of the test's own."""
+    def strategy(self) -> MergeStrategy:
+        """The strategy under test."""
+
+    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    def test_it_decides_every_conflict(self, conflict: MergeConflict) -> None:
+        """A Resolution; facts where it gives them, of different signs, and only there."""
+        found = self.strategy().resolve(conflict)
+        assert isinstance(found, Resolution)
+        assert isinstance(found.keep, Keep)
+        assert all(isinstance(fact, Standing) for fact in found.facts)
+        assert len({fact.positive for fact in found.facts}) == len(found.facts)
+        assert not found.facts or found.keep is Keep.FACTS
+
+    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    def test_it_is_pure(self, conflict: MergeConflict) -> None:
+        """Asked again, and by another of its kind, it says the same, and leaves the conflict as it was."""
+        before = repr(conflict)
+        strategy = self.strategy()
+        assert strategy.resolve(conflict) == strategy.resolve(conflict) == self.strategy().resolve(conflict)
+        assert repr(conflict) == before
+
+    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    def test_what_it_always_decides_it_decides_here(self, conflict: MergeConflict) -> None:
+        """`always` is None, or what `resolve` says of every conflict."""
+        strategy = self.strategy()
+        assert strategy.always is not Keep.FACTS
+        assert strategy.always in (None, strategy.resolve(conflict).keep)
+
+
+class SalienceScorerConformance(ABC):
+    """What every `SalienceScorer` does. Subclass it, name it `Test...`, and implement `make_scorer`."""
+
+    NOW: ClassVar[int] = 1_700_000_000_000
+
+    @abstractmethod
+    def make_scorer(self, config: Config) -> SalienceScorer:
+        """The scorer under test."""
 
     @pytest.fixture
-    def config(self, tmp_path: Path) -> Config:
-        """Settings with an empty folder and small segments."""
-        return replace(Config(), storage_dir=str(tmp_path / "data"), min_free_mb=0, wal_segment_mb=1)
+    def scorer(self) -> SalienceScorer:
+        """The scorer under test, with the usual settings."""
+        return self.make_scorer(Config())
 
-    def keeping(self, config: Config) -> LogStore:
-        """The store under test, where what it keeps is the point."""
-        if self.forgets:
-            pytest.skip(self.forgets)
-        return self.open_store(config)
+    def facts(self) -> Iterable[FactUse]:
+        """Facts of every age, use, priority and confidence, also from the future and with more accesses than counted."""
+        for age in (-60_000, 0, 1, 3_600_000, 86_400_000, 10**12):
+            for accesses in (1, 2, 98, 99, 2**63 - 1):
+                for priority, confidence in ((0.5, None), (0.0, 0.0), (1.0, 1.0), (0.25, 0.5)):
+                    created = self.NOW - age
+                    last = min(self.NOW, created + 500)
+                    yield FactUse("p", age % 2 == 0, None, created, last, accesses, priority, confidence)
 
-    # -- every store --------------------------------------------------------
+    def test_scores_are_from_0_to_1(self, scorer: SalienceScorer) -> None:
+        """For every fact there can be."""
+        assert [fact for fact in self.facts() if not 0 <= scorer.score(fact, self.NOW) <= 1] == []
 
-    def test_a_new_log_is_empty(self, config: Config) -> None:
-        """Head 0, nothing to read, no snapshot, writable, and an id."""
-        store = self.open_store(config)
-        status = store.status()
-        assert (status.head, status.durable, status.snapshot, status.tail_bytes_dropped) == (0, 0, 0, 0)
-        assert status.writable
-        assert status.log_id
-        assert status.epoch >= 1
-        assert list(store.read(0)) == []
-        assert store.load_snapshot() is None
-        store.close()
+    def test_a_score_depends_on_nothing_else(self, scorer: SalienceScorer) -> None:
+        """Asked again, also of another scorer with the same settings, it is the same."""
+        twin = self.make_scorer(Config())
+        for fact in self.facts():
+            assert scorer.score(fact, self.NOW) == scorer.score(fact, self.NOW) == twin.score(fact, self.NOW)
 
-    def test_sequence_numbers_rise_by_one_from_one(self, config: Config) -> None:
-        """Append returns the last number; an empty append changes nothing."""
-        store = self.open_store(config)
-        assert store.append(SMALL) == 3
-        assert store.append([]) == 3
-        assert store.append(SMALL[:1]) == 4
-        assert store.status().head == 4
-        store.close()
-
-    def test_sync_makes_the_head_durable(self, config: Config) -> None:
-        """Under FSYNC_POLICY=always everything appended before a sync is durable after it."""
-        store = self.open_store(config)
-        store.append(SMALL)
-        store.sync()
-        assert store.status().durable == 3
-        store.close()
-
-    @pytest.mark.parametrize("bad", [(1, 1, b""), (256, 1, b"x"), (1, 256, b"x"), (-1, 1, b"x")])
-    def test_a_bad_record_is_refused_with_its_whole_batch(self, config: Config, bad: tuple[int, int, bytes]) -> None:
-        """All or none: the good record before the bad one is not written either."""
-        store = self.open_store(config)
-        with pytest.raises(InvalidInput):
-            store.append([SMALL[0], bad])
-        assert store.status().head == 0
-        assert store.append(SMALL) == 3
-        store.close()
-
-    def test_a_record_over_64_mib_is_refused(self, config: Config) -> None:
-        """The limit is the same for every store."""
-        store = self.open_store(config)
-        with pytest.raises(TooLarge):
-            store.append([(1, 1, bytes((64 << 20) + 1))])
-        assert store.status().head == 0
-        store.close()
-
-    def test_a_snapshot_ahead_of_the_log_is_refused(self, config: Config) -> None:
-        """A snapshot stands for records that exist."""
-        store = self.open_store(config)
-        with pytest.raises(InvalidInput):
-            store.save_snapshot(1, [b"x"])
-        store.close()
-
-    def test_reading_past_the_head_yields_nothing(self, config: Config) -> None:
-        """A follower that has everything gets nothing, not an error."""
-        store = self.open_store(config)
-        store.append(SMALL)
-        assert list(store.read(3)) == []
-        store.close()
-
-    def test_a_closed_store_refuses(self, config: Config) -> None:
-        """Closing twice is fine; using the log afterwards is not."""
-        store = self.open_store(config)
-        store.close()
-        store.close()
-        with pytest.raises(KBError):
-            store.append(SMALL)
-        with pytest.raises(KBError):
-            store.sync()
-        assert not store.status().writable
-
-    # -- stores that keep ---------------------------------------------------
-
-    def test_reading_yields_what_was_appended(self, config: Config) -> None:
-        """In order, once, whole; from any place; also before it is synced."""
-        store = self.keeping(config)
-        store.append(SMALL)
-        assert [(r.seq, r.type, r.version, r.payload) for r in store.read(0)] == [
-            (number, *record) for number, record in enumerate(SMALL, 1)
-        ]
-        assert [record.seq for record in store.read(1)] == [2, 3]
-        store.close()
-
-    def test_synced_records_survive_a_reopen(self, config: Config) -> None:
-        """With and without a clean close; numbers go on where they were, and the log keeps its id."""
-        store = self.keeping(config)
-        log_id = store.status().log_id
-        for number in range(1, 5):
-            assert store.append([(7, number, b"%d" % number)]) == number
-            store.sync()
-            store.close(clean=number % 2 == 0)
-            store = self.open_store(config)
-            assert store.status().head == store.status().durable == number
-            assert [record.payload for record in store.read(0)] == [b"%d" % n for n in range(1, number + 1)]
-        assert store.status().log_id == log_id
-        store.close()
-
-    def test_records_of_all_sizes_come_back(self, config: Config) -> None:
-        """From one byte to more than a segment holds."""
-        store = self.keeping(config)
-        payloads = [bytes([size % 251]) * size for size in (1, 2, 31, 32, 33, 4096, 70_000, 1 << 20, 3 << 20, 5)]
-        for payload in payloads:
-            store.append([(1, 1, payload)])
-        store.sync()
-        assert [record.payload for record in store.read(0)] == payloads
-        store.close()
-        store = self.open_store(config)
-        assert [record.payload for record in store.read(0)] == payloads
-        assert [record.payload for record in store.read(8)] == payloads[8:]
-        store.close()
-
-    def test_a_second_opener_is_told_who_holds_the_log(self, config: Config) -> None:
-        """One writer at a time."""
-        store = self.keeping(config)
-        with pytest.raises(StorageBusy):
-            self.open_store(config)
-        store.close()
-        self.open_store(config).close()
-
-    def test_a_snapshot_comes_back_with_its_chunks(self, config: Config) -> None:
-        """Borders are kept, empty chunks too; the newest is the one that is loaded, also after a reopen."""
-        store = self.keeping(config)
-        store.append(SMALL)
-        self._snapshot_is(store, 2, [b"a", b"", b"b" * 100_000])
-        self._snapshot_is(store, 3, [])
-        store.close()
-        store = self.open_store(config)
-        assert store.status().snapshot == 3
-        self._snapshot_is(store, 3, [b"again"])
-        store.close()
-
-    def test_a_failing_source_leaves_the_old_snapshot(self, config: Config) -> None:
-        """An error while the chunks are made passes through and harms nothing."""
-        store = self.keeping(config)
-        store.append(SMALL)
-        self._snapshot_is(store, 1, [b"good"])
-        with pytest.raises(ZeroDivisionError):
-            store.save_snapshot(3, (bytes(1 // (1 - n)) for n in range(3)))
-        loaded = store.load_snapshot()
-        assert loaded is not None
-        assert (loaded[0], list(loaded[1])) == (1, [b"good"])
-        assert store.append(SMALL) == 6
-        store.close()
-
-    def test_what_no_snapshot_covers_is_never_dropped(self, config: Config) -> None:
-        """drop_before keeps all records that a start from any kept snapshot needs."""
-        store = self.keeping(config)
-        for _ in range(8):
-            store.append([(1, 1, bytes(1 << 19) + b"x")])
-        store.drop_before(8)
-        assert len(list(store.read(0))) == 8
-        store.save_snapshot(4, [b"at 4"])
-        store.save_snapshot(6, [b"at 6"])
-        store.drop_before(8)
-        assert [record.seq for record in store.read(4)] == [5, 6, 7, 8]
-        store.close()
-        store = self.open_store(config)
-        assert [record.seq for record in store.read(6)] == [7, 8]
-        store.close()
-
-    def test_dropped_records_are_reported_as_gone(self, config: Config) -> None:
-        """LogTruncated names the first record that is kept; it is raised by the call, not by the iteration."""
-        store = self.keeping(config)
-        for _ in range(8):
-            store.append([(1, 1, bytes(1 << 19) + b"x")])
-        store.save_snapshot(6, [b"at 6"])
-        store.save_snapshot(8, [b"at 8"])
-        store.drop_before(5)
-        with pytest.raises(LogTruncated) as caught:
-            store.read(0)
-        first = (caught.value.details or {})["first"]
-        assert 1 < first <= 6
-        assert [record.seq for record in store.read(first - 1)] == list(range(first, 9))
-        store.close()
-
-    def _snapshot_is(self, store: LogStore, seq: int, chunks: Iterable[bytes]) -> None:
-        wanted = list(chunks)
-        store.save_snapshot(seq, iter(wanted))
-        loaded = store.load_snapshot()
-        assert loaded is not None
-        assert (loaded[0], list(loaded[1])) == (seq, wanted)
-        assert store.status().snapshot == seq
+    def test_weights_stay_and_say_the_same_as_scores(self, scorer: SalienceScorer) -> None:
+        """Where there are weights, the engine's formula and `score` agree."""
+        weights = scorer.weights
+        assert scorer.weights == weights
+        if weights is None:
+            return
+        how = Salience(weights.recency, weights.frequency, weights.priority, weights.half_life_ms, self.NOW)
+        assert how.is_valid()
+        for fact in self.facts():
+            known = float("nan") if fact.confidence is None else fact.confidence
+            formula = how.score(fact.created_at, fact.last_access, fact.accesses, fact.priority, known)
+            assert scorer.score(fact, self.NOW) == pytest.approx(formula, abs=1e-12)

@@ -6,6 +6,10 @@ take the one that gave it, before or now; each of its premises is either the sam
 depends on every affected relation, so that one goal evaluates them all. What depends on an affected predicate through an
 aggregate is not followed: the program says that it is incomplete.
 
+**First**: conclusions of rule instances that have a removed fact among their premises and others that hold now. Where
+nothing is read under absence and none of them fell, nothing did: of the conclusions that fell the one with the least
+derivation had premises of which each still holds or was removed.
+
 **Before**: the same rules over the stored facts and the removed ones together.
 """
 
@@ -25,6 +29,7 @@ MAX_VARIANTS = 64
 _REMOVED = "\0removed\0"
 _AFFECTED = "\0affected\0"
 _BEFORE = "\0before\0"
+_FIRST = "\0first\0"
 
 ALL = RelationSchema("\0all", 0, role=Role.DERIVED)
 
@@ -38,10 +43,12 @@ def removed_schema(schema: RelationSchema) -> RelationSchema:
 
 
 def affected_of(schema: RelationSchema) -> RelationSchema | None:
-    """The stored schema whose affected rows a relation of the program holds; None for any other relation."""
-    if schema.role is not Role.DERIVED or not schema.predicate.startswith(_AFFECTED):
-        return None
-    return RelationSchema(schema.predicate[len(_AFFECTED) :], schema.arity, schema.positive)
+    """The stored schema whose affected, or first, rows a relation of the program holds; None for any other relation."""
+    if schema.role is Role.DERIVED:
+        for mark in (_AFFECTED, _FIRST):
+            if schema.predicate.startswith(mark):
+                return RelationSchema(schema.predicate[len(mark) :], schema.arity, schema.positive)
+    return None
 
 
 class Affected:
@@ -107,6 +114,31 @@ class Affected:
                 yield Clause(head, body)
 
 
+def first(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
+    """The clauses that conclude what a removed fact is a premise of, beside those of the rules."""
+    gone = set(removed)
+    made, heads = list(clauses), set()
+    for clause in clauses:
+        if not clause.rule or clause.head.schema.role in _COUNTED:
+            continue
+        for place, item in enumerate(clause.body):
+            if isinstance(item, ClauseAtom) and item.schema.stored in gone:
+                # The others may have been removed as well, or hold.
+                others = [
+                    [other, ClauseAtom(removed_schema(other.schema.stored), other.args)]
+                    if isinstance(other, ClauseAtom) and other.schema.stored in gone
+                    else [other]
+                    for other in (*clause.body[:place], *clause.body[place + 1 :])
+                ]
+                head = ClauseAtom(_first(clause.head.schema.stored), clause.head.args)
+                heads.add(head.schema)
+                out = ClauseAtom(removed_schema(item.schema.stored), item.args)
+                made.extend(Clause(head, (out, *body)) for body in product(*others))
+    for schema in sorted(heads, key=str):
+        made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(schema, (ANONYMOUS,) * schema.arity),)))
+    return made
+
+
 def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
     """The clauses over the facts stored now and those removed, which together are the facts before."""
     gone = set(removed)
@@ -132,6 +164,10 @@ def _rests_on(item: ClauseAtom) -> list[RelationSchema]:
 
 def _before(schema: RelationSchema) -> RelationSchema:
     return RelationSchema(_BEFORE + schema.predicate, schema.arity, schema.positive, Role.DERIVED)
+
+
+def _first(schema: RelationSchema) -> RelationSchema:
+    return RelationSchema(_FIRST + schema.predicate, schema.arity, schema.positive, Role.DERIVED)
 
 
 def _affected(schema: RelationSchema) -> RelationSchema:

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import InvalidInput
-from kbcore.reason.match import matching
-from kbcore.state.partition import Partition
+from kbcore.reason.budget import Budget
+from kbcore.reason.moment import held
+from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.numbers import Number, number
+from kbplanner.aggregates import total
+from kbplanner.backend import Total
+from kbplanner.evaluate import goal_pattern
+from kbplanner.numbers import Number, answer_key, number
 from kbplanner.terms import ANONYMOUS, Term
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
@@ -33,55 +37,78 @@ def aggregate(
     pattern: Sequence[Term] | None,
     skip_non_numeric: bool,
     as_of: int | None,
+    budget: Budget,
 ) -> AggregateOutcome:
     """Aggregate one argument of the positive, currently valid facts of a predicate that match a pattern (None: any arity).
 
     Raises InvalidInput for an unknown operation, a missing argIndex or one that no matching fact has, and for a value
-    that is not a number unless those are skipped.
+    that is not a number unless those are skipped; BudgetExceeded when the time is over.
     """
     if op not in OPERATIONS:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
     if op != "COUNT" and arg_index is None:
         raise InvalidInput.at("argIndex", f"is required for {op}")
     matched = 0
-    values: list[Number] = []
+    totals: list[Total] = []
+    engine = tenant.engine
     for partition in partitions:
         for stored in partition.named(predicate, None if pattern is None else len(pattern), True):
             arity = stored.schema.arity
-            terms: Sequence[Term] = [ANONYMOUS] * arity if pattern is None else pattern
-            for _, rows, ids in matching(tenant, partition, predicate, terms, True, as_of):
-                matched += len(ids)
-                if op == "COUNT" or not len(ids) or arg_index is None:
-                    continue
-                if not 0 <= arg_index < arity:
-                    raise InvalidInput.at("argIndex", f"{predicate} has {arity} arguments, counted from 0")
-                values.extend(_numbers(tenant.engine.texts(rows[arg_index::arity]), skip_non_numeric))
+            wanted = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
+            if wanted is None:
+                continue
+            column = arg_index if op != "COUNT" and arg_index is not None and 0 <= arg_index < arity else None
+            found = _total(tenant, stored, wanted, column, as_of, budget)
+            matched += found.matched
+            if op == "COUNT" or not found.matched:
+                continue
+            if column is None:
+                raise InvalidInput.at("argIndex", f"{predicate} has {arity} arguments, counted from 0")
+            if found.other and not skip_non_numeric:
+                text = engine.text(found.other)
+                raise InvalidInput(f"'{text}' is not a number; skipNonNumeric leaves such values out", {"value": text})
+            totals.append(found)
     if arg_index is not None and (arg_index < 0 or (pattern is not None and arg_index >= len(pattern))):
         raise InvalidInput.at("argIndex", "is out of range")
-    return AggregateOutcome(matched if op == "COUNT" else _result(op, values), matched)
+    return AggregateOutcome(matched if op == "COUNT" else _result(tenant, op, totals), matched)
 
 
-def _numbers(texts: Iterable[str], skip: bool) -> Iterable[Number]:
-    for text in texts:
-        value = number(text)
-        if value is not None:
-            yield value
-        elif not skip:
-            raise InvalidInput(f"'{text}' is not a number; skipNonNumeric leaves such values out", {"value": text})
+def _total(
+    tenant: Tenant, stored: StoredRelation, pattern: list[int], column: int | None, as_of: int | None, budget: Budget
+) -> Total:
+    """What the facts that match now, or held at `as_of`, have in a column; None: only how many there are."""
+    if as_of is None:
+        return stored.relation.total(pattern, column, budget.rest)
+    rows, ids = held(stored, pattern, as_of, budget)
+    if column is None:
+        return Total(len(ids))
+    values = rows[column :: stored.schema.arity]
+    return total(values, dict(zip(values, tenant.engine.texts(values), strict=True)))
 
 
-def _result(op: str, values: Sequence[Number]) -> int | float | None:
-    if op == "SUM":
-        return _sum(values)
-    if not values:
-        return None
-    if op == "AVG":
-        return _sum(values) / len(values)
-    return min(values) if op == "MIN" else max(values)
+def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
+    """Sums of integers are exact; those with other numbers among them are rounded once."""
+    if op in ("MIN", "MAX"):
+        texts = [tenant.engine.text(found.least if op == "MIN" else found.greatest) for found in totals if found.numbers]
+        value = number((min if op == "MIN" else max)(texts, key=answer_key)) if texts else None
+    else:
+        count = sum(found.numbers for found in totals)
+        if op == "AVG" and not count:
+            return None
+        value = _sum(totals)
+        if op == "AVG" and value is not None:
+            value /= count
+    if value is not None and math.isinf(value):
+        raise InvalidInput("the result is larger than any number that can be written", {"op": op})
+    return value
 
 
-def _sum(values: Sequence[Number]) -> Number:
-    """Exact for integers; correctly rounded where floats are among them."""
-    if all(isinstance(value, int) for value in values):
-        return sum(values)
-    return math.fsum(values)
+def _sum(totals: Sequence[Total]) -> Number:
+    whole = sum(found.whole for found in totals)
+    reals = [found.reals for found in totals if found.reals is not None]
+    if not reals:
+        return whole
+    try:
+        return math.inf if any(found.infinite for found in totals) else float(sum(reals) + whole)
+    except OverflowError:
+        return math.inf

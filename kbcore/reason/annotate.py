@@ -77,10 +77,9 @@ class Marks:
 class Annotations:
     """Annotates the rows of one tenant's answers. The caller holds the read lock."""
 
-    def __init__(self, tenant: Tenant, grounds: GroundPlans, solve: Solve) -> None:
+    def __init__(self, tenant: Tenant, grounds: GroundPlans) -> None:
         self._tenant = tenant
         self._grounds = grounds
-        self._solve = solve
         self._marks: dict[tuple[str | None, str, int, bool], Marks] = {}
         self._slices: OrderedDict[tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice] = OrderedDict()
         self._firm: OrderedDict[tuple[Slice, frozenset[RelationSchema]], bool] = OrderedDict()
@@ -105,16 +104,17 @@ class Annotations:
         marks: Marks,
         budget: Budget,
         as_of: int | None,
+        solve: Solve,
     ) -> None:
-        """Complete the rows of answers of an atom; raises BudgetExceeded."""
+        """Complete the rows of answers of an atom; `solve` answers more goals. Raises BudgetExceeded."""
         if not shown:
             return
         if marks.weighed is not None:
             weights = self._weights(partition, atom, answers, marks.weighed, budget, as_of)
-            for row, weight in zip(shown, weights, strict=True):
+            for row, weight in budget.paced(zip(shown, weights, strict=True)):
                 _inherit(row, weight)
         elif marks.absence is Absence.ALL:
-            for row in shown:
+            for row in budget.paced(shown):
                 if row["createdAt"] is None:
                     row["metadata"]["nonMonotonic"] = True
         elif marks.absence is Absence.SOME:
@@ -124,14 +124,15 @@ class Annotations:
                 monotone = self._monotone[rules] = MonotoneRules(rules.rules)
                 if len(self._monotone) > 64:
                     self._monotone.popitem(last=False)
-            firm = _keys(self._solve(partition, monotone, atom, budget, as_of), atom.arity)
-            for row, key in zip(shown, _keys(answers, atom.arity), strict=True):
+            firm = set(budget.keys(*solve(partition, monotone, atom, budget, as_of), atom.arity))
+            for row, key in zip(shown, budget.keys(*answers, atom.arity), strict=True):
                 if row["createdAt"] is None and key not in firm:
                     row["metadata"]["nonMonotonic"] = True
         if marks.opposite:
             opposite = Atom(atom.predicate, atom.args, not atom.positive)
-            denied = set(_keys(self._solve(partition, self._rules(partition), opposite, budget, as_of), atom.arity))
-            for row, key in zip(shown, _keys(answers, atom.arity), strict=True):
+            found = solve(partition, self._rules(partition), opposite, budget, as_of)
+            denied = set(budget.keys(*found, atom.arity))
+            for row, key in zip(shown, budget.keys(*answers, atom.arity), strict=True):
                 if key in denied:
                     row["metadata"]["contradicted"] = True
 
@@ -236,11 +237,6 @@ def _firm(clauses: Sequence[Clause], told: frozenset[RelationSchema]) -> set[Rel
                 found.add(head)
                 grown = True
     return found
-
-
-def _keys(answers: Answers, arity: int) -> list[tuple[int, ...]]:
-    rows, count = answers
-    return [tuple(rows[i * arity : (i + 1) * arity]) for i in range(count)]
 
 
 def _inherit(row: Row, weight: Weight) -> None:

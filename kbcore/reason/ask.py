@@ -6,23 +6,24 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.match import matching
-from kbcore.reason.proof import Prover
-from kbcore.reason.tables import GoalTables
+from kbcore.reason.proof import INPUTS, Prover
+from kbcore.reason.tables import GoalTables, TableCounts
 from kbcore.reason.view import viewed
 from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row, derived_row
-from kbcore.state.partition import Partition
+from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
 from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_shape
 from kbplanner.grounding import GroundPlans
 from kbplanner.passes.check import check_rule
+from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
@@ -35,24 +36,44 @@ MAX_READY = 1024
 """Shapes of goals whose plan is found without asking the plan cache."""
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A goal before it is run: the atom it answers, the pattern of its constants (None: nothing can have them), its plan.
+
+    Without a plan a look-up among the stored facts is all there is to it.
+    """
+
+    atom: Atom
+    pattern: list[int] | None
+    bind: Bind
+    goal: CompiledGoal | None = None
+    statistics: Statistics | None = None
+
+
 class Reasoner:
     """Answers goals of one tenant. The caller holds the tenant's read lock and has brought it to now."""
 
-    def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False) -> None:
+    def __init__(
+        self, tenant: Tenant, table_bytes: int, verify: bool = False, counts: TableCounts | None = None
+    ) -> None:
         self.tenant = tenant
-        self.tables = GoalTables(tenant.engine, table_bytes, verify)
+        self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
         self._verify = verify
         self._grounds = GroundPlans(tenant.engine)
-        self._annotations = Annotations(tenant, self._grounds, self._solve)
+        self._annotations = Annotations(tenant, self._grounds)
         self.writer = Written(tenant)
-        self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal]] = {}
+        self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
+    def close(self) -> None:
+        """Give up the goal tables."""
+        self.tables.clear()
+
     def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
-        """The answers of a signed atom in a partition; raises BudgetExceeded."""
+        """The answers of a signed atom in a partition; those that are stored have been accessed. Raises BudgetExceeded."""
         tenant = self.tenant
-        asked = goal_shape(atom.args, tenant.engine.find)
+        asked = goal_shape(atom.args, tenant.find)
         if asked is None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
         pattern, adornment = asked
@@ -60,7 +81,10 @@ class Reasoner:
         ready = self._ready.get(key)
         if ready is None or ready[0] != tenant.plan_version or as_of is not None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
-        return self.tables.ask(partition.name, ready[1], pattern, partition.bind, budget)
+        found = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
+        if found[1] and ready[2].version:
+            tenant.accesses.note(ready[2], found[0], pattern, tenant.read_at)
+        return found
 
     def solve_body(
         self,
@@ -100,19 +124,18 @@ class Reasoner:
                 self._bodies.popitem(last=False)
         return rules, rule.head
 
-    def prover(self, partition: Partition, budget: Budget, as_of: int | None) -> Prover:
+    def prover(
+        self, partition: Partition, budget: Budget, as_of: int | None, inputs: int = INPUTS, rows: bool = True
+    ) -> Prover:
         """What proves answers of literals in a partition."""
         rules = self.tenant.rules.visible(partition.name)
-        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of)
+        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of, inputs, rows)
 
     @contextmanager
     def planned(
-        self, partition: Partition, body: Sequence[BodyItem], budget: Budget
-    ) -> Iterator[tuple[CompiledGoal | None, Atom, Bind]]:
-        """The plan for a goal in a partition, the atom it answers, and what it reads.
-
-        None where a look-up among the stored facts is all there is to it.
-        """
+        self, partition: Partition, body: Sequence[BodyItem], budget: Budget, as_of: int | None = None
+    ) -> Iterator[Planned]:
+        """The plan for a goal in a partition, and what a run of it would need; recursion through negation is settled."""
         only = body[0]
         if len(body) == 1 and isinstance(only, Literal):
             atom = Atom(only.atom.predicate, only.atom.args, only.atom.positive is not only.negated)
@@ -120,13 +143,16 @@ class Reasoner:
         else:
             rules, atom = self._body(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        asked = self._asked(rules, schema, atom)
+        pattern = None if asked is None else asked[0]
         if schema not in rules.derived:
-            yield None, atom, partition.bind
+            yield Planned(atom, pattern, partition.bind)
             return
-        adornment = adornment_of([arg for arg in atom.args if isinstance(arg, (str, Variable))])
-        with viewed(self.tenant, partition, rules, (schema,), budget, None, self._denied(partition, rules)) as view:
+        denied = self._denied(partition, rules) if as_of is None else None
+        with viewed(self.tenant, partition, rules, (schema,), budget, as_of, denied) as view:
+            adornment = adornment_of(terms_of(atom))
             goal = self.tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
-            yield goal, atom, view.bind
+            yield Planned(atom, pattern, view.bind, goal, view.statistics)
 
     def rows(
         self,
@@ -164,12 +190,19 @@ class Reasoner:
             for row in found:
                 row["metadata"]["basis"] = basis
             return found
+        budget.whole, budget.first = limit is None, None if undefined else limit
         answers = self.solve(partition, atom, budget, as_of)
+        budget.first = None
         if undefined:
             every = self.possible(partition, atom, budget, as_of)
             if every[1] != answers[1]:
                 return self._with_undefined(partition, atom, answers, every, budget, as_of, limit)
+        budget.whole = False
         return self._true(partition, atom, answers, budget, as_of, limit)
+
+    def described(self, partition: Partition, atom: Atom, answers: Answers, budget: Budget) -> list[Row]:
+        """Rows for some answers of an atom that `solve` gave, with what they inherit."""
+        return self._true(partition, atom, answers, budget, None, None)
 
     def possible(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
         """The answers of an atom that are not false: those that are true, and those that are undefined."""
@@ -190,9 +223,9 @@ class Reasoner:
         rows, count = every
         count = count if limit is None else min(count, limit)
         budget.check_answers(count)
-        known = {tuple(answers[0][i * arity : (i + 1) * arity]) for i in range(answers[1])}
-        keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(count)]
-        held = [key for key in keys if key in known]
+        known = set(budget.keys(*answers, arity))
+        keys = list(budget.keys(rows, count, arity))
+        held = [key for key in budget.paced(keys) if key in known]
         true = array("I", [symbol for key in held for symbol in key]), len(held)
         shown = iter(self._true(partition, atom, true, budget, as_of, None))
         found: list[Row] = []
@@ -221,7 +254,7 @@ class Reasoner:
             some = rows[part.start * arity : part.stop * arity]
             shown.extend(self._shown(partition, atom, some, len(part), as_of))
         if not marks.plain:
-            self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of)
+            self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of, self._solve)
         return shown
 
     def written(
@@ -234,6 +267,7 @@ class Reasoner:
         if not marks.alike or not plain(stored):
             return None
         absence = not marks.plain  # then nothing of the predicate is stored, or some answer could do without one
+        budget.whole, budget.first = limit is None and not offset, None if limit is None else limit + offset
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
@@ -246,7 +280,7 @@ class Reasoner:
     ) -> list[bytes] | None:
         """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
         parts: list[bytes] = []
-        for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None):
+        for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None, budget):
             if not plain(stored):
                 return None
             count = len(ids)
@@ -271,21 +305,20 @@ class Reasoner:
     ) -> Answers:
         """Answer with the given rules: what is true, or what is `possible`.
 
-        A plan found for what is visible now is noted under `ready`, unless it is for what models of this moment say.
+        A plan found for what is visible now is noted under `ready`, unless it is for what models of this moment say. It is
+        given for goals of the outside: answers of these that are stored have been accessed.
         """
         tenant = self.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        args = terms_of(atom)
-        asked = goal_shape(args, tenant.engine.find)
-        if asked is None and schema in rules.derived:
-            # A constant that no fact has; a conclusion has it still where it stands in a rule, or where rules compute it.
-            engine, known = tenant.engine, rules.constants
-            asked = goal_shape(args, lambda t: (engine.intern if rules.computes or t in known else engine.find)(t))
+        asked = self._asked(rules, schema, atom)
         if asked is None:
             return array("I"), 0
         pattern, adornment = asked
         if schema not in rules.derived:
-            for _, rows, ids in matching(tenant, partition, atom.predicate, args, atom.positive, as_of):
+            matched = matching(tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget)
+            for stored, rows, ids in matched:
+                if ready is not None and as_of is None and len(ids):
+                    tenant.accesses.note(stored, rows, pattern, tenant.read_at)
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
         denied = self._denied(partition, rules) if as_of is None else None
@@ -298,15 +331,27 @@ class Reasoner:
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY:
                     self._ready.clear()
-                self._ready[ready] = (tenant.plan_version, goal)
-            found = self.tables.ask(partition.name, goal, pattern, view.bind, budget)
+                self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
+            found = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
+            if ready is not None and found[1] and (stored := partition.need(schema)).version:
+                tenant.accesses.note(stored, found[0], pattern, tenant.read_at)
             if self._verify and view.settled:
-                means = budget.limits, budget.work
+                means = budget.limits, budget.work, budget.rest
                 with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *means) as fresh:
                     anew = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
                     if self.tables.once(anew, pattern, fresh.bind, budget) != found:
                         raise EngineFault("a model that was kept differs from a fresh one")
             return found
+
+    def _asked(self, rules: RuleSet, schema: RelationSchema, atom: Atom) -> tuple[list[int], str] | None:
+        """The pattern and adornment of a goal; None where nothing can have its constants."""
+        args = terms_of(atom)
+        asked = goal_shape(args, self.tenant.find)
+        if asked is None and schema in rules.derived:
+            # A constant that no fact has; a conclusion has it still where it stands in a rule, or where rules compute it.
+            intern, find, known = self.tenant.engine.intern, self.tenant.find, rules.constants
+            asked = goal_shape(args, lambda t: (intern if rules.computes or t in known else find)(t))
+        return asked
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
         """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""

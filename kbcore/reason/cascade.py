@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kbcore.errors import BudgetExceeded
-from kbcore.reason.affected import ALL, Affected, affected_of, before, removed_schema
+from kbcore.reason.affected import ALL, Affected, affected_of, before, first, removed_schema
 from kbcore.reason.budget import Budget
 from kbcore.reason.compared import compared
 from kbcore.reason.view import viewed
@@ -61,9 +61,11 @@ class Fallen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """What finds the conclusions a removal affects; clauses over the facts before; what `Affected` says of itself."""
+    """What finds the conclusions a removal affects, and (None: of no use) the first of them; clauses over the facts before;
+    what `Affected` says of itself."""
 
     goal: CompiledGoal
+    first: CompiledGoal | None
     before: tuple[Clause, ...]
     signed: bool
     incomplete: bool
@@ -78,10 +80,17 @@ class Cascades:
         self._goals_before: OrderedDict[tuple[_Program, RelationSchema], CompiledGoal] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def fallen(self, removed: Iterable[Removed], budget: Budget) -> Fallen:
-        """What fell with removed facts; the caller holds the read lock of the state after the retraction."""
-        found = Fallen()
-        within = replace(budget, limits=Limits(MAX_ROWS, budget.limits.bytes, MAX_STEPS))
+    def close(self) -> None:
+        """Forget what was compiled."""
+        with self._mutex:
+            self._programs.clear()
+            self._goals_before.clear()
+
+    def fallen(self, removed: Iterable[Removed], budget: Budget, found: Fallen) -> None:
+        """Note what fell with removed facts; the caller holds the read lock of the state after the retraction."""
+        limits = budget.limits
+        most = Limits(min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps))
+        within = replace(budget, limits=most)
         by_scope: dict[str | None, list[Removed]] = {}
         for one in removed:
             by_scope.setdefault(one.scope, []).append(one)
@@ -94,7 +103,6 @@ class Cascades:
                 self._settle(partition, rules, group, within, found)
             except BudgetExceeded:
                 found.truncated = True
-        return found
 
     def _settle(self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen) -> None:
         removed = frozenset(one.schema for one in group)
@@ -119,26 +127,73 @@ class Cascades:
                 return
             except BudgetExceeded:
                 found.truncated = True
-        removed = self._removed(group)
+        removed: dict[RelationSchema, Relation] = {}
         keys: dict[RelationSchema, set[RowKey]] = {}
         for one in group:
-            keys.setdefault(one.schema, set()).update(one.keys)
-        run = GoalRun(engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
+            keys.setdefault(one.schema, set()).update(budget.paced(one.keys))
+        run: GoalRun | None = None
         try:
+            self._fill(removed, group, budget)
+            if program.first is not None and self._nothing_fell(program.first, view, removed, keys, budget):
+                return
+            run = GoalRun(engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
             run.ask([], budget)
             for slot, schema in sorted(enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])):
                 original = affected_of(schema)
                 if original is not None:
-                    rows, ids = run.run.relation(slot).match([0] * schema.arity)
-                    rows, arity = engine.sort(rows, schema.arity), schema.arity
-                    affected = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
+                    rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
+                    rows, arity = engine.sort(rows, schema.arity, budget.via), schema.arity
+                    affected = budget.keys(rows, len(ids), arity)
                     gone = keys.get(original, set())
                     candidates = [row for row in affected if row not in gone]
                     self._compare(partition, view, program, removed, original, candidates, budget, found)
         finally:
-            run.close()
+            if run is not None:
+                run.close()
             for relation in removed.values():
                 relation.drop()
+
+    def _nothing_fell(
+        self,
+        goal: CompiledGoal,
+        view: View,
+        removed: Mapping[RelationSchema, Relation],
+        gone: Mapping[RelationSchema, set[RowKey]],
+        budget: Budget,
+    ) -> bool:
+        """Whether all that a removed fact was a premise of still holds; False also where there is too much of it to say."""
+        run = GoalRun(self._tenant.engine, goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
+        try:
+            run.ask([], budget)
+            for slot, schema in enumerate(goal.plan.slots):
+                original = affected_of(schema)
+                if original is not None:
+                    rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
+                    candidates = set(budget.keys(rows, len(ids), schema.arity)) - gone.get(original, set())
+                    if not self._all_hold(view, original, candidates, budget):
+                        return False
+            return True
+        except BudgetExceeded:
+            return False
+        finally:
+            run.close()
+
+    def _all_hold(self, view: View, schema: RelationSchema, candidates: set[RowKey], budget: Budget) -> bool:
+        """Whether all candidates hold: one goal where all have a constant in common, else False for more than a few."""
+        if not candidates:
+            return True
+        values = [set(column) for column in zip(*candidates, strict=True)]
+        pattern = [column.pop() if len(column) == 1 else 0 for column in values]
+        adornment = "".join("b" if symbol else "f" for symbol in pattern)
+        if not any(pattern) and pattern:
+            return False
+        goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
+        run = GoalRun(self._tenant.engine, goal, view.bind, budget.limits)
+        try:
+            found = run.ask(pattern, budget)
+            return found is not None and candidates <= set(budget.keys(found[0], found[1], schema.arity))
+        finally:
+            run.close()
 
     def _count_whole(
         self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen
@@ -159,8 +214,11 @@ class Cascades:
             affected = Affected(clauses, removed)
             plan = build(rewrite(affected.clauses, ALL, "", view.statistics), view.statistics)
             goal = self._compiled(plan)
+            start = None
+            if not (affected.signed or affected.incomplete or touched):
+                start = self._compiled(build(rewrite(first(clauses, removed), ALL, "", view.statistics), view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()
-            found = _Program(goal, past, affected.signed, affected.incomplete or bool(touched))
+            found = _Program(goal, start, past, affected.signed, affected.incomplete or bool(touched))
             with self._mutex:
                 self._programs[key] = found
                 if len(self._programs) > MAX_PROGRAMS:
@@ -185,20 +243,21 @@ class Cascades:
         return CompiledGoal(plan, engine.load(encode(plan)), tuple(engine.intern(text) for text in plan.parameters), {})
 
     def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
-        rows = array("I", [symbol for row in candidates for symbol in row])
+        rows = array("I", [symbol for row in budget.paced(candidates) for symbol in row])
         run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
         try:
             return run.holding(rows, len(candidates), budget.drive)
         finally:
             run.close()
 
-    def _removed(self, group: Sequence[Removed]) -> dict[RelationSchema, Relation]:
-        found: dict[RelationSchema, Relation] = {}
+    def _fill(self, found: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget) -> None:
+        """Make relations of the removed facts."""
         for one in group:
             schema = removed_schema(one.schema)
-            relation = found.setdefault(schema, self._tenant.engine.relation(schema.arity))
-            relation.insert(array("I", [symbol for key in one.keys for symbol in key]), len(one.keys))
-        return found
+            if schema not in found:
+                found[schema] = self._tenant.engine.relation(schema.arity)
+            relation = found[schema]
+            relation.insert(array("I", [symbol for key in budget.paced(one.keys) for symbol in key]), len(one.keys))
 
     def _compare(
         self,

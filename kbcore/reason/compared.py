@@ -38,15 +38,20 @@ def compared(
     after = _conclusions(tenant, viewed(tenant, partition, rules, None, budget, None, denied), reached, budget)
     past = _Past(partition, group)
     try:
-        ask = rules, denied, None, past.bind, partition, budget.limits, budget.work
+        ask = rules, denied, None, past.bind, partition, budget.limits, budget.work, budget.rest
         before = _conclusions(tenant, tenant.models.view(*ask, scope=partition.name, version=-1), reached, budget)
     finally:
         past.close()
     keys: dict[RelationSchema, set[RowKey]] = {}
     for one in group:
         keys.setdefault(one.schema, set()).update(one.keys)
-    fell = {schema: sorted(before[schema] - after[schema] - keys.get(schema, set())) for schema in reached}
-    return fell, sum(len(after[schema] - before[schema]) for schema in reached)
+    fell: dict[RelationSchema, list[RowKey]] = {}
+    appeared = 0
+    for schema in reached:
+        now, then, gone = after[schema], before[schema], keys.get(schema, set())
+        fell[schema] = sorted([key for key in budget.paced(then) if key not in now and key not in gone])
+        appeared += sum(1 for key in budget.paced(now) if key not in then)
+    return fell, appeared
 
 
 class _Past:
@@ -106,7 +111,5 @@ def _conclusions(
                 run.close()
             if answers is None:
                 raise EngineFault("a relation changed under the read lock")
-            rows, count = answers
-            arity = schema.arity
-            found[schema] = {tuple(rows[i * arity : (i + 1) * arity]) for i in range(count)}
+            found[schema] = set(budget.keys(*answers, schema.arity))
     return found

@@ -15,17 +15,23 @@ from kbplanner.terms import Term
 
 
 def matching(
-    tenant: Tenant, partition: Partition, predicate: str, args: Sequence[Term], positive: bool | None, as_of: int | None
+    tenant: Tenant,
+    partition: Partition,
+    predicate: str,
+    args: Sequence[Term],
+    positive: bool | None,
+    as_of: int | None,
+    budget: Budget,
 ) -> Iterator[tuple[StoredRelation, array[int], array[int]]]:
     """For each sign asked for, the stored relation, the rows that match now or held at `as_of`, and their ids."""
-    pattern = goal_pattern(args, tenant.engine.find)
+    pattern = goal_pattern(args, tenant.find)
     if pattern is None:
         return
     for stored in partition.named(predicate, len(args), positive):
         if as_of is None:
-            rows, ids = stored.relation.match(pattern)
+            rows, ids = stored.relation.match(pattern, rest=budget.rest)
         else:
-            rows, ids = held(stored, pattern, as_of)
+            rows, ids = held(stored, pattern, as_of, budget)
         yield stored, rows, ids
 
 

@@ -1,86 +1,82 @@
-"""How a goal is evaluated, as text for people: its plan with what the planner reckons with and what a run then meets."""
+"""How a goal is evaluated, as text for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
-from kbcore.errors import EngineFault
-from kbcore.reason.ask import GOAL, Reasoner
-from kbcore.reason.budget import Budget
-from kbcore.state.partition import Partition
-from kbplanner.evaluate import Bind, CompiledGoal, GoalRun, goal_shape
-from kbplanner.explain import explain
-from kbplanner.plan import Column, ColumnKind
-from kbplanner.printer import print_item, print_rule
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom, BodyItem, Rule
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 
-def plan_text(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem], budget: Budget) -> str:
-    """The plan of a goal, run once beside the goal tables; raises BudgetExceeded.
+def plan_text(data: Mapping[str, Any]) -> str:
+    """What `plan_data` found, as text: one line a stratum, a rule and a step, with what is known of it in brackets.
 
-    Behind each read stand the mask (`b` a column looked up by, `f` one read), the rows a look-up was expected to give, and
-    the rows there are.
+    Of a run that was made, versions of rules that had nothing to do are left out but for their first line.
     """
-    return "\n".join(_lines(reasoner, partition, body, budget))
+    return "\n".join(_lines(data))
 
 
-def _lines(reasoner: Reasoner, partition: Partition, body: Sequence[BodyItem], budget: Budget) -> Iterator[str]:
-    yield f"goal {', '.join(print_item(item) for item in body)}"
-    with reasoner.planned(partition, body, budget) as (goal, atom, bind):
-        yield from _plan_lines(reasoner, partition, body, goal, atom, bind, budget)
-
-
-def _plan_lines(
-    reasoner: Reasoner,
-    partition: Partition,
-    body: Sequence[BodyItem],
-    goal: CompiledGoal | None,
-    atom: Atom,
-    bind: Bind,
-    budget: Budget,
-) -> Iterator[str]:
-    engine = reasoner.tenant.engine
-    if goal is None:
-        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        yield f"look up {schema}: {partition.rows(schema)} rows; no rule concludes it"
+def _lines(data: Mapping[str, Any]) -> Iterator[str]:
+    yield f"goal {data['goal']}" + (f"  in scope {data['scope']}" if data["scope"] else "")
+    if "lookUp" in data:
+        if data["answers"] is not None:
+            yield f"{data['answers']} answers in {data['ms']:.3f} ms"
+        yield f"look up {data['lookUp']['relation']}: {data['lookUp']['relationRows']} rows; no rule concludes it"
         return
-    texts = [print_rule(rule, bare=True) for rule in reasoner.tenant.rules.visible(partition.name).rules]
-    if atom.predicate == GOAL:
-        texts.append(print_rule(Rule(replace(atom, predicate="goal"), tuple(body)), bare=True))
-    asked = goal_shape(atom.args, engine.find)
-    if asked is None:
+    if data["ms"] is not None:
+        yield (
+            f"{data['answers']} answers in {data['ms']:.3f} ms; rows made {data['rowsMade']}, rows read {data['rowsRead']}, "
+            f"look-ups {data['lookUps']}, rounds {data['rounds']}"
+        )
+    elif not data["constantsKnown"]:
         yield "not run: nothing has the constants of this goal"
-        yield explain(goal.plan, texts)
-        return
-    run = GoalRun(engine, goal, bind, budget.limits)
-    try:
-        found = run.ask(asked[0], budget)
-        if found is None:
-            raise EngineFault("a relation changed under the read lock")
-        stats, counts = run.run.stats(), reasoner.tables.counts
-        yield (
-            f"{found[1]} answers; rows made {stats.rows_made}, rows read {stats.rows_read}, probes {stats.probes}, "
-            f"rounds {stats.rounds}"
-        )
-        yield (
-            f"goal tables of this tenant: {counts.current} goals found one current, {counts.continued} went on with one, "
-            f"{counts.stale} found it stale, {counts.missed} found none"
-        )
-        yield explain(goal.plan, texts, lambda slot, columns: _note(goal, run, slot, columns))
-    finally:
-        run.close()
+    counts = data["table"]["counts"]
+    yield (
+        f"goal table: {data['table']['state']}; of this tenant's goals {counts['current']} found one current, "
+        f"{counts['continued']} went on with one, {counts['stale']} found it stale, {counts['missed']} found none"
+    )
+    yield f"answer {data['answer']}, seeded by {data['seed'] or 'nothing'}"
+    for number, stratum in enumerate(data["strata"], 1):
+        yield from _stratum(number, stratum)
 
 
-def _note(goal: CompiledGoal, run: GoalRun, slot: int, columns: Sequence[Column]) -> str:
-    relation = run.run.relation(slot)
-    rows = relation.counts().visible
-    keys = [place for place, column in enumerate(columns) if column.kind is ColumnKind.KEY]
-    mask = "".join("b" if place in keys else "f" for place in range(len(columns)))
-    distinct = relation.distinct(keys) if keys and len(keys) < len(columns) else 0
-    parts = [f"mask {mask}"] if mask else []
-    parts += [f"about {rows / distinct:.1f} a look-up"] if distinct else []
-    planned = goal.sizes.get(goal.plan.slots[slot])
-    parts += [f"{rows} rows" if planned in (None, rows) else f"{rows} rows, {planned} when planned"]
-    return f"  [{', '.join(parts)}]"
+def _stratum(number: int, stratum: Mapping[str, Any]) -> Iterator[str]:
+    took = ""
+    if stratum["rounds"] is not None:
+        took = f"  [{stratum['ms']:.3f} ms, rounds {stratum['rounds']}, rows made {stratum['rows']}]"
+    kind = " (recursive)" if stratum["recursive"] else ""
+    yield f"stratum {number}{kind}: {', '.join(stratum['relations'])}{took}"
+    for rule in stratum["rules"]:
+        name = f"rule {rule['id']}: {rule['text']}" if rule["id"] else rule["text"]
+        if rule["rows"] is None:
+            yield f"  {name}"
+        elif rule["rows"] or rule["rowsRead"] or rule["lookUps"]:
+            yield f"  {name}  [rows made {rule['rows']}, read {rule['rowsRead']}, look-ups {rule['lookUps']}]"
+        else:
+            yield f"  {name}  [had nothing to do]"
+            continue
+        yield from (f"    {step['text']}{_known(step)}" for step in rule["steps"])
+
+
+def _known(step: Mapping[str, Any]) -> str:
+    """What is known of a step beside its text."""
+    reads = [read for read in (step, step.get("with")) if read and "mask" in read]
+    masks = [read["mask"] for read in reads if read["mask"]]
+    parts = [f"mask {', '.join(masks)}"] if masks else []
+    if step["operator"] == "emit":
+        parts += [] if step["rows"] is None else [f"made {step['rows']}"]
+    else:
+        if step.get("estimatedPerLookUp") is not None:
+            a_look_up, in_all = _number(step["estimatedPerLookUp"]), _number(step["estimatedRows"])
+            parts.append(f"about {a_look_up} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}")
+        parts += [] if step["rows"] is None else [f"found {step['rows']}"]
+    sizes = [_size(read) for read in reads if read["relationRows"] is not None]
+    parts += [f"size {', '.join(sizes)}"] if sizes else []
+    return f"  [{'; '.join(parts)}]" if parts else ""
+
+
+def _size(read: Mapping[str, Any]) -> str:
+    rows, planned = read["relationRows"], read["relationRowsWhenPlanned"]
+    return f"{rows} ({planned} when planned)" if planned not in (None, rows) else str(rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}" if value < 1e9 else f"{value:.0e}"

@@ -8,9 +8,10 @@ where a rule gives it as well.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
@@ -18,7 +19,7 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Engine
-from kbplanner.evaluate import Bind
+from kbplanner.evaluate import Bind, naming_rule
 from kbplanner.evaluated import value_of
 from kbplanner.ground import Ground, Shortest
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
@@ -51,6 +52,7 @@ INPUTS = 10
 class Taken:
     """What aggregates of a conclusion were taken over: `rows` bindings, the first of which are `inputs`.
 
+    Where nothing but the values of one variable matters, as for `count(?x)` and `min(?x)`, there is one for each value.
     `text` has the aggregates with their values.
     """
 
@@ -65,10 +67,10 @@ class ProofNode:
 
     `atom` is the signed atom that holds; for one that is `absent` the pattern that was searched, for a builtin its
     operator with the values used. `item` is the body item with its values, as it would be written; None for a fact.
-    `row` is the stored fact of an asserted one. A derived one has its rule, the values of the rule's variables, and a
-    premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule steps below.
-    Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs. `alternatives`
-    says how many other instances of rules give the same.
+    `row` is the stored fact of an asserted one, where rows are shown. A derived one has its rule, the values of the rule's
+    variables, and a premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule
+    steps below. Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs.
+    `alternatives` says how many other instances of rules give the same.
     """
 
     kind: str
@@ -86,11 +88,24 @@ class ProofNode:
 
 
 class Prover:
-    """Proves answers in one partition under one set of rules, at one moment. The caller holds the tenant's read lock."""
+    """Proves answers in one partition under one set of rules, at one moment. The caller holds the tenant's read lock.
+
+    At most `inputs` of what an aggregate is taken over are shown; without `rows` stored facts come as atoms alone.
+    """
 
     def __init__(
-        self, tenant: Tenant, plans: GroundPlans, partition: Partition, rules: RuleSet, budget: Budget, as_of: int | None
+        self,
+        tenant: Tenant,
+        plans: GroundPlans,
+        partition: Partition,
+        rules: RuleSet,
+        budget: Budget,
+        as_of: int | None,
+        inputs: int = INPUTS,
+        rows: bool = True,
     ) -> None:
+        self._inputs = inputs
+        self._rows = rows
         self._tenant = tenant
         self._plans = plans
         self._partition = partition
@@ -100,12 +115,12 @@ class Prover:
 
     def nothing(self) -> Proof:
         """What expands a proof that rests on no rule."""
-        return Proof(self._tenant, self._partition, self._rules, self._budget, self._partition.bind)
+        return self._proof(self._partition.bind)
 
-    def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Iterator[tuple[ProofNode, Proof]]:
+    def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Generator[tuple[ProofNode, Proof]]:
         """For each answer, ground arguments of a stored schema that hold, the top of its proof, and what expands it.
 
-        A proof can be expanded until the next is asked for.
+        A proof can be expanded until the next is asked for. To be closed: what it holds is given back then.
         """
         engine = self._tenant.engine
         goals, moment = (schema,), self._as_of
@@ -115,20 +130,31 @@ class Prover:
                 rows = [tuple(engine.find(arg) for arg in args) for args in some]
                 if schema not in self._rules.derived:
                     self._budget.rest()
-                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind)
+                    proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
                 goal = self._plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics)
                 run = GroundRun(engine, goal, view.bind, self._budget.limits)
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
-                    ground = run.read(self._budget.drive)
+                    ground = self._ground(run)
                     solved = Solved(engine, run, ground, shortest(engine, ground, self._budget.via))
-                    proof = Proof(self._tenant, self._partition, self._rules, self._budget, view.bind, solved)
+                    proof = self._proof(view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
                 finally:
                     run.close()
+
+    def _proof(self, bind: Bind, solved: Solved | None = None) -> Proof:
+        tenant, rules, budget = self._tenant, self._rules, self._budget
+        return Proof(tenant, self._partition, rules, budget, bind, solved, self._inputs, self._rows)
+
+    def _ground(self, run: GroundRun) -> Ground:
+        """Run to the end and read; a budget that is met names the rule."""
+        try:
+            return run.read(self._budget.drive, self._budget.rest)
+        except BudgetExceeded as error:
+            raise naming_rule(error, self._rules.rules) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +190,11 @@ class Proof:
         budget: Budget,
         bind: Bind,
         solved: Solved | None = None,
+        inputs: int = INPUTS,
+        rows: bool = True,
     ) -> None:
+        self._inputs = inputs
+        self._rows = rows
         self._tenant = tenant
         self._partition = partition
         self._rules = rules
@@ -172,25 +202,28 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
-        self._facts: dict[tuple[RelationSchema, Symbols], ProofNode] = {}
+        self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
         self._stored: dict[int, StoredRule] = {}
+        self._atoms: dict[tuple[int, int], tuple[BodyItem, ClauseAtom | None]] = {}
 
     def fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
         """The node of a fact that holds; of one that rules conclude, `schema` is its relation in the ground program."""
-        key = (schema.stored, row)
-        found = self._facts.get(key)
+        facts = self._facts.get(schema)
+        if facts is None:  # one table for what is stored and what rules conclude
+            facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
+        found = facts.get(row)
         if found is None:
-            found = self._facts[key] = self._fact(schema, row)
+            found = facts[row] = self._fact(schema, row)
         return found
 
     def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
         """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
         solved = self._solved
-        if node.instance < 0 or solved is None:
-            return node.premises
         self._expanded += 1
         if not self._expanded % EXPANDED_AT_ONCE:
             self._budget.rest()
+        if node.instance < 0 or solved is None:
+            return node.premises
         instance = solved.run.instance(node.instance)
         number = instance.source.clause.rule
         if number not in self._stored:
@@ -202,6 +235,10 @@ class Proof:
         else:
             node.bindings, node.premises = self._replayed(node.rule.rule, instance)
         return node.premises
+
+    def shown(self, count: int) -> None:
+        """Count nodes that go into the answer; raises BudgetExceeded where there are too many."""
+        self._budget.show_nodes(count)
 
     def _replayed(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
         """The values of a rule's variables in an instance, and a node for each item of its body."""
@@ -221,7 +258,7 @@ class Proof:
         members = max((solved.ground.of(group) for group in groups), key=len)
         inputs: list[dict[str, str]] = []
         premises: list[ProofNode] = []
-        for member in members[:INPUTS]:
+        for member in members[: self._inputs]:
             bindings, below = self._replayed(rule, solved.gathered(member))
             inputs.append(bindings)
             premises.extend(below)
@@ -240,6 +277,8 @@ class Proof:
             if height:
                 chosen = shortest.chosen[number]
                 return ProofNode(DERIVED, atom, depth=height, alternatives=alternatives, instance=chosen)
+        if not self._rows:
+            return ProofNode(ASSERTED, atom, alternatives=alternatives)
         relation = self._partition.need(stored)
         shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, 1))
         return ProofNode(ASSERTED, atom, row=shown[0], alternatives=alternatives)
@@ -249,6 +288,11 @@ class Proof:
             shown = Comparison(item.op, _filled(item.left, values), _filled(item.right, values), item.negated)
             sides = (print_expression(side) if isinstance(side, Apply) else str(side) for side in (shown.left, shown.right))
             return ProofNode(BUILTIN, Atom(item.op, tuple(sides)), item=shown)
+        only = self._only(item, instance)
+        if only is not None:
+            symbols = self._row(only, instance)
+            if 0 not in symbols:
+                return self.fact(only.schema, symbols)
         wanted = _ground(item.atom.args, values)
         schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
         if item.negated:
@@ -262,6 +306,22 @@ class Proof:
         if 0 in row:  # anonymous variables leave a choice of stored facts
             row = list(self._bind(found.schema).match(row, limit=1)[0])
         return self.fact(found.schema, tuple(row))
+
+    def _only(self, item: Literal, instance: Instance) -> ClauseAtom | None:
+        """The atom of an instance's clause that stands for an item, where whatever the values there can be no other."""
+        key = id(instance.source), id(item)
+        if key not in self._atoms:
+            schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
+            found = [] if item.negated else [a for a in instance.source.clause.atoms() if _is_of(a, schema)]
+            same = next((atom for atom in found if atom.args == item.atom.args), None)
+            only = found[0] if len(found) == 1 else same
+            self._atoms[key] = item, only  # the item is kept, so that its id stays its own
+        return self._atoms[key][1]
+
+    def _row(self, atom: ClauseAtom, instance: Instance) -> Symbols:
+        """The symbols of an atom's arguments in an instance, 0 for those that it does not bind."""
+        binding, find = instance.binding, self._tenant.engine.find
+        return tuple(find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args)
 
 
 def _values(rule: Rule, known: Values) -> Values:
@@ -293,9 +353,14 @@ def _filled(expr: Expr, values: Values) -> Expr:
     return values.get(expr, expr) if isinstance(expr, Variable) else expr
 
 
+def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
+    """Whether a clause's atom reads what is stored or concluded of a relation."""
+    return atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED) and atom.schema.stored == schema
+
+
 def _stands_for(atom: ClauseAtom, schema: RelationSchema, wanted: Sequence[Term], values: Values) -> bool:
     """Whether a clause's atom is what became of a rule's, given as the relation and the arguments with their values."""
-    if atom.schema.role not in (Role.STORED, Role.DERIVED, Role.UNDENIED) or atom.schema.stored != schema:
+    if not _is_of(atom, schema):
         return False
     found = _ground(atom.args, values)
     return all(isinstance(want, Variable) or want == have for want, have in zip(wanted, found, strict=True))

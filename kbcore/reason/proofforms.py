@@ -34,6 +34,7 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
     scope = result["scope"]
     shown: dict[str, Any] = {"goal": result, "step": {}, "substitution": {}}
     todo = deque([(top, shown, 0, goal)])
+    proof.shown(1)
     count = 1
     while todo:
         node, into, level, item = todo.popleft()
@@ -42,6 +43,7 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
             premises = proof.expand(node)
             if count + len(premises) <= limits.nodes and node.rule is not None:
                 count += len(premises)
+                proof.shown(len(premises))
                 below = [{"goal": _goal_row(premise, scope), "step": {}, "substitution": {}} for premise in premises]
                 into["step"] = _step("aggregate" if node.taken else "rule_application", rule=node.rule.text, below=below)
                 into["step"].update(_taken(node))
@@ -59,6 +61,7 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
     nodes: dict[str, Any] = {}
     truncated = False
     todo = deque([(top, 0)])
+    proof.shown(1)
     while todo:
         node, level = todo.popleft()
         shown = nodes[names[node]] = _dag_node(node)
@@ -69,6 +72,7 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
         if level >= limits.depth or len(names) + len(new) > limits.nodes or node.rule is None:
             shown["kind"], truncated = "elided", True
             continue
+        proof.shown(len(new))
         for premise in new:
             names[premise] = f"n{len(names) + 1}"
             todo.append((premise, level + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,9 +22,18 @@ _ENDS = {
 }
 
 
-def proof_text(proof: Mapping[str, Any]) -> str:
-    """A proof tree as text."""
-    return "\n".join(_lines(proof["proof"], _known(proof["result"])))
+LINES_AT_ONCE = 200
+"""Lines written between two rests: about a millisecond."""
+
+
+def proof_text(proof: Mapping[str, Any], rest: Callable[[], None]) -> str:
+    """A proof tree as text; `rest` is called between pieces of the work."""
+    lines = []
+    for line in _lines(proof["proof"], _known(proof["result"])):
+        lines.append(line)
+        if not len(lines) % LINES_AT_ONCE:
+            rest()
+    return "\n".join(lines)
 
 
 def no_answer(goal: str) -> str:

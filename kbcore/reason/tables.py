@@ -1,8 +1,8 @@
 """Goal tables: runs kept open, so that a goal asked again costs little more than reading its answers.
 
-A run knows by versions whether what it read has changed. New facts in what it reads positively, and new bindings, are
-worked in from where it stands; anything else makes it stale and it is dropped. Correctness never depends on a table:
-`verify` compares every answer with that of a fresh run.
+A run knows whether what it read has changed. New facts in what it reads positively, and new bindings, are
+worked in from where it stands; any other change that may concern what it holds makes it stale and it is dropped.
+Correctness never depends on a table: `verify` compares every answer with that of a fresh run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget, Notes
-from kbplanner.backend import Engine
+from kbcore.state.partition import PartitionKey
+from kbplanner.backend import Engine, RunState
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 
-Key = tuple[str | None, CompiledGoal, tuple[int, ...]]
+Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 """Partition, plan, and for a plan that serves one binding only that binding."""
 
 LEAST_BYTES = 8192
 """Runs of one binding that are smaller are quicker made anew than kept."""
+
+_STATES = {RunState.DONE: "current", RunState.READY: "continued", RunState.STALE: "stale"}
 
 
 @dataclass(slots=True)
@@ -38,10 +41,14 @@ class TableCounts:
 class GoalTables:
     """The goal tables of one tenant, at most `max_bytes` of them; those not used for longest go first.
 
+    What is counted here is counted in `every` too, which all tenants share.
+
     A table is taken out while it is used: a second goal on the same table meanwhile gets a run of its own.
     """
 
-    def __init__(self, engine: Engine, max_bytes: int, verify: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, max_bytes: int, verify: bool = False, every: TableCounts | None = None
+    ) -> None:
         self._engine = engine
         self._max_bytes = max_bytes
         self._verify = verify
@@ -49,17 +56,20 @@ class GoalTables:
         self._mutex = threading.Lock()
         self.bytes = 0
         self.counts = TableCounts()
+        self._every = every or TableCounts()
 
     def __len__(self) -> int:
         return len(self._tables)
 
     def ask(
-        self, scope: str | None, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
+        self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
-        key = (scope, goal, tuple(pattern) if goal.plan.one_seed else ())
+        key = (partition, goal, tuple(pattern) if goal.plan.one_seed else ())
         run, found = self._take(key), None
+        made = 0
         if run is not None:
+            made = run.rows_made
             try:
                 found = run.ask(pattern, budget)
             except BaseException:
@@ -67,14 +77,27 @@ class GoalTables:
                 raise
             self._count(run, found is None)
         if run is None or found is None:
-            run = GoalRun(self._engine, goal, bind, budget.limits)
+            run, made = GoalRun(self._engine, goal, bind, budget.limits), 0
             found = self._fresh(run, pattern, budget)
+        budget.rows_made += run.rows_made - made
         if self._verify and found != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
         budget.notes.warnings += run.warnings
         self._keep(key, run)
         return found
+
+    def state(self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> str:
+        """What a goal would find now: a table that is `current`, one that is `continued`, one that is `stale`, or `none`."""
+        key = (partition, goal, tuple(pattern) if goal.plan.one_seed else ())
+        with self._mutex:
+            run = self._tables.pop(key, None)
+            if run is None:
+                return "none"
+            self.bytes -= run.bytes
+        state = run.serves(pattern)
+        self._keep(key, run)
+        return _STATES[state]
 
     def clear(self) -> None:
         """Drop every table."""
@@ -90,6 +113,7 @@ class GoalTables:
         run = GoalRun(self._engine, goal, bind, budget.limits)
         found = self._fresh(run, pattern, budget)
         budget.notes.warnings += run.warnings
+        budget.rows_made += run.rows_made
         run.close()
         return found
 
@@ -108,6 +132,7 @@ class GoalTables:
             found = self._tables.pop(key, None)
             if found is None:
                 self.counts.missed += 1
+                self._every.missed += 1
                 return None
             self.bytes -= found.bytes
             return found
@@ -115,11 +140,14 @@ class GoalTables:
     def _count(self, run: GoalRun, stale: bool) -> None:
         if stale:
             self.counts.stale += 1
+            self._every.stale += 1
             run.close()
         elif run.worked:
             self.counts.continued += 1
+            self._every.continued += 1
         else:
             self.counts.current += 1
+            self._every.current += 1
 
     def _keep(self, key: Key, run: GoalRun) -> None:
         dropped = []

@@ -28,13 +28,13 @@ def viewed(
 
     `denied` says which explicit negatives have rows, where that is known. The caller holds the tenant's read lock.
     """
-    moment = None if as_of is None else Moment(partition, as_of)
+    moment = None if as_of is None else Moment(partition, as_of, budget)
     bind = moment.bind if moment else partition.bind
     version = -1 if moment else tenant.version
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-        ask = rules, denied, goals, bind, partition, budget.limits, budget.work
+        ask = rules, denied, goals, bind, partition, budget.limits, budget.work, budget.rest
         with tenant.models.view(*ask, scope=partition.name, version=version) as view:
             yield view
     finally:

@@ -9,13 +9,15 @@ need not keep the shape of the rules: linear recursion is turned as for any goal
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.backend import FOREVER, Attribute
+from kbplanner.evaluate import naming_rule
 from kbplanner.ground import Ground, touched
 from kbplanner.grounding import GroundRun
 from kbplanner.monotone import tests_absence
@@ -24,6 +26,8 @@ from kbplanner.solved import widest
 
 Solve: TypeAlias = "Callable[[array[int]], array[int]]"
 """The best rank of each node, given that of each instance."""
+
+V = TypeVar("V", float, int, "tuple[int, int]")
 
 ALWAYS = 0
 """Start of a window that has none: a fact told without one holds since it was told, which limits nothing."""
@@ -47,18 +51,21 @@ def weigh(
     run: GroundRun, rules: RuleSet, partition: Partition, rows: array[int], count: int, budget: Budget
 ) -> list[Weight]:
     """The weights of answers of a goal, whole rows; the run has its seeds, and was planned to weigh."""
-    ground = run.read(budget.drive)
+    try:
+        ground = run.read(budget.drive, budget.rest)
+    except BudgetExceeded as error:
+        raise naming_rule(error, rules.rules) from error
     values = _Values(run, ground, rules, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
         return widest(run.engine, ground, ranks, budget.via)
 
-    confidences = _confidences(ground, solve, values, nodes)
-    ends = _ends(solve, values, nodes)
-    starts = _starts(solve, values, nodes, ends)
-    monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)))
-    return [Weight(*all_four) for all_four in zip(confidences, starts, ends, monotone, strict=True)]
+    confidences = _confidences(ground, solve, values, nodes, budget)
+    ends = _ends(solve, values, nodes, budget)
+    starts = _starts(solve, values, nodes, ends, budget)
+    monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)), budget)
+    return [Weight(*four) for four in budget.paced(zip(confidences, starts, ends, monotone, strict=True))]
 
 
 class _Values:
@@ -107,56 +114,78 @@ class _Values:
             self.end[place] = min(self.end[place], end)
 
 
-def _confidences(ground: Ground, solve: Solve, values: _Values, nodes: array[int]) -> list[float | None]:
+def _ranked(
+    solve: Solve, own: Sequence[V], nodes: array[int], budget: Budget, reverse: bool = False
+) -> tuple[list[V], array[int]]:
+    """The distinct values of instances in order, and of each node the place, from 1, of the best one."""
+    distinct = sorted(set(budget.paced(own)), reverse=reverse)
+    best = solve(_ranks(own, distinct, budget))
+    return distinct, array("I", [best[node] for node in budget.paced(nodes)])
+
+
+def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int]:
+    rank = {value: place for place, value in enumerate(distinct, 1)}
+    return array("I", (rank[value] for value in budget.paced(own)))
+
+
+def _confidences(
+    ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
+) -> list[float | None]:
     if not any(values.carried):
         return [None] * len(nodes)
-    distinct = sorted(set(values.confidence))
-    rank = {value: place for place, value in enumerate(distinct, 1)}
-    best = solve(array("I", [rank[value] for value in values.confidence]))
-    carried = touched(ground, values.carried)
-    return [distinct[best[node] - 1] if carried[node] else None for node in nodes]
+    distinct, best = _ranked(solve, values.confidence, nodes, budget)
+    carried = touched(ground, values.carried, budget.rest)
+    pairs = budget.paced(zip(nodes, best, strict=True))
+    return [distinct[place - 1] if carried[node] else None for node, place in pairs]
 
 
-def _ends(solve: Solve, values: _Values, nodes: array[int]) -> list[int]:
+def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[int]:
     if not values.limited:
         return [FOREVER] * len(nodes)
-    distinct = sorted(set(values.end))
-    rank = {value: place for place, value in enumerate(distinct, 1)}
-    best = solve(array("I", [rank[value] for value in values.end]))
-    return [distinct[best[node] - 1] for node in nodes]
+    distinct, best = _ranked(solve, values.end, nodes, budget)
+    return [distinct[place - 1] for place in best]
 
 
-def _starts(solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int]) -> list[int]:
+def _starts(
+    solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget
+) -> list[int]:
     """Of the proofs of each node that end as late as `ends` says, the earliest start."""
     if not values.limited:
         return [ALWAYS] * len(nodes)
-    distinct = sorted(set(values.start), reverse=True)
-    rank = {value: place for place, value in enumerate(distinct, 1)}
-    ranks = [rank[value] for value in values.start]
+    distinct = sorted(set(budget.paced(values.start)), reverse=True)
+    ranks = _ranks(values.start, distinct, budget)
     found = [ALWAYS] * len(nodes)
-    for last in set(ends):
-        allowed = array("I", [place if end >= last else 0 for place, end in zip(ranks, values.end, strict=True)])
-        best = solve(allowed)
-        for i, node in enumerate(nodes):
-            if ends[i] == last:
-                found[i] = distinct[best[node] - 1]
+    for last, places in _grouped(ends, budget):
+        pairs = budget.paced(zip(ranks, values.end, strict=True))
+        best = solve(array("I", (place if end >= last else 0 for place, end in pairs)))
+        for i in places:
+            found[i] = distinct[best[nodes[i]] - 1]
     return found
 
 
 def _monotone(
-    ground: Ground, solve: Solve, values: _Values, nodes: array[int], windows: Sequence[tuple[int, int]]
+    ground: Ground,
+    solve: Solve,
+    values: _Values,
+    nodes: array[int],
+    windows: Sequence[tuple[int, int]],
+    budget: Budget,
 ) -> list[bool]:
     """Whether some proof of each node has its window and rests on no absence."""
     if not any(values.absent):
         return [True] * len(nodes)
     found = [True] * len(nodes)
-    for window in set(windows):
-        first, last = window
-        allowed = array("I", bytes(4 * len(ground)))
-        for place, (start, end) in enumerate(zip(values.start, values.end, strict=True)):
-            allowed[place] = start <= first and end >= last and not values.absent[place]
-        held = solve(allowed)
-        for i, node in enumerate(nodes):
-            if windows[i] == window:
-                found[i] = bool(held[node])
+    for (first, last), places in _grouped(windows, budget):
+        instances = budget.paced(zip(values.start, values.end, values.absent, strict=True))
+        held = solve(array("I", (start <= first and end >= last and not absent for start, end, absent in instances)))
+        for i in places:
+            found[i] = bool(held[nodes[i]])
     return found
+
+
+def _grouped(values: Iterable[V], budget: Budget) -> Iterable[tuple[V, list[int]]]:
+    """Each distinct value with the places where it stands."""
+    found: dict[V, list[int]] = {}
+    for place, value in budget.paced(enumerate(values)):
+        found.setdefault(value, []).append(place)
+    return found.items()

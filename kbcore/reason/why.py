@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import Any
 
 from kbcore.reason.ask import Reasoner, body_variables
@@ -27,7 +28,7 @@ def proofs(
     limits: ProofLimits,
     budget: Budget,
     as_of: int | None,
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order; raises BudgetExceeded."""
     prover = reasoner.prover(partition, budget, as_of)
     atom = literal.atom
@@ -36,9 +37,9 @@ def proofs(
         yield _shown(rows[0], absent, prover.nothing(), form, limits, literal)
         return
     schema = RelationSchema(atom.predicate, atom.arity, atom.positive is not literal.negated)
-    found = prover.proofs(schema, [row["args"] for row in rows])
-    for row, (top, proof) in zip(rows, found, strict=True):
-        yield _shown(row, top, proof, form, limits, literal)
+    with closing(prover.proofs(schema, [row["args"] for row in rows])) as found:
+        for row, (top, proof) in zip(rows, found, strict=True):
+            yield _shown(row, top, proof, form, limits, literal)
 
 
 def body_proofs(
@@ -49,7 +50,7 @@ def body_proofs(
     limits: ProofLimits,
     budget: Budget,
     as_of: int | None,
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any]]:
     """The proof trees of the first answers of a goal of several literals: one step with a premise for each literal.
 
     Their rows have the values of its variables as arguments, in order of appearance; the step has them as substitution.
@@ -63,8 +64,9 @@ def body_proofs(
     answers = [texts[i * width : (i + 1) * width] for i in range(count)]
     prover, head = reasoner.body_prover(partition, body, variables, budget, as_of)
     schema = RelationSchema(head.predicate, head.arity)
-    for args, (top, proof) in zip(answers, prover.proofs(schema, answers), strict=True):
-        yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
+    with closing(prover.proofs(schema, answers)) as found:
+        for args, (top, proof) in zip(answers, found, strict=True):
+            yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
 
 
 def _shown(

@@ -53,8 +53,8 @@ class Written:
         relation = stored.relation if stored else None
         first = True
         for part in rows_json(self._tenant.engine, shape, relation, rows, schema.arity, count):
-            if not first and budget.pause is not None:
-                budget.pause()
+            if not first:
+                budget.rest()
             first = False
             yield part
 

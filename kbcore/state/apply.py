@@ -10,48 +10,90 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     Change,
+    ChangeSet,
     Delta,
+    EvictFacts,
+    NoteAnswer,
     Removed,
     RetractFact,
     RetractPattern,
     RetractRule,
+    ScopeChange,
+    SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
-from kbcore.state.partition import StoredRelation, located
+from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.rulebook import stored_rule
+from kbcore.state.scopes import change_scopes
 from kbcore.state.tenant import Tenant
+from kbcore.state.upkeep import evict, set_priority
 from kbplanner.backend import FOREVER, Attribute
 from kbplanner.evaluate import goal_pattern
 from kbplanner.schema import RelationSchema
 
 UNKNOWN = float("nan")
 
+UNSET_PRIORITY = 0.5
+"""Of a fact whose priority nobody set."""
 
-def apply(tenant: Tenant, changes: Iterable[Change], at: int) -> Delta:
-    """Apply changes of logged time `at` (epoch milliseconds); the caller holds the tenant's write lock.
+
+def apply(tenant: Tenant, changes: ChangeSet, at: int, seq: int = 0, *, noted: bool = False) -> Delta:
+    """Apply a change set of logged time `at` (epoch milliseconds); the caller holds the tenant's write lock.
+
+    `seq` is its place in the log, 0 where there is none; with `noted` the delta says which facts were told again.
 
     It must not fail for changes that were accepted into the log.
     """
     tenant.advance(at)
-    delta = Delta(at)
+    delta = Delta(at, seq, retold={} if noted else None)
+    apply_changes(tenant, changes.changes, at, delta)
+    if changes.transaction is not None:
+        tenant.committed.note(changes.transaction, at)
+    if changes.request is not None:
+        tenant.answered.note(changes.request, at)
+    tenant.seq = seq
+    if all(isinstance(change, NoteAnswer) for change in changes.changes):
+        _keep_answers(tenant, changes.changes, at)
+    else:
+        tenant.generation += 1
+        tenant.version += 1
+    delta.generation = tenant.generation
+    return delta
+
+
+def _keep_answers(tenant: Tenant, changes: Iterable[Change], at: int) -> None:
     for change in changes:
+        if isinstance(change, NoteAnswer):
+            tenant.answered.note(change.request, at, change.answer)
+
+
+def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta) -> None:
+    """Apply changes to what a tenant holds, and write down what really changes."""
+    for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta)
         elif isinstance(change, AssertRows):
             _assert_rows(tenant, change.rows, at, delta)
         elif isinstance(change, RetractFact):
-            _retract_fact(tenant, change, delta)
+            _retract_fact(tenant, change, delta, number)
         elif isinstance(change, RetractPattern):
-            _retract_pattern(tenant, change, delta)
+            _retract_pattern(tenant, change, delta, number)
         elif isinstance(change, AssertRules):
-            delta.rules_added.extend(stored for rule in change.rules if tenant.rules.add(stored := stored_rule(rule)))
+            rules = tenant.writable_rules()
+            delta.rules_added.extend(stored for rule in change.rules if rules.add(stored := stored_rule(rule)))
             tenant.plan_version += 1
-        else:
+        elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
-    tenant.generation += 1
-    tenant.version += 1
-    delta.generation = tenant.generation
-    return delta
+        elif isinstance(change, ScopeChange):
+            change_scopes(tenant, change, delta)
+        elif isinstance(change, EvictFacts):
+            delta.evicted += evict(tenant, change)
+        elif isinstance(change, SetPriority):
+            set_priority(tenant, change)
+        elif isinstance(change, NoteAnswer):
+            pass  # nothing known changes; `apply` keeps it
+        else:
+            raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
 
 
 def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) -> None:
@@ -59,14 +101,14 @@ def _assert_facts(tenant: Tenant, facts: Sequence[Fact], at: int, delta: Delta) 
     for fact in facts:
         groups.setdefault((fact.scope, fact.schema), []).append(fact)
     for (scope, schema), group in groups.items():
-        stored = tenant.need_partition(scope).need(schema)
+        stored = tenant.need_partition(scope).writable(schema)
         symbols = tenant.engine.intern_many([arg for fact in group for arg in fact.args])
         _insert(tenant, stored, symbols, group, at, delta)
 
 
 def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Delta) -> None:
     for rows in groups:
-        stored = tenant.need_partition(rows.scope).need(rows.schema)
+        stored = tenant.need_partition(rows.scope).writable(rows.schema)
         symbols = tenant.engine.intern_many(rows.args)
         before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
         seen = before
@@ -74,6 +116,8 @@ def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Del
             if ids[place] < seen:
                 row = tuple(symbols[place * rows.arity : (place + 1) * rows.arity])
                 _describe(tenant, stored, row, ids[place : place + 1], rows.fact(place), at, True)
+                if delta.retold is not None:
+                    delta.retold[rows.fact(place).key] = _created(stored, ids[place : place + 1])
             seen = max(seen, ids[place] + 1)
 
 
@@ -86,7 +130,7 @@ def _add(
     ids, added = relation.insert(symbols, count)
     if added:
         relation.fill_attribute(Attribute.CREATED_AT, before, added, at)
-        tenant.changed(added, stored.schema)
+        tenant.changed(added, stored)
     delta.asserted += added
     delta.updated += count - added
     return before, ids, added
@@ -107,6 +151,12 @@ def _insert(
         if again or not _plain(fact):
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
+            if again and delta.retold is not None:
+                delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+
+
+def _created(stored: StoredRelation, one: array[int]) -> int:
+    return int(stored.relation.attributes(Attribute.CREATED_AT, one)[0])
 
 
 def _plain(fact: Fact) -> bool:
@@ -123,12 +173,14 @@ def _describe(
     tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], one: array[int], fact: Fact, at: int, again: bool
 ) -> None:
     """Write what a fact carries beside its arguments. Told again, it keeps its creation time, unless it had expired."""
+    tenant.changed(0, stored)
     relation = stored.relation
     limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
     if again:
         if row in stored.limited and next(stored.windows(one))[1] <= at:
             relation.set_attribute(Attribute.CREATED_AT, one, [at])
             relation.set_attribute(Attribute.ACCESSES, one, [1])
+            relation.set_attribute(Attribute.PRIORITY, one, [UNSET_PRIORITY])
         else:
             accesses = relation.attributes(Attribute.ACCESSES, one)[0]
             relation.set_attribute(Attribute.ACCESSES, one, [int(accesses) + 1])
@@ -149,42 +201,50 @@ def _describe(
             stored.limited.discard(row)
 
 
-def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta) -> None:
+def _retract_fact(tenant: Tenant, change: RetractFact, delta: Delta, number: int) -> None:
     partition = tenant.partition(change.scope)
     symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
     if partition is None or 0 in symbols:
         return
     for stored in partition.named(change.predicate, len(change.args), change.positive):
-        _remove(tenant, stored, symbols, 1, delta)
+        _remove(tenant, partition, stored, symbols, 1, delta, number)
 
 
-def _retract_pattern(tenant: Tenant, change: RetractPattern, delta: Delta) -> None:
+def _retract_pattern(tenant: Tenant, change: RetractPattern, delta: Delta, number: int) -> None:
     partition = tenant.partition(change.scope)
     pattern = goal_pattern(change.pattern, tenant.engine.find)
     if partition is None or pattern is None:
         return
     for stored in partition.named(change.predicate, len(change.pattern), change.positive):
         rows, ids = stored.relation.match(pattern, hidden=True)
-        _remove(tenant, stored, rows, len(ids), delta)
+        _remove(tenant, partition, stored, rows, len(ids), delta, number)
 
 
-def _remove(tenant: Tenant, stored: StoredRelation, symbols: array[int], count: int, delta: Delta) -> None:
+def _remove(
+    tenant: Tenant,
+    partition: Partition,
+    stored: StoredRelation,
+    symbols: array[int],
+    count: int,
+    delta: Delta,
+    change: int,
+) -> None:
     arity = stored.schema.arity
     rows, ids = located(stored.relation, symbols, count)
     if not len(ids):
         return
+    writable = partition.writable(stored.schema)
+    if writable is not stored:
+        stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
     shown = stored.rows(tenant.engine, rows, ids)
     keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
-    stored.relation.delete(rows, len(ids))
-    tenant.changed(len(ids), stored.schema)
-    for key in keys:
-        stored.metadata.pop(key, None)
-        stored.limited.discard(key)
-    delta.removed.append(Removed(stored.schema, stored.scope, keys, shown))
+    stored.remove(rows, len(ids))
+    tenant.changed(len(ids), stored)
+    delta.removed.append(Removed(stored.schema, stored.scope, keys, shown, change))
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:
-    removed = tenant.rules.remove(change.scope, change.id)
+    removed = tenant.writable_rules().remove(change.scope, change.id)
     tenant.plan_version += 1
     if removed is not None:
         delta.rules_removed.append(removed)

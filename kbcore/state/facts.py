@@ -16,6 +16,10 @@ Row = dict[str, Any]
 confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
 
 
+FactKey = tuple[str | None, str, tuple[str, ...], bool]
+"""The identity of a fact: scope, predicate, arguments, sign."""
+
+
 def row_shape(
     predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
 ) -> RowShape:
@@ -56,6 +60,11 @@ class Fact:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def key(self) -> FactKey:
+        """What makes it this fact."""
+        return self.scope, self.predicate, self.args, self.positive
+
+    @property
     def schema(self) -> RelationSchema:
         """The stored relation it belongs to."""
         return RelationSchema(self.predicate, len(self.args), self.positive)
@@ -63,9 +72,9 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class FactRows:
-    """Many facts of one relation with nothing beside their arguments: `args` holds row after row, `arity` (at least 1) each.
+    """Many facts of one relation with nothing beside their arguments: `args` holds row after row, `arity` each.
 
-    What a bulk load is made of: no object for a fact.
+    What a bulk load is made of: no object for a fact. Of arity 0 there is one row.
     """
 
     predicate: str
@@ -75,7 +84,7 @@ class FactRows:
     scope: str | None = None
 
     def __len__(self) -> int:
-        return len(self.args) // self.arity
+        return len(self.args) // self.arity if self.arity else 1
 
     @property
     def schema(self) -> RelationSchema:

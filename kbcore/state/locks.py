@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 
@@ -22,11 +23,11 @@ class ReadWriteLock:
         self._read = _Read(self)
         self._write = _Write(self)
 
-    def read(self) -> _Read:
+    def read(self) -> AbstractContextManager[None]:
         """Hold the lock together with other readers."""
         return self._read
 
-    def write(self) -> _Write:
+    def write(self) -> AbstractContextManager[None]:
         """Hold the lock alone."""
         return self._write
 

@@ -14,11 +14,22 @@ RowKey = tuple[int, ...]
 """The symbols of a row: it stays the same when row ids do not."""
 
 
+_NO_ROW = array("I", [NO_ROW]).tobytes()
+
+FLIP_HIDDEN, FLIP_SHOWN, FLIP_GONE = 0, 1, 2
+"""What happened to a row, in the two lowest bits of a flip; above them its id."""
+
+MAX_FLIPS = 1 << 16
+"""Notes that are kept for one who does not look; after so many it had better look at everything."""
+
+
 class StoredRelation:
     """The asserted facts of one predicate, arity and sign in one scope.
 
     `metadata` holds a dict for each fact that has one. `limited` holds the facts with a validity window of their own;
-    those not valid now are hidden in the engine.
+    those not valid now are hidden in the engine, `expired` are those whose time is over. `version` is the tenant's
+    stamp of the last change to it, 0 before any; `gone` says that its scope was deleted. `flips` notes which rows were
+    hidden, shown or removed, for one who keeps something by row id and sets it; None: nobody does, or the ids have changed.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -27,6 +38,59 @@ class StoredRelation:
         self.relation = relation
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
         self.limited: set[RowKey] = set()
+        self.expired: set[RowKey] = set()
+        self.version = 0
+        self.gone = False
+        self.flips: array[int] | None = None
+
+    def drop(self) -> None:
+        """Give everything back; nobody may use it any more."""
+        self.gone = True
+        self.metadata.clear()
+        self.limited.clear()
+        self.relation.drop()
+
+    def remove(self, rows: array[int], count: int) -> None:
+        """Delete rows that are there, with what they carry."""
+        if self.flips is None:
+            self.relation.delete(rows, count)
+        else:
+            self.note(self.relation.locate(rows, count), FLIP_GONE)
+            before = self.relation.counts().rows
+            self.relation.delete(rows, count)
+            if self.relation.counts().rows != before:
+                self.flips = None
+        if self.metadata or self.limited:
+            arity = self.schema.arity
+            for i in range(count):
+                key = tuple(rows[i * arity : (i + 1) * arity])
+                self.metadata.pop(key, None)
+                self.limited.discard(key)
+                self.expired.discard(key)
+
+    def note(self, ids: array[int], flip: int) -> None:
+        """Leave a note that rows are hidden, shown or gone now."""
+        if self.flips is not None:
+            self.flips.extend([place << 2 | flip for place in ids])
+            if len(self.flips) > MAX_FLIPS:
+                self.flips = None
+
+    def touch(self, ids: array[int], times: int, at: int) -> None:
+        """So many accesses of each of some rows, the last one at `at` (epoch milliseconds); NO_ROW is passed over."""
+        if _NO_ROW in ids.tobytes():  # a search in bytes is much quicker than one among numbers, if too often right
+            ids = array("I", [place for place in ids if place != NO_ROW])
+        if times > 1:
+            known = self.relation.attributes(Attribute.ACCESSES, ids)
+            self.relation.set_attribute(Attribute.ACCESSES, ids, [min(int(n) + times, FOREVER) - 1 for n in known])
+        if len(ids):
+            self.relation.touch(ids, at)
+
+    def copy(self) -> StoredRelation:
+        """The same facts in a relation of their own, of the same version."""
+        made = StoredRelation(self.schema, self.scope, self.relation.copy())
+        made.metadata, made.limited, made.version = dict(self.metadata), set(self.limited), self.version
+        made.expired = set(self.expired)
+        return made
 
     def rows(self, engine: Engine, rows: array[int], ids: array[int]) -> list[Row]:
         """Rows of this relation, given their symbols and ids, as they are shown outside."""
@@ -70,13 +134,28 @@ class StoredRelation:
             yield int(start or created), int(min(end, created + life) if life else end)
 
 
+PartitionKey = tuple[str | None, int]
+"""A partition for as long as it exists: its name, and how many partitions its tenant had lost when it came."""
+
+NEVER_KEPT = -1
+"""In place of that number, and without a name: one of the partitions that stand for those where nothing was ever written.
+They are all empty, and may share what was worked out from them."""
+
+
 class Partition:
     """The stored relations of one scope; `name` is None for the base partition."""
 
-    def __init__(self, engine: Engine, name: str | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        name: str | None,
+        lost: int = 0,
+        relations: dict[RelationSchema, StoredRelation] | None = None,
+    ) -> None:
         self._engine = engine
         self.name = name
-        self._relations: dict[RelationSchema, StoredRelation] = {}
+        self.key: PartitionKey = (None if lost == NEVER_KEPT else name, lost)
+        self._relations = {} if relations is None else relations
 
     def get(self, schema: RelationSchema) -> StoredRelation | None:
         """The relation of a stored schema, None while no fact or rule has needed it."""
@@ -90,41 +169,56 @@ class Partition:
             found = self._relations.setdefault(schema, made)
         return found
 
+    def writable(self, schema: RelationSchema) -> StoredRelation:
+        """The relation of a stored schema, to be changed."""
+        return self.need(schema)
+
+    def adopt(self, other: StoredRelation) -> StoredRelation:
+        """A copy of a relation of another partition of the tenant, as the relation of its schema here, which is new."""
+        made = self._relations[other.schema] = other.copy()
+        made.scope = self.name
+        return made
+
     def bind(self, schema: RelationSchema) -> Relation:
         """The engine's relation of a stored schema."""
         return self.need(schema).relation
 
     def relations(self) -> list[StoredRelation]:
         """All relations, also empty ones."""
-        return list(self._relations.values())
+        return list(self._known())
 
     def named(self, predicate: str, arity: int | None = None, positive: bool | None = None) -> list[StoredRelation]:
         """Relations of a predicate, of one arity and sign or of all, in order of arity and sign."""
         found = [
             relation
-            for schema, relation in self._relations.items()
-            if schema.predicate == predicate and arity in (None, schema.arity) and positive in (None, schema.positive)
+            for relation in self._known()
+            if relation.schema.predicate == predicate
+            and arity in (None, relation.schema.arity)
+            and positive in (None, relation.schema.positive)
         ]
         return sorted(found, key=lambda r: (r.schema.arity, not r.schema.positive))
 
     def visible(self) -> int:
         """Facts that are valid now."""
-        return sum(relation.relation.counts().visible for relation in self._relations.values())
+        return sum(relation.relation.counts().visible for relation in self.relations())
 
     def live(self) -> int:
         """Facts that are stored, valid now or not."""
-        return sum(relation.relation.counts().live for relation in self._relations.values())
+        return sum(relation.relation.counts().live for relation in self.relations())
+
+    def _known(self) -> Iterable[StoredRelation]:
+        return self._relations.values()
 
     # -- statistics for the planner -------------------------------------------------------------------------------
 
     def rows(self, schema: RelationSchema) -> int:
         """Visible rows of a stored relation."""
-        found = self._relations.get(schema)
+        found = self.get(schema)
         return found.relation.counts().visible if found else 0
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
         """Distinct values of columns of a stored relation, 0 when not known."""
-        found = self._relations.get(schema)
+        found = self.get(schema)
         return found.relation.distinct(columns) if found else 0
 
     def denied(self, schemas: Iterable[RelationSchema]) -> frozenset[RelationSchema]:

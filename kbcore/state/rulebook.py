@@ -36,6 +36,15 @@ class RuleBook:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
+        self.version = 0
+        """How often rules came or went."""
+
+    def copy(self) -> RuleBook:
+        """The same rules in a book of their own, of the same version."""
+        made = RuleBook()
+        made._rules, made._scopes, made.version = dict(self._rules), dict(self._scopes), self.version
+        made._visible = dict(self._visible)
+        return made
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -90,12 +99,21 @@ class RuleBook:
             if stored.rule in self.visible(stored.scope).endless
         ]
 
+    def scopes(self) -> set[str | None]:
+        """The scopes that have rules of their own; None among them where there are rules without scope."""
+        return set(self._scopes)
+
+    def of(self, scope: str | None) -> list[StoredRule]:
+        """The rules with exactly this scope, in the order they were taught."""
+        return [stored for stored in self._rules.values() if stored.scope == scope] if scope in self._scopes else []
+
     def add(self, stored: StoredRule) -> bool:
         """Take a rule that was checked; False if it is there already."""
         key = (stored.scope, stored.id)
         if key in self._rules:
             return False
         self._rules[key] = stored
+        self.version += 1
         self._scopes[stored.scope] = self._scopes.get(stored.scope, 0) + 1
         self._visible.clear()
         return True
@@ -104,6 +122,7 @@ class RuleBook:
         """Forget a rule; None if there was none."""
         found = self._rules.pop((scope, rule_id), None)
         if found is not None:
+            self.version += 1
             self._scopes[scope] -= 1
             if not self._scopes[scope]:
                 del self._scopes[scope]

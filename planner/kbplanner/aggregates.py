@@ -1,11 +1,12 @@
-"""What aggregates of a group are worth: the twin of csrc/aggregate.c."""
+"""What aggregates of a group are worth, and the total of a column: the twins of csrc/aggregate.c and csrc/total.c."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from kbplanner.backend import Total
 from kbplanner.numbers import Number, answer_key, number, number_text
 
 FOLDS = ("count", "sum", "min", "max", "avg")
@@ -62,3 +63,20 @@ def _nearest(values: Sequence[Number]) -> float | None:
         return float(sum(map(Fraction, values)))
     except OverflowError:
         return None
+
+
+def total(values: Sequence[int], texts: Mapping[int, str]) -> Total:
+    """The total of a column: a symbol for each row, and the text of each symbol."""
+    known = {symbol: number(texts[symbol]) for symbol in set(values)}
+    found = [value for symbol in values if (value := known[symbol]) is not None]
+    ordered = sorted((symbol for symbol in known if known[symbol] is not None), key=lambda symbol: answer_key(texts[symbol]))
+    reals = [value for value in found if isinstance(value, float)]
+    return Total(
+        len(values),
+        len(found),
+        sum(value for value in found if isinstance(value, int)),
+        sum((Fraction(value) for value in reals if math.isfinite(value)), Fraction()) if reals else None,
+        any(map(math.isinf, reals)),
+        *((ordered[0], ordered[-1]) if ordered else (0, 0)),
+        next((symbol for symbol in values if known[symbol] is None), 0),
+    )

@@ -6,12 +6,15 @@ Symbols are ints from 1; rows are flat `array('I')`, row-major. Nothing here kno
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from kbplanner.ground import Ground
+from kbplanner.lexical import Matching
+from kbplanner.salience import Salience
 
 
 class RunState(IntEnum):
@@ -57,6 +60,9 @@ SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
 
 
+Rest = Callable[[], None]
+"""Called between pieces of long work in Python: lets others have their turn, or raises what ends the work."""
+
 Via = Callable[[Callable[[], int]], int]
 """Calls a function for its result, perhaps in another thread."""
 
@@ -75,7 +81,7 @@ class RunStats:
     """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then.
 
     `warnings` counts the literals that failed because a function had no value: a division by zero, a text that is no
-    number, a result too large.
+    number, a result too large. `component` is the stratum a run is at, counted from 0; after DONE, how many there are.
     """
 
     rows_made: int = 0
@@ -87,13 +93,28 @@ class RunStats:
     budget: str | None = None
     rule: int = 0
     warnings: int = 0
+    component: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCounts:
+    """What one version of a rule has done in a run: new rows, rows read, look-ups (a head that was made is one of them).
+
+    `steps` has for each step how many rows or combinations went on from it, for the last the new rows; a step that
+    intersects counts as two. Where one row is enough the engine does not go through those that could only make it again.
+    """
+
+    rows_made: int
+    rows_read: int
+    probes: int
+    steps: tuple[int, ...]
 
 
 class Asked(NamedTuple):
     """What became of a small goal: `rows` are its answers in answer order, None where they must be read another way.
 
-    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` are counted as
-    in `RunStats`.
+    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` and `rows_made`
+    are counted as in `RunStats`.
     """
 
     state: RunState
@@ -101,6 +122,7 @@ class Asked(NamedTuple):
     bytes: int = 0
     worked: bool = True
     warnings: int = 0
+    rows_made: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +133,38 @@ class RelationCounts:
     live: int
     visible: int
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One column of some rows, added up: `matched` rows, of which `numbers` have a number in it.
+
+    `whole` is the sum of the integers among them, however large, and `reals` that of the others, None where there are none;
+    both are exact. `infinite`: there was one beyond the doubles, which is not in the sum. `least` and `greatest` are the
+    symbols of the first and the last number in answer order, `other` that of the first value that is none; 0: there is none.
+    """
+
+    matched: int = 0
+    numbers: int = 0
+    whole: int = 0
+    reals: Fraction | None = None
+    infinite: bool = False
+    least: int = 0
+    greatest: int = 0
+    other: int = 0
+
+
+class Difference(NamedTuple):
+    """Two relations compared: ids of the rows that one alone has, and of those both have with other cells.
+
+    The two `modified` lists go together by place; `equal` counts the rows that both have with the same cells.
+    """
+
+    only_here: array[int]
+    only_there: array[int]
+    modified_here: array[int]
+    modified_there: array[int]
+    equal: int
 
 
 class Relation(Protocol):
@@ -132,8 +186,27 @@ class Relation(Protocol):
     def locate(self, rows: array[int], count: int) -> array[int]:
         """The id of each row, hidden ones included; NO_ROW where it is not there."""
 
-    def match(self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0) -> tuple[array[int], array[int]]:
-        """Rows that match (0 = anything, `SAME | j` = as column j) and their ids, in order of id; limit 0 = all."""
+    def match(
+        self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
+    ) -> tuple[array[int], array[int]]:
+        """Rows that match (0 = anything, `SAME | j` = as column j) and their ids, in order of id; limit 0 = all.
+
+        `rest` is called between pieces of a long one; nothing may change meanwhile.
+        """
+
+    def pieces(
+        self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
+    ) -> Iterator[tuple[array[int], array[int]]]:
+        """What `match` gives, in pieces; nothing may change between them."""
+
+    def rows(self, ids: array[int]) -> array[int]:
+        """The rows with these ids, which are there, in their order."""
+
+    def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
+        """Add up a column of the rows that `match` would give; None: count the rows.
+
+        `rest`, if given, is called between pieces of about a millisecond.
+        """
 
     def counts(self) -> RelationCounts:
         """How many rows, and the epoch."""
@@ -154,10 +227,36 @@ class Relation(Protocol):
         """Whether a cell of this attribute was ever set to something else than the default."""
 
     def copy(self) -> Relation:
-        """A relation of its own with the same rows, hidden flags and attributes."""
+        """A relation of its own with the same rows in the same order, hidden flags and attributes; ids may be others."""
+
+    def compare(self, other: Relation) -> Difference:
+        """Rows, hidden ones too, against those of a relation of the same engine and arity.
+
+        The cells compared are VALID_FROM, VALID_UNTIL, TTL and CONFIDENCE, of which NaN equals NaN.
+        """
+
+    def salience(self, ids: array[int], how: Salience) -> array[float]:
+        """The score of each row."""
+
+    def most_salient(
+        self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
+    ) -> tuple[array[int], array[float]]:
+        """Ids and scores of the at most `k` visible rows that match and score highest, none below `minimum`.
+
+        Highest first; of equal ones the one created last, then the one with the lower id.
+        """
+
+    def least_salient(self, threshold: float, how: Salience) -> array[int]:
+        """Ids of the visible rows that score below a threshold, in order of id."""
+
+    def touch(self, ids: array[int], now: int) -> None:
+        """An access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES goes up by one."""
+
+    def bytes(self) -> int:
+        """Bytes held: rows, set, attribute columns, indexes."""
 
     def drop(self) -> None:
-        """Give the memory back; the relation must not be used any more."""
+        """Give the memory back; the relation must not be used any more. Refused while a paused run reads it."""
 
 
 class Run(Protocol):
@@ -190,6 +289,12 @@ class Run(Protocol):
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
 
+    def profile(self) -> None:
+        """Before the first step: keep counts by rule, and let each step end PAUSED where a stratum ends."""
+
+    def counts(self) -> list[RuleCounts]:
+        """The counts of a profiled run, one for each version of a rule, in the order of the plan."""
+
     def cancel(self) -> None:
         """Make the step at work stop soon; may be called from another thread."""
 
@@ -206,15 +311,15 @@ class Steps(Protocol):
     def stats(self) -> RunStats:
         """Counters so far."""
 
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+
 
 class Model(Steps, Protocol):
     """The well-founded model of a ground program while it is worked out."""
 
     def values(self) -> bytes:
         """A `Truth` for each node, once it is DONE."""
-
-    def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
 
     def close(self) -> None:
         """Give the memory back."""
@@ -262,6 +367,15 @@ class Engine(Protocol):
 
     def model(self, ground: Ground, limits: Limits) -> Model:
         """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
+
+    def best_matches(self, how: Matching, k: int) -> tuple[array[int], array[float]]:
+        """Places and scores of the at most `k` facts with some of the words that match best.
+
+        Highest first; of equal ones the one whose owner has the lower rank, then the one with the lower place.
+        """
+
+    def having(self, how: Matching) -> list[int]:
+        """For each word how many facts that may be found have it."""
 
     @property
     def bytes(self) -> int:

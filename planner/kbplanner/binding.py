@@ -1,6 +1,6 @@
 """The one door to the C engine: the compiled module, its statuses as exceptions, buffers for its calls.
 
-Only `engine`, `relation`, `model`, `solved` and `written`, the faces of the engine, come in here.
+Only `engine`, `counted`, `matches`, `relation`, `model`, `solved` and `written`, the faces of the engine, come in here.
 """
 
 from __future__ import annotations

@@ -15,20 +15,26 @@ from array import array
 from collections.abc import Sequence
 from itertools import compress
 
-from kbplanner.backend import NO_ROW, Engine, Relation, Run, Truth
-from kbplanner.ground import NEGATED, NONE, Ground
+from kbplanner.backend import NO_ROW, Engine, Relation, Rest, Run, Truth
+from kbplanner.ground import NEGATED, NONE, Ground, paced
 from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, Overestimate, settled
 from kbplanner.plan import Plan
 from kbplanner.program import ClauseAtom
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Variable
 
+AT_ONCE = 5_000
+"""Instances read between two rests: about a millisecond."""
+
 
 class ComponentReader:
-    """Reads one finished run."""
+    """Reads one finished run; `rest` is called between pieces of the work."""
 
-    def __init__(self, engine: Engine, run: Run, plan: Plan, part: NegativeComponent, program: Overestimate) -> None:
+    def __init__(
+        self, engine: Engine, run: Run, plan: Plan, part: NegativeComponent, program: Overestimate, rest: Rest
+    ) -> None:
         self._engine = engine
+        self._rest = rest
         self._part = part
         self._sources = program.instances
         self._inverted = program.inverted
@@ -48,19 +54,23 @@ class ComponentReader:
         """The instances, as a ground program."""
         heads, ends, premises = array("I"), array("I"), array("I")
         for place, source in enumerate(self._sources):
-            rows, ids = self._relations[source.schema].match([0] * source.schema.arity)
+            rows, ids = self._relations[source.schema].match([0] * source.schema.arity, rest=self._rest)
             count = len(ids)
             if source.head.schema in self._inverted:
                 self._invert(source, place, rows, count, heads, ends, premises)
                 continue
             width = len(source.premises) + (not source.sure)
-            heads.extend(self._nodes(source, source.head, rows, count))
-            flat = array("I", [self._doubt]) * (width * count)
-            for column, atom in enumerate(source.premises):
-                flat[column::width] = self._nodes(source, atom, rows, count)
-            start = len(premises)
-            premises.extend(flat)
-            ends.extend(range(start + width, start + width * count + 1, width) if width else array("I", [start]) * count)
+            arity = source.schema.arity
+            for first in range(0, count, AT_ONCE):
+                self._rest()
+                some, size = rows[first * arity : (first + AT_ONCE) * arity], min(AT_ONCE, count - first)
+                heads.extend(self._nodes(source, source.head, some, size))
+                flat = array("I", [self._doubt]) * (width * size)
+                for column, atom in enumerate(source.premises):
+                    flat[column::width] = self._nodes(source, atom, some, size)
+                start = len(premises)
+                premises.extend(flat)
+                ends.extend(range(start + width, start + width * size + 1, width) if width else array("I", [start]) * size)
         heads.append(self._doubt)
         premises.append(NEGATED | self._doubt)
         ends.append(len(premises))
@@ -94,10 +104,12 @@ class ComponentReader:
         premises: array[int],
     ) -> None:
         """Instances for the opposites of heads: one for each premise that can fail, or for a projection one with all."""
+        self._rest()
         nodes = self._nodes(source, source.head, rows, count)
         if source.head.schema.role is Role.PROJECTION:
             groups: dict[int, list[int]] = {}
-            for node, below in zip(nodes, self._nodes(source, source.premises[0], rows, count), strict=True):
+            pairs = zip(nodes, self._nodes(source, source.premises[0], rows, count), strict=True)
+            for node, below in paced(pairs, self._rest, AT_ONCE):
                 groups.setdefault(node, []).append(below)
             for node, group in groups.items():
                 heads.append(node)
@@ -111,7 +123,7 @@ class ComponentReader:
             sure = self._relations[self._sources[place + 1].schema].locate(rows, count)
             fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
         for failing in fails:
-            for node, fail in zip(nodes, failing, strict=True):
+            for node, fail in paced(zip(nodes, failing, strict=True), self._rest, AT_ONCE):
                 if fail != NONE:
                     heads.append(node)
                     premises.append(fail)

@@ -1,7 +1,6 @@
 """The C engine behind the shapes of `backend`.
 
-One mutex an engine lets one call in at a time; long work enters in slices. Handles are given back by
-`close()`, or, when an owner lost them, at the next call that enters the engine.
+One mutex lets one call in at a time; long work enters in slices. A handle is given back by `close()`, or, lost, later on.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from typing import Any
 from kbplanner import backend
 from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
 from kbplanner.binding import check, encode, ffi, lib, opcodes, room
+from kbplanner.counted import Counted
 from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.ground import Ground
+from kbplanner.matches import Matches
 from kbplanner.model import Model
 from kbplanner.relation import Relation, handle_of
 
@@ -40,7 +41,7 @@ _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
 
-class Engine:
+class Engine(Matches):
     """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
 
     def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
@@ -62,10 +63,19 @@ class Engine:
             lib.kb_engine_close(self._handle)
 
     def _sweep(self) -> None:
-        """Close runs and models whose owners are gone; a finalizer may not, because a call could be at work."""
+        """Close runs and models that were let go of while a call was at work."""
         while self._lost:
             close, handle = self._lost.popleft()
             close(handle)
+
+    def lose(self, close: Any, handle: Any) -> None:
+        """Close a run or model, now or before the next call: never wait, since garbage collection may have come here."""
+        self._lost.append((close, handle))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sweep()
+            finally:
+                self._lock.release()
 
     def _enter(self) -> Any:
         """Give the handle to a caller that holds the lock."""
@@ -267,7 +277,7 @@ class CompiledPlan:
         self.handle = None
 
 
-class Run:
+class Run(Counted):
     """One evaluation; see `backend.Run`."""
 
     def __init__(self, engine: Engine, plan: CompiledPlan, handle: Any, limits: Limits) -> None:
@@ -280,13 +290,12 @@ class Run:
         self._gate = threading.Lock()  # between cancel and close, which may meet
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is None:
-            return
-        if self._engine._handle is None:
-            lib.kb_run_close(handle)  # the engine is closed: no call can be at work in it
-        else:
-            self._engine._lost.append((lib.kb_run_close, handle))
+        self.close()
+
+    def _opened(self) -> Any:
+        if self._handle is None:
+            raise EngineFault("engine: the run is closed")
+        return self._handle
 
     def _call(self, function: Any, *arguments: Any) -> int:
         with self._engine._lock:
@@ -294,12 +303,11 @@ class Run:
 
     def _alone(self, function: Any, *arguments: Any) -> int:
         self._engine._enter()
-        if self._handle is None:
-            raise EngineFault("engine: the run is closed")
-        status = function(self._handle, *arguments)
+        handle = self._opened()  # a close meanwhile takes effect when this call is over
+        status = function(handle, *arguments)
         if status != lib.KB_LIMIT:
             return check(status or 0, self._engine.max_bytes)
-        stats = self._read()
+        stats = self._read(handle)
         name = stats.budget or "memoryBytes"
         value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
         raise BudgetExceeded(f"the evaluation met its budget {name} of {value}", name, value, str(stats.rule))
@@ -334,7 +342,7 @@ class Run:
             if count <= room:
                 rows = array("I")
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
-            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings)
+            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings, answer.rows_made)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
@@ -344,16 +352,11 @@ class Run:
         """
         enter: Callable[[Any, int], int] = lib.kb_run_step
         if via is not None:
-            away = via
-
-            def enter_via(handle: Any, amount: int) -> int:
-                return away(lambda: int(lib.kb_run_step(handle, amount)))
-
-            enter = enter_via
+            enter = lambda handle, amount: via(lambda: int(lib.kb_run_step(handle, amount)))  # noqa: E731
         while True:
             status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE
-            if status != lib.KB_PAUSED or fuel <= 0:
+            if status != lib.KB_PAUSED or fuel <= 0 or self.profiled:
                 return RunState(status)
 
     def check(self) -> RunState:
@@ -366,19 +369,17 @@ class Run:
         self._call(lib.kb_run_relation, slot, out)
         return Relation(self._engine, out[0], self._arities[slot], self)
 
-    def _read(self) -> RunStats:
+    def _read(self, handle: Any) -> RunStats:
         out = ffi.new("kb_stats *")
-        lib.kb_run_stats(self._handle, out)
+        lib.kb_run_stats(handle, out)
         budget = _BUDGETS.get(out.budget)
         counted = out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds
-        return RunStats(*counted, budget, out.rule, out.warnings)
+        return RunStats(*counted, budget, out.rule, out.warnings, out.component)
 
     def stats(self) -> RunStats:
         """Counters so far."""
         with self._engine._lock:
-            if self._handle is None:
-                raise EngineFault("engine: the run is closed")
-            return self._read()
+            return self._read(self._opened())
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
@@ -393,7 +394,7 @@ class Run:
 
     def close(self) -> None:
         """Give the run's relations back."""
-        with self._engine._lock, self._gate:
+        with self._gate:
             handle, self._handle = self._handle, None
-            if handle is not None:
-                lib.kb_run_close(handle)
+        if handle is not None:
+            self._engine.lose(lib.kb_run_close, handle)

@@ -24,6 +24,9 @@ from kbplanner.terms import ANONYMOUS, HeadTerm, Rule
 Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
 
+KEPT_SYMBOLS = 1 << 18
+"""Symbols gathered, beside those wanted, before the answers among them that come too late are let go."""
+
 PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], bool]
 """Rules, goal, adornment, which relations of explicit negatives have rows, and whether for many bindings."""
 
@@ -48,6 +51,16 @@ class Means(Protocol):
 
     def finish(self, run: Run) -> None:
         """Step a paused run until it is done; raises BudgetExceeded where it may not go on."""
+
+    def rest(self) -> None:
+        """Called between pieces of long work in Python."""
+
+    @property
+    def first(self) -> int | None:
+        """How many of the first answers do; None: all of them."""
+
+    def check_whole(self, count: int) -> None:
+        """Raise BudgetExceeded where all of so many answers would be shown, and are too many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +141,8 @@ def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
 class GoalRun:
     """One run of a compiled goal: a goal table while it is kept open; `bytes` are those it held after the last goal.
 
-    `warnings` counts the literals that failed, in all of the run, because a function had no value.
+    `warnings` counts the literals that failed, in all of the run, because a function had no value; `rows_made` the rows that
+    rules made in it, those of demand too.
 
     A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
     """
@@ -140,6 +154,7 @@ class GoalRun:
         self.bytes = 0
         self.worked = False
         self.warnings = 0
+        self.rows_made = 0
         self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
         columns = [column for column in plan.answer_columns if column is not None]
         self._ordered = columns == list(range(len(columns)))
@@ -156,7 +171,7 @@ class GoalRun:
         wanted = pattern if self._whole else self._wanted(pattern)
         seed = None if plan.seed is None else [pattern[place] for place in self._bound]
         try:
-            state, rows, self.bytes, self.worked, self.warnings = run.ask(
+            state, rows, self.bytes, self.worked, self.warnings, self.rows_made = run.ask(
                 seed, plan.answer, wanted, means.limits, means.fuel
             )
             if state is RunState.STALE:
@@ -164,13 +179,35 @@ class GoalRun:
             if rows is None:
                 rows = self._many(wanted, state, means)
         except BudgetExceeded as error:
-            raise _naming_rule(error, self.goal.rules) from error
+            raise naming_rule(error, self.goal.rules) from error
         width = len(wanted)
         count = len(rows) // width if width else self._holds()
         if self._whole:
             return rows, count
         rows = _widen(rows, count, pattern, plan.answer_columns)
         return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
+
+    def measure(self, pattern: Sequence[int], drive: Drive) -> int:
+        """How many answers there are, worked out by `drive` instead of by the means of `ask`; `pattern` as there."""
+        plan, run = self._plan, self.run
+        wanted = self._wanted(pattern)
+        if plan.seed is not None:
+            run.seed(array("I", [pattern[place] for place in self._bound]), 1)
+        try:
+            drive(run)
+        except BudgetExceeded as error:
+            raise naming_rule(error, self.goal.rules) from error
+        return len(run.relation(plan.answer).match(wanted)[1]) if any(wanted) else self._holds()
+
+    def serves(self, pattern: Sequence[int]) -> RunState:
+        """What the run is worth for a goal: DONE, it has the answers; READY, it can go on; STALE, it is of no use."""
+        plan, run = self._plan, self.run
+        state = run.check()
+        if state is RunState.DONE and plan.seed is not None:
+            seed = array("I", [pattern[place] for place in self._bound])
+            if run.relation(plan.seed).locate(seed, 1)[0] == NO_ROW:
+                return RunState.READY
+        return state
 
     def _wanted(self, pattern: Sequence[int]) -> list[int]:
         columns = self._plan.answer_columns
@@ -184,13 +221,27 @@ class GoalRun:
         """Go on with what one call did not bring to its end."""
         if state is not RunState.DONE:
             means.finish(self.run)
-        rows, _ = self.run.relation(self._plan.answer).match(wanted)
         stats = self.run.stats()
-        self.bytes, self.warnings = stats.bytes, stats.warnings
-        return self._engine.sort(rows, len(wanted), means.via)
+        self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made
+        width = len(wanted)
+        if means.first is not None and self._ordered and width:
+            return self._first(wanted, means.first * width, width, means)
+        rows, ids = self.run.relation(self._plan.answer).match(wanted, rest=means.rest)
+        means.check_whole(len(ids))
+        return self._engine.sort(rows, width, means.via)
+
+    def _first(self, wanted: Sequence[int], most: int, width: int, means: Means) -> array[int]:
+        """The first answers in order, `most` symbols: sorted now and then on the way, and what comes later let go."""
+        kept = array("I")
+        for rows, _ in self.run.relation(self._plan.answer).pieces(wanted):
+            kept.extend(rows)
+            if len(kept) > most + max(most, KEPT_SYMBOLS):
+                means.rest()
+                kept = self._engine.sort(kept, width, means.via)[:most]
+        return self._engine.sort(kept, width, means.via)[:most]
 
     def _holds(self) -> int:
-        """Whether an answer relation without columns has its row."""
+        """How many rows the answer relation has; without columns, whether it has its row."""
         return self.run.relation(self._plan.answer).counts().visible
 
     def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
@@ -211,10 +262,12 @@ class GoalRun:
         self.run.close()
 
 
-def _naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
+def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
     """The same with the text of the rule at work instead of its number; None where the compiler made the clause."""
     details = error.details or {}
-    number = int(details["rule"] or 0)
+    if not (details["rule"] or "").isdigit():
+        return error
+    number = int(details["rule"])
     text = print_rule(rules[number - 1]) if 0 < number <= len(rules) else None
     return BudgetExceeded(error.message, details["limit"], details["value"], text)
 

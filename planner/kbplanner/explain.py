@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.aggregates import FOLDS
 from kbplanner.compute import FUNCTIONS, TESTS
@@ -29,13 +29,14 @@ from kbplanner.printer import print_expression, print_item, print_term
 from kbplanner.program import Aggregation, Clause, ClauseItem, Computation, Program
 from kbplanner.terms import COMPARISONS, Aggregate, Apply, Comparison
 
-Note = Callable[[int, Sequence[Column]], str]
-"""What to add to the line of a step that reads these columns of a slot."""
+
+def explain(plan: Plan) -> str:
+    """The plan, stratum by stratum, rules by their numbers."""
+    return "\n".join(_lines(plan))
 
 
-def explain(plan: Plan, rule_texts: Sequence[str] = (), note: Note | None = None) -> str:
-    """The plan, stratum by stratum; `rule_texts[i]` is the text of rule i+1."""
-    return "\n".join(_lines(plan, rule_texts, note))
+COMPILED = "(made by the compiler)"
+"""The text of a rule that nobody wrote, or whose text is not at hand."""
 
 
 def show(program: Program) -> str:
@@ -60,26 +61,41 @@ def _item(item: ClauseItem) -> str:
     return f"{'absent ' if item.absent else ''}{item.schema}({args})"
 
 
-def _lines(plan: Plan, rule_texts: Sequence[str], note: Note | None) -> Iterator[str]:
+def _lines(plan: Plan) -> Iterator[str]:
     seed = "nothing" if plan.seed is None else str(plan.slots[plan.seed])
-    yield f"answer {str(plan.slots[plan.answer]).removeprefix('answer ')}, seeded by {seed}"
+    yield f"answer {answer_name(plan)}, seeded by {seed}"
     for number, stratum in enumerate(plan.strata, 1):
         names = ", ".join(str(plan.slots[slot]) for slot in stratum.relations)
         yield f"stratum {number}{' (recursive)' if stratum.recursive else ''}: {names}"
         for join in stratum.plans:
-            text = rule_texts[join.rule - 1] if 0 < join.rule <= len(rule_texts) else "(made by the compiler)"
-            yield f"  rule {join.rule}: {text}" if join.rule else f"  {text}"
+            yield f"  rule {join.rule}: {COMPILED}" if join.rule else f"  {COMPILED}"
             for step in join.steps:
-                told = note(step.slot, step.columns) if note and isinstance(step, (Scan, Probe, Member, AntiJoin)) else ""
-                yield f"    {_step(step, join, plan)}{told}"
+                yield f"    {step_text(step, join, plan)}"
 
 
-def _step(step: Step, join: JoinPlan, plan: Plan) -> str:
+def answer_name(plan: Plan) -> str:
+    """What the relation of the answers is called."""
+    return str(plan.slots[plan.answer]).removeprefix("answer ")
+
+
+def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) -> str:
+    """What a step reads as an atom with the variables of the rule, `_` where a column is ignored."""
+    parts = ["_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns]
+    return f"{str(plan.slots[slot]).rsplit('/', 1)[0]}({', '.join(parts)})"
+
+
+def mask(columns: Sequence[Column]) -> str:
+    """`b` for each column that is looked up by, `f` for one that is read."""
+    return "".join("b" if column.kind is ColumnKind.KEY else "f" for column in columns)
+
+
+def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
+    """A step in one line."""
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"
     if isinstance(step, Intersect):
-        return f"intersect {_step(step.probe, join, plan)[6:]}, {_step(step.other, join, plan)[6:]}"
+        return f"intersect {step_text(step.probe, join, plan)[6:]}, {step_text(step.other, join, plan)[6:]}"
     if isinstance(step, Group):
         folds = ", ".join(f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}" for fold in step.folds)
         return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"

@@ -7,11 +7,18 @@ Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 NONE = 0xFFFFFFFF
 """In an array of numbers: not there."""
+
+AT_ONCE = 10_000
+"""Steps of Python made between two rests: about a millisecond."""
+
+T = TypeVar("T")
 
 NEGATED = 0x80000000
 """In a premise `NEGATED | node`: the node must not hold. Only well-founded models know such premises."""
@@ -104,12 +111,19 @@ def widest(ground: Ground, ranks: array[int]) -> array[int]:
     return best
 
 
-def touched(ground: Ground, marked: bytearray) -> bytearray:
-    """Which nodes rest on a marked instance in some proof: those it concludes, and on from there."""
-    starts, users = _users(ground)
+def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> bytearray:
+    """Which nodes rest on a marked instance in some proof: those it concludes, and on from there.
+
+    `rest` is called between pieces of the work.
+    """
+    starts, users = _users(ground, rest)
     found = bytearray(ground.nodes)
-    todo = [ground.heads[instance] for instance, mark in enumerate(marked) if mark]
+    todo = [ground.heads[instance] for instance, mark in paced(enumerate(marked), rest) if mark]
+    steps = 0
     while todo:
+        steps += 1
+        if not steps % AT_ONCE:
+            rest()
         node = todo.pop()
         if not found[node]:
             found[node] = 1
@@ -117,21 +131,29 @@ def touched(ground: Ground, marked: bytearray) -> bytearray:
     return found
 
 
+def paced(items: Iterable[T], rest: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
+    """The items, with a call of `rest` after each so many."""
+    for place, item in enumerate(items, 1):
+        yield item
+        if not place % every:
+            rest()
+
+
 def _premise_counts(ground: Ground) -> list[int]:
     ends = ground.ends
     return [end - start for start, end in zip(array("I", [0]) + ends[:-1], ends, strict=True)] if len(ends) else []
 
 
-def _users(ground: Ground) -> tuple[list[int], array[int]]:
+def _users(ground: Ground, rest: Callable[[], None] = lambda: None) -> tuple[list[int], array[int]]:
     """For each node the instances that have it as a premise, one after the other, and where each node's begin."""
     counts = [0] * (ground.nodes + 1)
-    for node in ground.premises:
+    for node in paced(ground.premises, rest):
         counts[node + 1] += 1
     starts = list(accumulate(counts))
     places = starts[:]
     users = array("I", bytes(4 * len(ground.premises)))
     at = 0
-    for instance, end in enumerate(ground.ends):
+    for instance, end in paced(enumerate(ground.ends), rest):
         for node in ground.premises[at:end]:
             users[places[node]] = instance
             places[node] += 1

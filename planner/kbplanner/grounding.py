@@ -13,11 +13,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbplanner.backend import CompiledPlan, Engine, Limits, Run
+from kbplanner.backend import CompiledPlan, Engine, Limits, Rest, Run
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, Drive, moved
-from kbplanner.ground import Ground
+from kbplanner.ground import Ground, paced
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.order import Statistics
@@ -92,6 +92,10 @@ class GroundPlans:
         return made
 
 
+AT_ONCE = 5_000
+"""Instances read between two rests: about a millisecond."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """The instances of one clause: their rows, and the number of the first."""
@@ -100,6 +104,11 @@ class Block:
     start: int
     count: int
     rows: array[int]
+
+    def part(self, first: int, end: int) -> Block:
+        """Some of its instances, from the one at place `first` to before `end`."""
+        width = len(self.source.variables)
+        return Block(self.source, self.start + first, end - first, self.rows[first * width : end * width])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +151,8 @@ class GroundRun:
             self.run.seed(seeds, count)
             self._seeds, self._seed_count = seeds, count
 
-    def read(self, drive: Drive) -> Ground:
-        """Run to the end, and read the ground program.
+    def read(self, drive: Drive, rest: Rest) -> Ground:
+        """Run to the end, and read the ground program; `rest` is called between pieces of the reading.
 
         It has the instances of `blocks`, one for each group, and at the end one for each seed that is given.
         """
@@ -161,24 +170,30 @@ class GroundRun:
             nodes += self.run.relation(self.goal.slots[schema]).counts().rows
         arrays = _Arrays()
         for source in (source for source in program.instances if _free(source)):
-            self._add(source, arrays)
+            self._add(source, arrays, rest)
         for group in program.groups:
-            self._add_groups(group, arrays)
+            self._add_groups(group, arrays, rest)
         free = len(arrays.heads)
         for source in (source for source in program.instances if not _free(source)):
-            self._add(source, arrays)
+            self._add(source, arrays, rest)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
         if given is not None:  # the seeds of a turned goal hold by themselves
             heads.extend(self.nodes(given, self._seeds, self._seed_count))
             ends.extend(array("I", [len(premises)]) * self._seed_count)
         return Ground(nodes, heads, ends, premises, free)
 
-    def _add(self, source: InstanceRelation, arrays: _Arrays) -> None:
+    def _add(self, source: InstanceRelation, arrays: _Arrays, rest: Rest) -> None:
         """Add the instances of a clause to the arrays."""
-        rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity)
+        rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity, rest=rest)
         block = Block(source, len(arrays.heads), len(ids), rows)
         self._starts.append(block.start)
         self.blocks.append(block)
+        for first in range(0, block.count, AT_ONCE):
+            rest()
+            self._add_some(block.part(first, min(first + AT_ONCE, block.count)), arrays)
+
+    def _add_some(self, block: Block, arrays: _Arrays) -> None:
+        source = block.source
         arrays.heads.extend(self._nodes(block, source.clause.head))
         width, count, before = len(source.premises), block.count, len(arrays.premises)
         if not width:
@@ -190,16 +205,16 @@ class GroundRun:
         arrays.ends.extend(range(before + width, before + width * count + 1, width))
         arrays.premises.extend(flat)
 
-    def _add_groups(self, group: GroupRelation, arrays: _Arrays) -> None:
+    def _add_groups(self, group: GroupRelation, arrays: _Arrays, rest: Rest) -> None:
         """Add for each group an instance whose premises are all its bindings."""
-        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity)
+        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity, rest=rest)
         members: dict[tuple[int, ...], list[int]] = {}
         arity, offset = group.bindings.arity, self._offsets[group.bindings]
-        for i, place in enumerate(ids):
+        for i, place in paced(enumerate(ids), rest):
             members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + place)
-        rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity)
+        rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity, rest=rest)
         arity, offset = group.schema.arity, self._offsets[group.schema]
-        for i, place in enumerate(ids):
+        for i, place in paced(enumerate(ids), rest, 1000):
             arrays.heads.append(offset + place)
             arrays.premises.extend(members[tuple(rows[i * arity : i * arity + group.width])])
             arrays.ends.append(len(arrays.premises))

@@ -43,13 +43,8 @@ class Model:
         self._handle = out[0]
 
     def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is None:
-            return
-        if self._engine._handle is None:
-            lib.kb_model_close(handle)  # the engine is closed: no call can be at work in it
-        else:
-            self._engine._lost.append((lib.kb_model_close, handle))
+        if getattr(self, "_handle", None) is not None:
+            self._engine.lose(lib.kb_model_close, self._handle)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Work for about `fuel` steps: DONE or PAUSED; `via` as for a run."""
@@ -89,10 +84,10 @@ class Model:
 
     def close(self) -> None:
         """Give the memory back."""
-        with self._engine._lock, self._gate:
+        with self._gate:
             handle, self._handle = self._handle, None
-            if handle is not None:
-                lib.kb_model_close(handle)
+        if handle is not None:
+            self._engine.lose(lib.kb_model_close, handle)
 
     def _entered(self) -> Any:
         self._engine._enter()

@@ -57,7 +57,9 @@ def print_atom(atom: Atom) -> str:
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
     """Give a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
-    return ("not " if negated else "") + _unsigned(Atom(predicate, tuple(args)), False)
+    name = _predicate(predicate)
+    sign = "not " if negated else ""
+    return f"{sign}{name}({', '.join(map(print_term, args))})" if args else sign + name
 
 
 def print_expression(expr: Expr) -> str:
@@ -114,16 +116,16 @@ def _comparison(item: Comparison) -> str:
 
 
 def _unsigned(atom: Atom, body: bool) -> str:
-    predicate = atom.predicate
-    if (
-        not _WORD.fullmatch(predicate)
-        or predicate in _KEYWORDS
-        or (body and atom.args and predicate in _BUILTINS)  # there it would be read as the builtin
-    ):
+    predicate = _predicate(atom.predicate)
+    if body and atom.args and predicate in _BUILTINS:  # there it would be read as the builtin
         predicate = _quoted(predicate, "'")
     if not atom.args:
         return predicate
     return f"{predicate}({', '.join(print_term(arg) for arg in atom.args)})"
+
+
+def _predicate(name: str) -> str:
+    return name if _WORD.fullmatch(name) and name not in _KEYWORDS else _quoted(name, "'")
 
 
 def _name(name: str) -> str:

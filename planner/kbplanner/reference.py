@@ -11,11 +11,12 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.aggregates import FOLDS, fold
-from kbplanner.backend import Asked, Limits, RunState, RunStats, Via
+from kbplanner.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
 from kbplanner.bytecode import Opcode
 from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ground import Ground
+from kbplanner.lexical import PlainMatches
 from kbplanner.numbers import answer_key, test
 from kbplanner.pattern import matches
 from kbplanner.reference_model import ReferenceModel
@@ -50,6 +51,12 @@ class ReferenceRun:
         self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = self._warnings = 0
         self._budget: str | None = None
         self._work: Iterator[None] | None = None
+        self._component = 0
+        self._profiled = self._at_end = False
+        self._place = 0  # of the rule at work, among all of the plan
+        self._counts = [[0, 0, 0] for component in plan.components for _ in component.rules]
+        self._passed = [[0] * len(rule.steps) for component in plan.components for rule in component.rules]
+        self._charged = (0, 0, 0)
 
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand."""
@@ -66,6 +73,9 @@ class ReferenceRun:
                 self._work = None
                 self._started = True
                 return RunState.DONE
+            if self._at_end:
+                self._at_end = False
+                break
         return RunState.PAUSED
 
     def check(self) -> RunState:
@@ -98,7 +108,7 @@ class ReferenceRun:
         if state is not RunState.DONE:
             return Asked(state)
         rows, _ = self._slots[slot].match(pattern)
-        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows)
 
     def relation(self, slot: int) -> ReferenceRelation:
         """The relation bound to a slot."""
@@ -107,7 +117,27 @@ class ReferenceRun:
     def stats(self) -> RunStats:
         """Counters so far."""
         counted = self._rows, self._read, self._probes, self._steps, 0, self._rounds
-        return RunStats(*counted, self._budget, self._rule, self._warnings)
+        return RunStats(*counted, self._budget, self._rule, self._warnings, self._component)
+
+    def profile(self) -> None:
+        """Keep counts by rule, and let each step end PAUSED where a stratum ends."""
+        self._profiled = True
+
+    def counts(self) -> list[RuleCounts]:
+        """The counts, one for each version of a rule, in the order of the plan."""
+        self._charge()
+        return [
+            RuleCounts(counts[0], counts[1], counts[2], (*passed[:-1], counts[0]))
+            for counts, passed in zip(self._counts, self._passed, strict=True)
+        ]
+
+    def _charge(self) -> None:
+        """Give the rule at work what was done since a rule was last charged."""
+        now = self._rows, self._read, self._probes
+        if self._counts:
+            counts = self._counts[self._place]
+            self._counts[self._place] = [c + n - b for c, n, b in zip(counts, now, self._charged, strict=True)]
+        self._charged = now
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
@@ -124,6 +154,7 @@ class ReferenceRun:
 
     def _evaluate(self) -> Iterator[None]:
         self._sizes = [len(relation.order) for relation in self._slots]
+        self._component = place = 0
         for component, marks in zip(self._plan.components, self._marks, strict=True):
             first = not self._started
             while True:
@@ -131,22 +162,28 @@ class ReferenceRun:
                 if not first and all(marks[slot] == high[slot] for slot in component.reads):
                     break
                 self._rounds += 1
-                yield from self._round(component, marks, high, first)
+                yield from self._round(component, marks, high, first, place)
                 marks.update(high)
                 first = False
                 if not component.recursive:
                     break
+            place += len(component.rules)
+            self._component += 1
+            if self._profiled and self._component < len(self._plan.components):
+                self._at_end = True
+                yield
 
     def _round(
-        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool
+        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool, place: int
     ) -> Iterator[None]:
         bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
-        for rule in component.rules:
+        for number, rule in enumerate(component.rules, place):
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
             if all(low < top for low, top in views):
-                self._rule = rule.number
+                self._charge()
+                self._rule, self._place = rule.number, number
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
@@ -154,6 +191,8 @@ class ReferenceRun:
     ) -> Iterator[None]:
         step = rule.steps[place]
         opcode = step[0]
+        if place:
+            self._passed[self._place][place - 1] += 1
         if opcode == Opcode.EMIT:
             self._emit(step, registers)
         elif opcode == Opcode.COMPARE:
@@ -254,7 +293,7 @@ class ReferenceRun:
         raise BudgetExceeded(f"the evaluation met its limit of {value} {limit}", limit, value, str(self._rule))
 
 
-class ReferenceEngine:
+class ReferenceEngine(PlainMatches):
     """Symbols and relations in Python lists and dicts."""
 
     def __init__(self) -> None:
@@ -301,7 +340,7 @@ class ReferenceEngine:
 
     def relation(self, arity: int) -> ReferenceRelation:
         """A new empty relation."""
-        return ReferenceRelation(arity)
+        return ReferenceRelation(arity, self._texts)
 
     def load(self, words: array[int]) -> ReferencePlan:
         """Decode bytecode that our own planner has made."""

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from kbplanner.backend import CompiledPlan, Engine, Limits, Relation, RelationCounts, Steps
+from kbplanner.backend import CompiledPlan, Engine, Limits, Relation, RelationCounts, Rest, Steps
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.component import ComponentReader
-from kbplanner.evaluate import Bind, moved
+from kbplanner.errors import BudgetExceeded
+from kbplanner.evaluate import Bind, moved, naming_rule
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 from kbplanner.plan import Plan
@@ -111,11 +112,14 @@ class Models:
         statistics: Statistics,
         limits: Limits,
         drive: Callable[[Steps], None],
+        rest: Rest,
         *,
         scope: str | None = None,
         version: int = -1,
     ) -> Iterator[View]:
         """What goals on stored schemas (None: any) are evaluated with, settled first; raises BudgetExceeded.
+
+        `drive` brings a run or a model to its end, `rest` is called between pieces of Python's own work.
 
         Models are kept by `scope`, unless `version` is -1. While it stays the same, so do facts.
         """
@@ -127,7 +131,7 @@ class Models:
         used: dict[int, Settled] = {}
         try:
             for place in rules.needed(denied, goals):
-                used[place] = self._settled(source, own, place, used, bind, statistics, limits, drive, scope, version)
+                used[place] = self._settled(source, own, place, used, bind, statistics, limits, drive, rest, scope, version)
             yield self._view(rules, denied, used, bind, statistics)
         finally:
             for one in used.values():
@@ -154,6 +158,7 @@ class Models:
         statistics: Statistics,
         limits: Limits,
         drive: Callable[[Steps], None],
+        rest: Rest,
         scope: str | None,
         version: int,
     ) -> Settled:
@@ -167,7 +172,10 @@ class Models:
                     found.users += 1
                     return found
         view = self._view(rules, denied, {i: one for i, one in used.items() if one in below}, bind, statistics)
-        made = _settle(self._engine, self._program(rules, place, view), view, limits, drive)
+        try:
+            made = _settle(self._engine, self._program(rules, place, view), view, limits, drive, rest)
+        except BudgetExceeded as error:
+            raise naming_rule(error, rules.rules) from error
         made.below, made.version, made.users = below, version, 1
         made.dropped = version == -1
         old = []
@@ -258,7 +266,7 @@ class _Sizes:
 
 
 def _settle(
-    engine: Engine, program: _Program, view: View, limits: Limits, drive: Callable[[Steps], None]
+    engine: Engine, program: _Program, view: View, limits: Limits, drive: Callable[[Steps], None], rest: Rest
 ) -> Settled:
     """Work out the model of one component."""
     base = [(schema, view.bind(schema)) for schema in program.plan.base]
@@ -267,7 +275,7 @@ def _settle(
     try:
         run.limit(limits)
         drive(run)
-        reader = ComponentReader(engine, run, program.plan, program.part, program.source)
+        reader = ComponentReader(engine, run, program.plan, program.part, program.source, rest)
         model = engine.model(reader.ground(), limits)
         try:
             drive(model)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kbcore.config import Config
-from kbcore.errors import InvalidInput, LogTruncated, NotReady, TooLarge
+from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady, TooLarge
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import LogRecord, LogStatus, LogStore
 
@@ -59,6 +59,14 @@ class MemoryStore:
         self._check()
         if not 0 <= seq <= self._head:
             raise InvalidInput(f"a snapshot at {seq} must be from 0 to {self._head}, the head")
+
+    def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
+        """Count on from a number; the snapshot itself is not kept."""
+        with self._lock:
+            self._check()
+            if self._head:
+                raise Conflict("only an empty log can begin with a snapshot")
+            self._head = self._durable = seq
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
         """None: there is none."""

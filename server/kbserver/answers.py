@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -18,9 +18,9 @@ SLICE_ROWS = 2000
 """Rows written at a time: about a millisecond."""
 
 
-def text(body: str, headers: Mapping[str, str] | None = None) -> Response:
+def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """Answer with plain text."""
-    return Response(body.encode(), content_type=TEXT, headers=dict(headers) if headers else None)
+    return Response(body.encode(), status=status, content_type=TEXT, headers=dict(headers) if headers else None)
 
 
 def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
@@ -40,37 +40,61 @@ def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) 
     return response
 
 
-def rows_written(rows: list[dict[str, Any]], pause: Callable[[], None]) -> bytes:
-    """Write rows, which are used up: written and let go in slices with a pause between, they hold up nobody."""
+NODES_AT_ONCE = 100
+"""Nodes of proofs written between two rests: about a millisecond."""
+
+
+def members(shape: Mapping[str, Any]) -> bytes:
+    """Write the members of an object without its braces."""
+    return _written(shape)[1:-1]
+
+
+def rows_written(rows: list[dict[str, Any]], rest: Callable[[], None]) -> bytes:
+    """Write rows, which are used up: written and let go in slices with a rest between, they hold up nobody."""
     if len(rows) <= SLICE_ROWS:
         return _written(rows)
     parts = []
     for start in range(0, len(rows), SLICE_ROWS):
         parts.append(_written(rows[start : start + SLICE_ROWS])[1:-1])
         rows[start : start + SLICE_ROWS] = [{}] * len(rows[start : start + SLICE_ROWS])
-        pause()
+        rest()
     return b"[" + b",".join(parts) + b"]"
 
 
-def proofs_written(proofs: list[dict[str, Any]]) -> list[bytes]:
-    """Write proof objects as a JSON array in parts.
+def proofs_written(proofs: Iterable[dict[str, Any]], rest: Callable[[], None]) -> list[bytes]:
+    """Write proof objects as a JSON array in parts, with rests between them; none is kept.
 
     A tree may be nested deeper than a JSON library follows: its nodes are written one by one.
     """
     parts: list[bytes] = []
     for proof in proofs:
         parts.append(b"," if parts else b"[")
+        rest()
         if "root" in proof["proof"]:
-            parts.append(_written(proof))
+            parts += _dag_written(proof, rest)
         else:
-            parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"]), b"}")
+            parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"], rest), b"}")
     return [b"".join(parts) + b"]"] if parts else [b"[]"]
 
 
-def _tree_written(top: dict[str, Any]) -> list[bytes]:
+def _dag_written(proof: dict[str, Any], rest: Callable[[], None]) -> list[bytes]:
+    nodes = proof["proof"]["nodes"]
+    parts = [_written({**proof, "proof": {**proof["proof"], "nodes": 0}}).removesuffix(b"0}}"), b"{"]
+    names = list(nodes)
+    for start in range(0, len(names), NODES_AT_ONCE):
+        if start:
+            parts.append(b",")
+            rest()
+        parts.append(_written({name: nodes[name] for name in names[start : start + NODES_AT_ONCE]})[1:-1])
+    return [*parts, b"}}}"]
+
+
+def _tree_written(top: dict[str, Any], rest: Callable[[], None]) -> list[bytes]:
     parts: list[bytes] = []
     todo: list[bytes | dict[str, Any]] = [top]
     while todo:
+        if len(parts) % NODES_AT_ONCE == NODES_AT_ONCE - 1:
+            rest()
         node = todo.pop()
         if isinstance(node, bytes):
             parts.append(node)

@@ -5,18 +5,35 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Response, g, request
 from flask.sessions import SessionInterface
 
+from kbcore import __version__
 from kbcore.errors import StorageFailed
+from kbcore.metrics import EVENT_STREAMS
+from kbcore.slowlog import REQUEST
+from kbserver import following
 from kbserver.answers import JSON
+from kbserver.audit import note
+from kbserver.compress import VARY, compressed, compressible, wanted_by
+from kbserver.cors import Cors
 from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.events import EventHub
+from kbserver.guard import WHO, Guard, WhileItHolds
+from kbserver.guests import mount
+from kbserver.idempotency import Idempotency
 from kbserver.lean import Lean
-from kbserver.logs import access, log_request
+from kbserver.limits import headers_of
+from kbserver.logs import access, log_request, traced
+from kbserver.mcp.transport import Transport
+from kbserver.measured import UNMATCHED, HttpMeters, reading
+from kbserver.permissions import NO_ROUTE, need_of
+from kbserver.request_context import release
 from kbserver.request_id import request_id
 from kbserver.routes import BLUEPRINTS
+from kbserver.routes.mcp import EXTENSION
 
 if TYPE_CHECKING:
     from kbcore.runtime import Runtime
@@ -24,6 +41,8 @@ if TYPE_CHECKING:
 
 STORAGE_FAILED_STATUS = 74
 """How the process ends when a sync of the disk failed, by the names of sysexits an input/output error."""
+
+EVENT_STREAM = "text/event-stream"
 
 _SHOWN = 128
 
@@ -64,46 +83,107 @@ def create_app(
     app.extensions["kbcore"] = runtime
     app.extensions["kbcore.pause"] = pause or _go_on
     app.extensions["kbcore.started"] = runtime.clock.monotonic()
+    app.extensions["kbcore.events"] = events = EventHub(runtime)
+    runtime.metrics.on_collect(reading(EVENT_STREAMS, lambda: len(events)))
     app.session_interface = _NoSession()
+    meters = HttpMeters(runtime.metrics)
 
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
+    mount(app, runtime)
+    guard = app.extensions["kbcore.guard"] = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
+    guarded = guard.active
 
     @app.before_request
     def begin() -> None:
         g.started = runtime.clock.monotonic()
+        runtime.replication.last_commit.seq = 0
+        meters.under_way += 1
         g.request_id = request_id(request.environ.get("HTTP_X_REQUEST_ID"))
+        REQUEST.set(g.request_id)
+        if guarded:
+            rule = request.url_rule
+            need = NO_ROUTE if rule is None else need_of(request.method, rule.rule)
+            guard.admit(request.environ, need, request.view_args)
+
+    @app.after_request
+    def shrink(response: Response) -> Response:  # registered first, so it sees the answer as it will be
+        if not response.is_streamed:
+            _compress(response, runtime)
+        return response
+
+    following.install(app, runtime)
+    Idempotency(runtime).install(app)
 
     def failed(error: Exception, number: str) -> ErrorAnswer:
         if isinstance(error, StorageFailed) and on_storage_failed is not None:
             on_storage_failed(error)
-        return answer_of(error, number)
+        answer = answer_of(error, number)
+        meters.error(answer.code)
+        return answer
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
+        release(error)
         answer = failed(error, _number())
         return Response(answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers))
 
     @app.after_request
     def finish(response: Response) -> Response:
         response.headers["X-Request-ID"] = _number()
-        if access.isEnabledFor(logging.INFO):
-            environ = request.environ
+        response.headers["X-KB-Version"] = __version__
+        if "applied" in g:
+            response.headers["Preference-Applied"] = ", ".join(dict.fromkeys(g.applied))
+        environ, rule = request.environ, request.url_rule
+        note(request, response.status_code, _number(), runtime.config.forwarded_hops)
+        if guarded:
+            response.headers.update(headers_of(environ))
+            if response.mimetype == EVENT_STREAM and (who := environ.get(WHO)) is not None:
+                response.response = WhileItHolds(response.response, lambda: guard.holds(who))
+        seconds = runtime.clock.monotonic() - g.started
+        route = UNMATCHED if rule is None else rule.rule
+        meters.answered(environ.get("REQUEST_METHOD", ""), route, response.status_code, seconds)
+        if access.isEnabledFor(logging.DEBUG if route == following.LOG else logging.INFO):  # followers ask all the time
             log_request(
                 {
                     "method": environ.get("REQUEST_METHOD", ""),
                     "path": environ.get("PATH_INFO", ""),
                     "status": response.status_code,
-                    "ms": round((runtime.clock.monotonic() - g.started) * 1000, 2) if "started" in g else None,
+                    "ms": round(seconds * 1000, 2),
                     "id": _number(),
                     "tenant": environ.get("HTTP_X_TENANT_ID", "")[:_SHOWN],
+                    **traced(environ),
                 }
             )
         return response
 
+    @app.teardown_request
+    def leave(error: BaseException | None) -> None:
+        release(error)
+        REQUEST.set("")
+        if "started" in g:
+            meters.under_way -= 1
+
+    app.extensions[EXTENSION] = Transport(app, runtime, failed)
+
     if lean:
-        app.wsgi_app = Lean(app.wsgi_app, runtime, failed)  # type: ignore[method-assign]
+        app.wsgi_app = Lean(app.wsgi_app, runtime, failed, meters, guard if guarded else None)  # type: ignore[method-assign]
+    if runtime.config.cors_origins:
+        app.wsgi_app = Cors(app.wsgi_app, runtime.config.cors_origins)  # type: ignore[method-assign]
     return app
+
+
+def _compress(response: Response, runtime: Runtime) -> None:
+    parts = cast("list[bytes]", response.response)
+    size = sum(map(len, parts))
+    if not compressible(response.content_type or "", size) or "Content-Encoding" in response.headers:
+        return
+    response.vary.add(VARY)
+    if wanted_by(request.environ):
+        packed = compressed(parts, size, runtime.offload)
+        response.response = [packed]
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Content-Length"] = str(len(packed))
 
 
 def _go_on() -> None:

@@ -16,7 +16,7 @@ from marshmallow import ValidationError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import HTTP_STATUS_CODES
 
-from kbcore.errors import InvalidInput, KBError, RateLimited
+from kbcore.errors import CallerLeft, InvalidInput, KBError, NotFound, RateLimited
 
 STATUS: dict[str, int] = {
     "VALIDATION_ERROR": 400,
@@ -25,6 +25,7 @@ STATUS: dict[str, int] = {
     "NOT_FOUND": 404,
     "CONFLICT": 409,
     "FOLLOWER_READ_ONLY": 409,
+    "LOG_TRUNCATED": 410,
     "PAYLOAD_TOO_LARGE": 413,
     "BUDGET_EXCEEDED": 422,
     "RATE_LIMITED": 429,
@@ -46,6 +47,10 @@ log = logging.getLogger(__name__)
 
 class UnsupportedMedia(InvalidInput):
     """A body of another kind than JSON in UTF-8; answered with 415."""
+
+
+class Gone(NotFound):
+    """A route past its sunset; answered with 410."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,10 @@ class ErrorAnswer:
             return orjson.dumps({**shape, "details": None})
 
 
+UNFORESEEN = ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
+"""The answer to what nobody foresaw."""
+
+
 def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
     """Turn any exception into the answer for request number `request`; what nobody foresaw is only told to the log."""
     if isinstance(error, KBError):
@@ -81,20 +90,24 @@ def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
     if isinstance(error, HTTPException) and ((error.code or 500) < 500 or error.code in _CODES_OF_HTTP):
         return _of_http(error)
     log.error("unexpected failure", exc_info=error, extra={"fields": {"id": request}})
-    return ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
+    return UNFORESEEN
 
 
 def _of_ours(error: KBError, request: str) -> ErrorAnswer:
     headers = {}
     if isinstance(error, RateLimited):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    elif (seconds := getattr(error, "retry_after", None)) is not None:
+        headers["Retry-After"] = str(seconds)
     elif error.code == "UNAUTHORIZED":
         headers["WWW-Authenticate"] = "Bearer"
     elif error.code == "NOT_READY":
         headers["Retry-After"] = _NOT_READY_RETRY_SECONDS
+    if isinstance(error, CallerLeft):
+        log.info("client left", extra={"fields": {"id": request}})
     if error.code == "INTERNAL_ERROR":
         log.error("%s: %s", type(error).__name__, error.message, exc_info=error, extra={"fields": {"id": request}})
-    status = 415 if isinstance(error, UnsupportedMedia) else STATUS.get(error.code, 500)
+    status = 415 if isinstance(error, UnsupportedMedia) else 410 if isinstance(error, Gone) else STATUS.get(error.code, 500)
     return ErrorAnswer(status, error.code, error.message, error.details, headers)
 
 

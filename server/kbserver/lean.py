@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from kbcore import __version__
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import Notes
+from kbcore.slowlog import REQUEST
+from kbserver import following
 from kbserver.answers import JSON, TEXT, noted, rows_written
 from kbserver.body import parse_object, read_body
+from kbserver.compress import VARY, compressed, compressible, wanted_by
 from kbserver.errors import ErrorAnswer
-from kbserver.logs import access, log_request
-from kbserver.request_context import DEFAULT, is_name
+from kbserver.guard import Guard
+from kbserver.limits import headers_of
+from kbserver.logs import access, log_request, traced
+from kbserver.measured import HttpMeters
+from kbserver.permissions import need_of
+from kbserver.request_context import CALLER, DEFAULT, is_name
 from kbserver.request_id import request_id
 from kbserver.schemas.facts import Told, one_fact, spoken
 from kbserver.schemas.reason import Pattern, Question, pattern, question
@@ -31,7 +38,10 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024
 """Larger bodies take the long way."""
 
-UNUSUAL = ("HTTP_PREFER", "HTTP_X_TRANSACTION_ID", "HTTP_TRANSFER_ENCODING", "HTTP_CONTENT_ENCODING")
+UNUSUAL = (
+    *("HTTP_PREFER", "HTTP_X_TRANSACTION_ID", "HTTP_TRANSFER_ENCODING", "HTTP_CONTENT_ENCODING"),
+    *("HTTP_IDEMPOTENCY_KEY", "HTTP_X_MIN_SEQ"),
+)
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -40,13 +50,19 @@ Fail = Callable[[Exception, str], ErrorAnswer]
 
 
 class Lean:
-    """The short way; `fail` makes the answer to an error of the core, and does what must be done about it."""
+    """The short way; `fail` makes the answer to an error of the core, and does what must be done about it.
 
-    def __init__(self, long_way: Application, runtime: Runtime, fail: Fail) -> None:
+    `guard` is None where everybody may do everything.
+    """
+
+    def __init__(
+        self, long_way: Application, runtime: Runtime, fail: Fail, meters: HttpMeters, guard: Guard | None = None
+    ) -> None:
         self._long_way = long_way
         self._runtime = runtime
         self._fail = fail
-        self._write = partial(rows_written, pause=runtime.pause)
+        self._meters = meters
+        self._guard = guard
         self._max_depth = runtime.config.max_json_depth
         self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
         self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any, Notes], list[bytes]], str]] = {
@@ -56,24 +72,33 @@ class Lean:
             "/ask": (question, self._rows, JSON),
             "/infer": (question, self._rows, JSON),
         }
+        self._needs = {path: need_of("POST", path) for path in self._routes}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a request as WSGI says."""
         route = self._routes.get(environ["PATH_INFO"])
         if route is None or not self._usual(environ):
             return self._long_way(environ, start_response)
-        started = self._runtime.clock.monotonic()
+        clock, meters = self._runtime.clock, self._meters
+        started = clock.monotonic()
+        meters.under_way += 1
         read, answer, kind = route
         notes = Notes()
+        self._runtime.replication.last_commit.seq = 0
         number = request_id(environ.get("HTTP_X_REQUEST_ID"))
+        REQUEST.set(number)
+        guard = self._guard
         try:
+            if guard is not None:
+                guard.admit(environ, self._needs[environ["PATH_INFO"]])
             body = read_body(environ, self._max_bytes)
             try:
                 asked = read(parse_object(body, self._max_depth), strict=False)
             except InvalidInput:
                 environ["wsgi.input"] = BytesIO(body)
+                meters.under_way -= 1
                 return self._long_way(environ, start_response)
-            kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"])
+            kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER))
             found = answer(kb, asked, notes)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, number)
@@ -81,17 +106,32 @@ class Lean:
             headers = [*failed.headers.items(), ("Content-Type", JSON)]
         else:
             status, headers = "200 OK", [*noted(notes).items(), ("Content-Type", kind)]
-        headers += [("Content-Length", str(sum(map(len, found)))), ("X-Request-ID", number)]
+        size = sum(map(len, found))
+        more: list[tuple[str, str]] = []
+        rated = headers_of(environ).items() if guard is not None else ()
+        if compressible(headers[-1][1], size):
+            more.append(("Vary", VARY))
+            if wanted_by(environ):
+                found = [compressed(found, size, self._runtime.offload)]
+                size = len(found[0])
+                more.append(("Content-Encoding", "gzip"))
+        headers += [("Content-Length", str(size)), ("X-Request-ID", number), ("X-KB-Version", __version__), *rated]
+        headers += [*following.headers(self._runtime), *more]
         start_response(status, headers)
+        code, seconds = int(status[:3]), clock.monotonic() - started
+        meters.under_way -= 1
+        meters.answered("POST", environ["PATH_INFO"], code, seconds)
+        REQUEST.set("")
         if access.isEnabledFor(logging.INFO):
             log_request(
                 {
                     "method": "POST",
                     "path": environ["PATH_INFO"],
-                    "status": int(status[:3]),
-                    "ms": round((self._runtime.clock.monotonic() - started) * 1000, 2),
+                    "status": code,
+                    "ms": round(seconds * 1000, 2),
                     "id": number,
                     "tenant": environ["HTTP_X_TENANT_ID"],
+                    **traced(environ),
                 }
             )
         return found
@@ -112,7 +152,7 @@ class Lean:
         )
 
     def _rows(self, kb: KnowledgeBase, asked: Question | Pattern, notes: Notes) -> list[bytes]:
-        return asked.written(kb, self._write, notes)
+        return asked.written(kb, rows_written, notes)
 
 
 def _tell(kb: KnowledgeBase, told: Told, notes: Notes) -> list[bytes]:

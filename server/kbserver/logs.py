@@ -1,16 +1,24 @@
-"""Log lines: one event a line, as text or JSON, with nothing from outside able to break a line or a field."""
+"""Log lines: one event a line, as text or JSON, with nothing from outside able to break a line or a field.
+
+Lines are ASCII: line breaks, control characters and those that turn the direction of writing around are escaped. Of the
+headers of a request three values are ever shown, its number, its tenant and its trace; of its query and its body nothing.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, TextIO
 
 import orjson
+
+from kbcore.slowlog import REQUEST
+from kbserver.redact import field, redactor
+from kbserver.request_id import trace_id
 
 LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 
@@ -18,24 +26,38 @@ _NAMES = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
+LONGEST_PATH = 256
+"""Characters of a path that are shown."""
+
 access = logging.getLogger("kbserver.access")
 
 
-def configure(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send everything logged at `level` (DEBUG, INFO, WARN, ERROR) or over it to `stream`, as `text` or `json`."""
+def configure(level: str, form: str, stream: TextIO | None = None, secrets: Iterable[str] = ()) -> None:
+    """Send everything logged at `level` (DEBUG, INFO, WARN, ERROR) or over it to `stream`, as `text` or `json`.
+
+    `secrets` are never written, wherever they stand in a line.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter(secrets) if form == "json" else TextFormatter(secrets))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
+    logging.getLogger("kbserver.audit").setLevel(logging.INFO)  # who did what is never too little to be said
+    logging.getLogger("httpx").setLevel(max(LEVELS[level], logging.WARNING))  # a line for every question of a follower
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # looked up for every line, never shown
 
 
 def log_request(fields: Mapping[str, Any]) -> None:
     """Write the line of one request."""
     access.info("request", extra={"fields": fields})
+
+
+def traced(environ: Mapping[str, Any]) -> dict[str, str]:
+    """The field with the trace a request belongs to, if its `traceparent` names one."""
+    found = trace_id(environ.get("HTTP_TRACEPARENT"))
+    return {"traceId": found} if found else {}
 
 
 def _when(record: logging.LogRecord) -> str:
@@ -53,7 +75,12 @@ def _level(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = getattr(record, "fields", {})
+    given: Mapping[str, Any] = getattr(record, "fields", {})
+    fields = {name: field(name, value) for name, value in given.items()}
+    if "path" in fields:
+        fields["path"] = str(fields["path"])[:LONGEST_PATH]
+    if "id" not in fields and (number := REQUEST.get()):
+        fields["id"] = number
     return fields
 
 
@@ -61,7 +88,15 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
     return formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else None
 
 
-class TextFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """What both forms share: secrets stay out."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._redacted: Callable[[str], str] = redactor(secrets)
+
+
+class TextFormatter(_Formatter):
     """`2026-01-01T00:00:00.000Z INFO kbserver.access request method=POST path=/tell ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,10 +106,10 @@ class TextFormatter(logging.Formatter):
         trace = _trace(self, record)
         if trace:
             parts.append(f"trace={_value(trace)}")
-        return " ".join(parts)
+        return self._redacted(" ".join(parts))
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One JSON object a line: time, level, logger, message, then the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -85,9 +120,17 @@ class JsonFormatter(logging.Formatter):
         if trace:
             line["trace"] = trace
         try:
-            return orjson.dumps(line, default=str).decode()
+            written = orjson.dumps(line, default=str).decode()
         except TypeError:
-            return orjson.dumps({key: _escaped(str(value)) for key, value in line.items()}).decode()
+            written = orjson.dumps({key: _escaped(str(value)) for key, value in line.items()}).decode()
+        if not (written.isascii() and written.isprintable()):
+            written = _UNSAFE.sub(_json_escape, written)
+        return self._redacted(written)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be")
+    return "".join(f"\\u{units[i] << 8 | units[i + 1]:04x}" for i in range(0, len(units), 2))
 
 
 def _value(value: Any) -> str:

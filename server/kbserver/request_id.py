@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
+import time
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+_NO_TRACE = "0" * 32
 
 
 def request_id(offered: str | None) -> str:
-    """Give the caller's `X-Request-ID` back if it is well-formed, else a new UUID."""
+    """Give the caller's `X-Request-ID` back if it is well-formed, else a new UUID of version 7: they sort by time."""
     if offered is not None and _ACCEPTED.fullmatch(offered):
         return offered
-    return str(uuid.uuid4())
+    digits = f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
+
+
+def trace_id(offered: str | None) -> str | None:
+    """Give the trace a well-formed `traceparent` names (W3C Trace Context), None for any other."""
+    if offered is None:
+        return None
+    found = _TRACE.fullmatch(offered)
+    return found[1] if found and found[1] != _NO_TRACE else None

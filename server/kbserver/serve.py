@@ -6,11 +6,11 @@ for the client's delayed acknowledgement, 40 ms a request.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -18,96 +18,68 @@ from typing import Any
 import gevent
 from gevent.event import Event
 from gevent.pool import Pool
-from gevent.pywsgi import Input, WSGIHandler, WSGIServer
+from gevent.pywsgi import WSGIHandler, WSGIServer
 
 from kbcore.config import Config
+from kbcore.errors import KBError, NotReady
+from kbcore.metrics import HTTP_CONNECTIONS, HTTP_REFUSED
+from kbcore.replicating import FOLLOWER
 from kbcore.runtime import open_runtime
-from kbserver import logs
+from kbcore.storage_urls import redacted
+from kbserver import collector, logs
 from kbserver.app import create_app, stop_process
+from kbserver.crowd import Crowd
 from kbserver.errors import ErrorAnswer
-from kbserver.offload import Offload, pause
+from kbserver.following import said_of_replication
+from kbserver.guard import DISABLED, SINGLE, mode_of
+from kbserver.incoming import BodyInput, TooSlow
+from kbserver.log_client import HTTPLogSource
+from kbserver.measured import reading
+from kbserver.offload import Offload, give_way, pause
+from kbserver.request_context import CALLER
+from kbserver.watch import Watches
 from kbserver.wire import BadRequest, Head, read_head, refusal
 
 HEADER_SECONDS = 10.0
-BODY_SECONDS = 30.0
 IDLE_SECONDS = 75.0
-MAX_CONNECTIONS = 1000
 
-_DISCARD = 64 * 1024
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
+_STOP_SECONDS = 5.0
 _SLICE = 1 << 20
+_STREAM_BUFFER = 1 << 17
 _LOOPBACK = ("127.", "::1", "localhost")
 
 log = logging.getLogger(__name__)
-
-
-class TooSlow(OSError):
-    """A client that took longer than it may."""
-
-
-class BodyInput(Input):  # type: ignore[misc]
-    """The body of a request, to be read within a time; what is left unread is read off only if it is little."""
-
-    __slots__ = ("at_hand", "broken", "deadline")
-
-    def __init__(self, rfile: Any, head: Head, sock: Any, at_hand: int) -> None:
-        super().__init__(rfile, head.length, socket=sock, chunked_input=head.chunked)
-        self.at_hand = at_hand
-        self.broken = False
-        self.deadline: float | None = None
-
-    def read(self, length: int | None = None) -> bytes:
-        """Read up to `length` bytes; raises TooSlow, an OSError, when the client takes too long."""
-        if not self.chunked_input and (self.content_length or 0) <= self.at_hand:
-            return bytes(super().read(length))
-        now = time.monotonic()
-        self.deadline = self.deadline or now + BODY_SECONDS
-        try:
-            with gevent.Timeout(max(0.001, self.deadline - now), TooSlow(f"the body took over {BODY_SECONDS:g} seconds")):
-                return bytes(super().read(length))
-        except OSError:
-            self.broken = True
-            raise
-        except ValueError as error:  # what pywsgi makes of a chunk without a size
-            self.broken = True
-            raise OSError("a chunk has no size") from error
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether too much of the body is unread for the connection to be used again."""
-        if self.broken:
-            return True
-        if self.chunked_input:
-            return bool(self.chunk_length != 0)
-        left = (self.content_length or 0) - self.position
-        return left > 0 and (left > _DISCARD or self.socket is not None)
-
-    def _discard(self) -> None:
-        if not self.abandoned:
-            super()._discard()
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]
     """One connection."""
 
     busy = False
+    left = False
     wsgi_input: BodyInput
     response_headers: list[tuple[bytes, bytes]]
 
     def handle(self) -> None:
         """Serve requests until one side wants no more."""
         self.server.handlers.add(self)
+        address = str(self.client_address[0]) if isinstance(self.client_address, tuple) else ""
+        welcome = self.server.crowd.enter(address)
         try:
             if self.socket.family in (socket.AF_INET, socket.AF_INET6):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.socket.settimeout(IDLE_SECONDS)
-            while self.handle_one_request():
+            if not welcome:
+                self.busy = True
+                self._refuse(Head(), 429, "this address has as many connections open as one may have")
+            while welcome and self.handle_one_request():
                 gevent.sleep(0)  # a client whose next request is here already must not keep the others waiting
         except OSError:
             pass  # the client is gone, or was idle for too long
         finally:
             self.server.handlers.discard(self)
             self._close()
+            self.server.crowd.leave(address)
 
     def handle_one_request(self) -> bool | None:
         """Serve one request; whether the connection may carry another."""
@@ -140,6 +112,21 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.handle_one_response()
         return None if self.close_connection else True
 
+    def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
+        """Call `stop` when the client leaves while a long goal is worked on; see `kbcore.reason.turns.Caller`."""
+
+        def leave() -> None:
+            self.left = True
+
+        end: Callable[[], None] = self.server.watches.begin(self.socket, stop, leave)
+        return end
+
+    def stream(self, seconds: float) -> None:
+        """Be ready for an answer without an end: a client that takes nothing for so long is gone; send little ahead."""
+        self.socket.settimeout(seconds)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
+        self.close_connection = True
+
     def _environ(self, head: Head, at_hand: int) -> dict[str, Any]:
         expects = self.socket if "EXPECT" in head.headers else None
         self.wsgi_input = BodyInput(self.rfile, head, expects, at_hand)
@@ -147,6 +134,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         environ.update(head.environ())
         environ["wsgi.input"] = self.wsgi_input
         environ["wsgi.input_terminated"] = True
+        environ[CALLER] = self
         if isinstance(self.client_address, tuple):
             environ["REMOTE_ADDR"] = str(self.client_address[0])
             environ["REMOTE_PORT"] = str(self.client_address[1])
@@ -178,12 +166,15 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             super()._write(data)
 
     def _sendall(self, data: bytes | bytearray) -> None:
-        if len(data) <= _SLICE:
-            super()._sendall(data)
-            return
+        if self.left:  # as if the kernel had said so
+            raise BrokenPipeError(errno.EPIPE, "the client left")
         whole = memoryview(data)  # a slow reader has the idle time for each slice, not for all of them
-        for start in range(0, len(whole), _SLICE):
-            super()._sendall(whole[start : start + _SLICE])
+        try:
+            for start in range(0, len(whole), _SLICE):
+                super()._sendall(whole[start : start + _SLICE] if len(whole) > _SLICE else data)
+        except TimeoutError as error:
+            self.left = True
+            raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
 
     def log_request(self) -> None:
         """Do nothing: the application writes the line of each request."""
@@ -201,10 +192,13 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             self._refuse(self._head, error_code, messages[error_code])
 
     def _refuse(self, head: Head, status: int, message: str) -> None:
-        code = "INTERNAL_ERROR" if status == 500 else "VALIDATION_ERROR"
-        logs.log_request({"method": head.method, "path": head.target, "status": status, "reason": message})
+        code = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}.get(status, "VALIDATION_ERROR")
+        path = head.target.partition("?")[0][: logs.LONGEST_PATH]
+        logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
         self.close_connection = True
-        self.socket.sendall(refusal(head, ErrorAnswer(status, code, message)))
+        self.server.refused(status)
+        headers = {"Retry-After": "1"} if status == 429 else {}
+        self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, headers=headers)))
 
     def _close(self) -> None:
         """Close so that the answer arrives: with unread input, a plain close would make the kernel reset the connection."""
@@ -225,21 +219,45 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             sock.close()
 
 
+def _uncounted(status: int) -> None:
+    """Count nothing."""
+
+
 class Server(WSGIServer):  # type: ignore[misc]
     """Listens, knows its connections, and stops by letting the busy ones finish."""
 
     handler_class = Handler
 
-    def __init__(self, listener: socket.socket, application: Any, *, connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        application: Any,
+        *,
+        connections: int = Config().max_connections,
+        an_address: int = Config().max_connections_address,
+        refused: Callable[[int], None] | None = None,
+    ) -> None:
         self.handlers: set[Handler] = set()
+        self.crowd = Crowd(an_address)
+        self.refused = refused or _uncounted
         self.stopping = False
+        self.watches = Watches()
         name = str(listener.getsockname()[0])  # given here because pywsgi would ask the name service for it
         super().__init__(
             listener, application, spawn=Pool(connections), log=None, error_log=log, environ={"SERVER_NAME": name}
         )
 
+    def do_handle(self, *args: Any) -> None:
+        """Take a connection up, or drop it where its address has far too many; runs on the hub."""
+        sock, address = args
+        if isinstance(address, tuple) and self.crowd.swamped(str(address[0])):
+            self.refused(429)
+            self.do_close(sock, address)
+        else:
+            super().do_handle(sock, address)
+
     def drain(self, seconds: float) -> None:
-        """Take no more connections, close the idle ones, and wait for the others at most so long."""
+        """Take no more connections, close the idle ones, wait for the others at most so long, then stop their long goals."""
         self.stopping = True
         for handler in list(self.handlers):
             if not handler.busy:
@@ -247,7 +265,10 @@ class Server(WSGIServer):  # type: ignore[misc]
                     handler.socket.shutdown(socket.SHUT_RD)
                 except OSError:
                     continue
-        self.stop(timeout=seconds)
+        self.close()
+        if not self.pool.join(timeout=seconds):
+            self.watches.stop_all(NotReady("the server is stopping"))
+        self.stop(timeout=_STOP_SECONDS)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -274,33 +295,78 @@ announce = partial(print, flush=True)
 
 def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already."""
-    logs.configure(config.log_level, config.log_format)
-    offload = Offload()
-    runtime = open_runtime(config, plugins=plugins, offload=offload, pause=pause, on_failure=stop_process)
+    logs.configure(config.log_level, config.log_format, secrets=config.secrets())
+    offload, disk = Offload(os.cpu_count() or 1), Offload(2)  # the log and a snapshot, never more
+    runtime = open_runtime(
+        config, plugins=plugins, offload=offload, offload_disk=disk, pause=pause, give_way=give_way, on_failure=stop_process
+    )
     try:
-        server = Server(listen(config.host, config.port), create_app(runtime, on_storage_failed=stop_process, pause=pause))
+        application = create_app(runtime, on_storage_failed=stop_process, pause=pause)
+        metrics = runtime.metrics
+        server = Server(
+            listen(config.host, config.port),
+            application,
+            connections=config.max_connections,
+            an_address=0 if config.forwarded_hops else config.max_connections_address,
+            refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
+        )
+        metrics.on_collect(reading(HTTP_CONNECTIONS, lambda: len(server.handlers)))
         wanted = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, wanted.set)
+        if config.replication_mode == FOLLOWER:
+            runtime.replication.follow(HTTPLogSource(config))
         server.start()
-        for line in announcement(config, server.address[:2]):
+        collecting = collector.arrange(lambda: not server.watches)
+        for line in announcement(config, server.address[:2], not runtime.keys().unused):
             say(line)
         wanted.wait()
         log.info("stopping")
+        collecting.kill()
+        runtime.replication.close()
+        application.extensions["kbcore.events"].close()
+        application.extensions["kbcore.mcp"].close()
         server.drain(config.shutdown_timeout_ms / 1000)
     finally:
         runtime.close()
         offload.close()
+        disk.close()
     return 0
 
 
-def announcement(config: Config, address: tuple[str, int]) -> Iterable[str]:
-    """Say where the server listens and what it keeps."""
+SHORT_SECRET = 16
+"""A secret that people choose is worth a warning below so many characters."""
+
+
+def announcement(config: Config, address: tuple[str, int], bootstrapped: bool = False) -> Iterable[str]:
+    """Say where the server listens, what it keeps, and who is let in; `bootstrapped`: there has been a key."""
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     yield f"kbcore listens on http://{host}:{address[1]}"
-    if config.storage_backend == "wal":
+    if config.storage_url:
+        yield f"data in {redacted(config.storage_url)}, fsync policy {config.fsync_policy}"
+    elif config.storage_backend in ("wal", "sqlite"):
         yield f"data in {os.path.abspath(config.storage_dir)}, fsync policy {config.fsync_policy}"
     else:
         yield f"storage backend {config.storage_backend}"
-    if not config.host.startswith(_LOOPBACK):
-        yield f"WARNING: no keys are set and {config.host} is not this machine only: whoever reaches it may read and write"
+    yield from said_of_replication(config)
+    yield from said_of_keys(config, bootstrapped)
+
+
+def said_of_keys(config: Config, bootstrapped: bool) -> Iterable[str]:
+    """Say who is let in, and loudly where it is everybody."""
+    mode = mode_of(config)
+    if mode == DISABLED:
+        if config.host.startswith(_LOOPBACK):
+            yield "no keys are asked for: whoever works on this machine may read and write"
+        else:
+            yield f"WARNING: no keys are set and {config.host} is not this machine only: whoever reaches it may do anything"
+        return
+    if mode == SINGLE:
+        yield "keys: one, of the setting API_KEY"
+    elif bootstrapped:
+        yield "keys: managed"
+    else:
+        yield "keys: managed, and there is none yet: POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
+    for name, secret in (("API_KEY", config.api_key), ("BOOTSTRAP_TOKEN", config.bootstrap_token)):
+        if secret and len(secret) < SHORT_SECRET:
+            yield f"WARNING: {name} has fewer than {SHORT_SECRET} characters, and can be guessed"

@@ -14,6 +14,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
+from kbcore import __version__
 from kbserver.errors import ErrorAnswer
 from kbserver.request_id import request_id
 
@@ -169,6 +170,8 @@ def refusal(head: Head, answer: ErrorAnswer) -> bytes:
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}",
+        f"X-KB-Version: {__version__}",
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
         "Connection: close",
     ]
     return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)

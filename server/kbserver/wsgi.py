@@ -13,8 +13,10 @@ from typing import Any
 from flask import Flask
 
 from kbcore.config import Config
+from kbcore.replicating import FOLLOWER
 from kbcore.runtime import open_runtime
 from kbserver.app import create_app, stop_process
+from kbserver.log_client import HTTPLogSource
 
 _lock = threading.Lock()
 _made: list[Flask] = []
@@ -23,6 +25,8 @@ _made: list[Flask] = []
 def _open() -> Flask:
     runtime = open_runtime(Config.from_env(), on_failure=stop_process)
     atexit.register(runtime.close)
+    if runtime.config.replication_mode == FOLLOWER:
+        runtime.replication.follow(HTTPLogSource(runtime.config))
     return create_app(runtime, on_storage_failed=stop_process)
 
 

@@ -56,7 +56,11 @@ def won(kb: EmbeddedKB) -> int:
     tenant.models.clear()
     reasoner = kb._runtime.reasoner(tenant)
     partition = inner._partitions(tenant, None)[0]
-    return reasoner.solve(partition, parse_goal("win(?x)").body[0].atom, inner._budget(None))[1]
+    budget = inner._budget(None)
+    try:
+        return reasoner.solve(partition, parse_goal("win(?x)").body[0].atom, budget)[1]
+    finally:
+        budget.turn.leave()
 
 
 def won_by_name(kb: EmbeddedKB) -> int:

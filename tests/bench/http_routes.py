@@ -46,6 +46,11 @@ class Server:
             raise RuntimeError(f"the server did not start: {first} {self._text.read_text()}")
         self.port = int(first.strip().rsplit(":", 1)[1])
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
         """CPU time the server has used."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -55,3 +55,4 @@ class Prepared:
             return len(answer.match(wanted)[1]) if any(wanted) else answer.counts().live
         finally:
             made.close()
+            budget.turn.leave()

@@ -50,7 +50,13 @@ Peer = Callable[[Program, Effort], "list[Sample]"]
 
 def open_without_tables(relations: Mapping[str, Rows], rules: str) -> EmbeddedKB:
     """A knowledge base in which every goal is evaluated anew."""
-    config = Config(goal_table_mb=0, query_timeout_ms=60_000, query_max_rows=1 << 30, query_max_steps=1 << 40)
+    config = Config(
+        goal_table_mb=0,
+        query_timeout_ms=60_000,
+        query_max_rows=1 << 30,
+        query_max_bytes=1 << 32,
+        query_max_steps=1 << 40,
+    )
     kb = kbcore.open_kb(config=config)
     for name, rows in relations.items():
         for start in range(0, len(rows), 5000):

@@ -14,14 +14,28 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import access
+import aggregates
+import bombs
+import branching
 import closures
+import conversations
+import durability
 import games
 import http_routes
 import joins
+import lexical
 import loading
+import memory
 import point_goal
+import proofs
+import replication
+import retracts
+import scopes
 import slow_disk
+import storage
 import table
+import transactions
+import windows
 import writes
 from measure import FULL, SMALL, Effort
 from peers import find
@@ -39,11 +53,25 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "games": (games.games, "programs"),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
+    "retracts": (retracts.retracts, "retracts"),
     "first-goal": (writes.first_goal, ""),
     "access": (access.access, "access"),
+    "aggregates": (aggregates.aggregates, "aggregates"),
+    "proofs": (proofs.proofs, ""),
     "point-goal": (point_goal.point_goal, ""),
+    "scopes": (scopes.scopes, ""),
+    "transactions": (transactions.transactions, ""),
+    "storage": (storage.storages, ""),
+    "memory": (memory.memory, ""),
+    "windows": (windows.windows, ""),
+    "conversations": (conversations.conversations, ""),
+    "what-if": (branching.branching, ""),
+    "lexical": (lexical.lexical, ""),
     "loading": (loading.loading, "load"),
     "http": (http_routes.over_http, ""),
+    "bombs": (bombs.bombs, ""),
+    "durability": (durability.durability, ""),
+    "replication": (replication.replication, ""),
     "slow-disk": (slow_disk.on_a_slow_disk, ""),
 }
 """What is run, in order, and the function of a peer that does the same."""

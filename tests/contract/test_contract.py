@@ -242,3 +242,119 @@ def test_the_content_type_is_required(client: Client) -> None:
 def test_errors(client: Client, method: str, path: str, status: int, code: str) -> None:
     """All endpoints return errors as JSON: code, message, details (value or null, null when none)."""
     error_of(client.flask.open(path, method=method, headers={"X-Tenant-ID": "t"}), status, code)
+
+
+def test_memory_context(client: Client) -> None:
+    """A request with only `maxFacts`/`minSalience` uses the fast path; with `goals`, `sessionId` or `relevanceBuckets` the
+    response is a Context window. A window holds at most `maxFacts` facts; `maxFactsPerPredicate` caps facts per predicate.
+    """
+    client.tell("p", "a")
+    client.tell("p", "b")
+    client.tell("q", "c")
+    fast = client.post("/memory/context", {"maxFacts": 2, "minSalience": 0.0}).get_json()
+    assert len(fast["entries"]) == 2
+    capped = client.post("/memory/context", {"maxFactsPerPredicate": 1}).get_json()
+    assert sorted(entry["predicate"] for entry in capped["entries"]) == ["p", "q"]
+    goals = [{"predicate": "p", "args": ["?x"], "negated": False}]
+    buckets = [{"name": "rest", "predicates": ["q"], "weight": 1}]
+    whole = client.post("/memory/context", {"goals": goals, "sessionId": "s", "relevanceBuckets": buckets}).get_json()
+    assert [entry["category"] for entry in whole["entries"]] == ["goal_relevant", "goal_relevant", "rest"]
+    assert list(whole["bucketStats"]["rest"]) == ["factsIncluded", "maxAllocation", "minSalience", "maxSalience"]
+    assert whole["goalDriven"] is True
+
+
+def test_contradictions_in_windows(client: Client) -> None:
+    """autoResolveContradictions (true): resolve contradictions by keeping the higher-salience fact."""
+    client.tell("p", "a")
+    client.tell("p", "a", negated=True)
+    found = client.post("/memory/context", {"sessionId": "s"}).get_json()
+    assert (len(found["entries"]), found["contradictionsFound"], found["contradictionsResolved"]) == (1, 1, 1)
+    assert set(found["contradictions"][0]) == {"predicate", "args", "positiveSalience", "negativeSalience"}
+    found = client.post("/memory/context", {"sessionId": "s", "autoResolveContradictions": False}).get_json()
+    assert (len(found["entries"]), found["contradictionsResolved"]) == (2, 0)
+
+
+def test_context_diff_and_clear(client: Client) -> None:
+    """removed: key of the form predicate/arg1/arg2. Response: plain text `Session '<sessionId>' cleared`."""
+    client.tell("p", "a", "b")
+    client.post("/memory/context", {"sessionId": "s"})
+    client.post("/retract", {"predicate": "p", "args": ["a", "b"]})
+    found = client.post("/context/diff", {"sessionId": "s"}).get_json()
+    assert found["removed"] == [{"key": "p/a/b", "predicate": "p", "args": ["a", "b"], "negated": False, "scope": None}]
+    assert client.post("/context/session/clear", {"sessionId": "s"}).text == "Session 's' cleared"
+
+
+def test_context_optimize(client: Client) -> None:
+    """Its responses carry the header `Deprecation: true`. It is removed after 2026-07-01."""
+    assert client.post("/context/optimize", {}).headers["Deprecation"] == "true"
+
+
+def test_consolidate(client: Client) -> None:
+    """Compress repetitive episodic patterns into semantic summaries (alias POST /memory/compress)."""
+    for n in range(5):
+        client.tell("saw", "ann", f"x{n}")
+    found = client.post("/memory/consolidate", {}).get_json()
+    assert found["factsConsolidated"] == 5
+    assert [(row["predicate"], row["args"]) for row in found["newFacts"]] == [("saw_consolidated", ["ann", "5"])]
+    client.tell("saw", "ann", "x5")
+    assert client.post("/memory/compress", {}).get_json()["newFacts"][0]["args"] == ["ann", "6"]
+
+
+@pytest.mark.parametrize("path", ["/memory/decay", "/memory/cleanup"])
+def test_decay(client: Client, path: str) -> None:
+    """Evict expired and low-salience facts; body `{threshold: number}`."""
+    client.tell("p", "kept")
+    assert client.post("/tell", {"predicate": "p", "args": ["weak"], "confidence": 0.01}).status_code == 200
+    found = client.post(path, {"threshold": 0.2}).get_json()
+    assert (found["expiredCount"], found["evictedCount"]) == (0, 1)
+    assert [row["args"] for row in found["removedAtoms"]] == [["weak"]]
+    assert client.ask("p", "?x") == [["kept"]]
+    error_of(client.post(path, {"threshold": 2}), 400, "VALIDATION_ERROR")
+
+
+def test_scopes(client: Client) -> None:
+    """Fork copies all facts to a new scope; diff shows added, removed and modified; merge has a strategy; delete; list."""
+    client.tell("p", "a")
+    assert client.post("/scope/fork", {"targetScope": "s"}).get_json()["copied"] == 1
+    for args in (["b"], ["c"]):
+        assert client.post("/tell", {"predicate": "p", "args": args, "scope": "s"}).status_code == 200
+    found = client.post("/scope/diff", {"targetScope": "s"}).get_json()
+    assert [row["args"] for row in found["added"]] == [["b"], ["c"]]
+    assert (found["removed"], found["modified"]) == ([], [])
+    for strategy in ("SOURCE_WINS", "TARGET_WINS", "KEEP_BOTH", "REJECT"):
+        assert client.post("/scope/merge", {"sourceScope": "s", "strategy": strategy}).status_code == 200
+    error_of(client.post("/scope/merge", {"sourceScope": "s", "strategy": "OTHER"}), 400, "VALIDATION_ERROR")
+    assert len(client.ask("p", "?x")) == 3
+    assert client.get("/scopes").get_json()["scopes"] == ["s"]
+    assert client.flask.delete("/scope/s", headers={"X-Tenant-ID": "t"}).status_code == 200
+    assert client.get("/scopes").get_json()["scopes"] == []
+
+
+def test_administration(client: Client) -> None:
+    """Databases and tenants are listed, created, deleted and emptied."""
+    assert client.post("/admin/databases", {"name": "d"}).status_code in (200, 201)
+    assert "d" in [row["name"] for row in client.get("/admin/databases").get_json()]
+    assert client.post("/admin/databases/d/tenants", {"tenantId": "x"}).status_code in (200, 201)
+    there = {"X-Database": "d", "X-Tenant-ID": "x"}
+    goal = {"predicate": "p", "args": ["?x"]}
+    for path in ("/admin/databases/d/tenants/x/nuke", "/admin/databases/d/nuke"):
+        assert client.post("/tell", {"predicate": "p", "args": ["a"]}, there).status_code == 200
+        assert len(client.post("/ask", goal, there).get_json()) == 1
+        assert client.post(path).status_code == 200
+        assert client.post("/ask", goal, there).get_json() == []
+        assert client.get("/admin/databases/d/tenants").get_json() == ["x"]
+    assert client.flask.delete("/admin/databases/d/tenants/x", headers={"X-Tenant-ID": "x"}).status_code == 200
+    assert client.get("/admin/databases/d/tenants").get_json() == []
+
+
+def test_transactions(client: Client) -> None:
+    """Begin returns an id as plain text; commit applies the grouped operations as one unit; rollback discards them."""
+    for end, stored in (("rollback", []), ("commit", [["a"], ["b"]])):
+        begun = client.post("/tx/begin")
+        assert begun.content_type == "text/plain; charset=utf-8"
+        for name in ("a", "b"):
+            body = {"predicate": "p", "args": [name]}
+            assert client.post("/tell", body, {"X-Transaction-ID": begun.text}).status_code == 200
+        assert client.ask("p", "?x") == []
+        assert client.post(f"/tx/{end}/{begun.text}").status_code == 200
+        assert client.ask("p", "?x") == stored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support import naive, programs
@@ -127,3 +128,17 @@ def test_two_supports():
         assert (second.cascaded, second.still_derivable) == (1, False)
         third = kb.retract_fact("ancestor", ["a", "b"])
         assert (third.retracted, third.cascaded) == (0, 0)
+
+
+@pytest.mark.parametrize("form", ["edge(?x, ?y), path(?y, ?z)", "path(?x, ?y), edge(?y, ?z)", "path(?x, ?y), path(?y, ?z)"])
+def test_an_edge_nothing_rests_on_is_told_without_going_through_all_it_reaches(form):
+    """On a ring with chords 200,000 pairs are affected by every edge; but each of them has another path."""
+    size = 450
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule("path(?x, ?y) :- edge(?x, ?y)."), parse_rule(f"path(?x, ?z) :- {form}.")])
+        edges = [(n, (n + step) % size) for n in range(size) for step in (1, 2, 7)]
+        kb.assert_facts([Fact("edge", (f"n{a}", f"n{b}")) for a, b in edges])
+        outcome = kb.retract_fact("edge", ["n3", "n10"])
+        assert (outcome.cascaded, outcome.newly_derivable, outcome.still_derivable) == (0, 0, False)
+        assert not outcome.truncated

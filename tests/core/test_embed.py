@@ -116,7 +116,7 @@ def test_it_is_kept_in_a_folder_for_each_tenant(tmp_path):
 
 
 def test_an_unknown_storage_names_the_choices():
-    with pytest.raises(ConfigError, match="memory, wal"):
+    with pytest.raises(ConfigError, match="memory, postgres, sqlite, wal"):
         kbcore.open_kb(storage="stone")
 
 
@@ -173,3 +173,65 @@ def test_threads_may_share_it(kb):
         thread.join(60)
     assert errors == []
     assert kb.count("parent") == 360
+
+
+def test_a_transaction_is_all_or_nothing():
+    with kbcore.open_kb() as kb:
+        kb.tell("stock", ["apple", 1])
+        with kb.transaction() as inside:
+            inside.retract("stock", ["apple", 1])
+            inside.tell("stock", ["apple", 0])
+            inside.teach("gone(?x) :- stock(?x, 0).")
+            assert list(inside.ask("gone(?x)")) == [("apple",)]
+            assert list(kb.ask("stock(apple, ?n)")) == [("apple", "1")]
+        assert list(kb.ask("gone(?x)")) == [("apple",)]
+        with pytest.raises(ZeroDivisionError):
+            fail_inside(kb)
+        assert list(kb.ask("stock(pear, ?n)")) == []
+
+
+def fail_inside(kb):
+    with kb.transaction() as inside:
+        inside.tell("stock", ["pear", 1])
+        raise ZeroDivisionError
+
+
+def test_a_transaction_whose_ground_moves_is_refused():
+    def race(kb):
+        with kb.transaction() as inside:
+            inside.tell("stock", ["apple", inside.count("stock")])
+            kb.tell("stock", ["pear", 1])
+
+    with kbcore.open_kb() as kb:
+        with pytest.raises(kbcore.Conflict):
+            race(kb)
+        assert list(kb.ask("stock(?x, ?n)")) == [("pear", "1")]
+
+
+def test_a_write_that_fails_ends_a_transaction():
+    def go_on(kb):
+        with kb.transaction() as inside:
+            inside.tell("p", ["a"])
+            with pytest.raises(InvalidInput):
+                inside.kb.assert_facts([], conflict="NONSENSE")
+
+    with kbcore.open_kb() as kb, pytest.raises(kbcore.Conflict) as caught:
+        go_on(kb)
+    assert caught.value.details["state"] == "rolled_back"
+
+
+def test_memory_is_looked_after(kb):
+    kb.tell_many("saw", [("ann", f"x{n}") for n in range(5)])
+    kb.tell("saw", ["bob", 1], confidence=0.01)
+    kb.prioritize("saw", ["ann", "x3"], 1.0)
+    assert [row["args"] for row in kb.salient("saw", ["ann", "?x"], limit=1)] == [["ann", "x3"]]
+    assert kb.consolidate(dry_run=True).consolidated == 5
+    assert [row["args"] for row in kb.consolidate(predicates=["saw"]).facts] == [["ann", "5"]]
+    assert kb.decay(0.1, dry_run=True).atoms[0]["why"]["reason"] == "faded"
+    assert kb.decay(0.1).evicted == 1
+    assert len(kb.recall("saw", ["?x", "?y"], "2999-01-01T00:00:00Z")) == 5
+    assert kb.recall("saw", ["?x", "?y"], 0) == []
+    with pytest.raises(InvalidInput, match="ISO 8601"):
+        kb.recall("saw", ["?x", "?y"], "yesterday")
+    with kb.transaction() as inside, pytest.raises(InvalidInput, match="no part of a transaction"):
+        inside.decay()

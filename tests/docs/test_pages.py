@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.servers import Server
+from support.standin import StandIn
 
 from kbcore.config import SETTINGS
 from kbcore.plug import hookspecs
@@ -24,6 +25,11 @@ from kbserver.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
+KEYED, KEYS = "turn-on-keys.md", {"AUTH_ENABLED": "true", "BOOTSTRAP_TOKEN": "a-long-random-text"}
+"""The page whose server asks for keys, and the settings it tells of."""
+MODELLED = ("swap-the-model.md",)
+"""Pages whose server has a language model: the stand-in."""
+
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.M | re.S)
 
 
@@ -43,6 +49,16 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     subprocess.run([sys.executable, "-W", "error", str(script)], check=True, cwd=tmp_path, timeout=60)
 
 
+def test_the_storage_plugin_of_the_page_passes_the_tests_it_names(tmp_path):
+    page = ROOT / "docs" / "how-to" / "write-a-storage-plugin.md"
+    (tmp_path / "test_page.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_page.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) >= 25
+    assert "skipped" not in done.stdout
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "kb")], ids=name)
 def test_rule_examples_are_accepted(page):
     for body in blocks(page, "kb"):
@@ -56,16 +72,17 @@ def steps(page: Path) -> list[tuple[str, str]]:
         lines = step.splitlines()
         end = next(i for i, line in enumerate(lines) if not line.endswith("\\")) + 1
         found.append(("\n".join(lines[:end]), "\n".join(lines[end:]).strip()))
-    return [(command, shown) for command, shown in found if re.match(r"curl|kbcore|post\b", command)]
+    known = r"curl|kbcore|post\b|export\b|REPLICATION_|until curl|kill|echo .*\| kbcore"
+    return [(command, shown) for command, shown in found if re.match(known, command)]
 
 
-def run_as_shown(server: Server, page: Path) -> None:
-    """Run the commands of a page, in order, against a server in place of localhost:9300."""
+def run_as_shown(server: Server, page: Path, here: Path | None = None) -> None:
+    """Run the commands of a page, in order, against a server in place of localhost:9300; `here` is for files they make."""
     url = f"http://127.0.0.1:{server.address[1]}"
     prelude = f'kbcore() {{ {sys.executable} -m kbserver.cli "$@"; }}\n'
     for command, shown in steps(page):
         there = command.replace("localhost:9300", url)
-        if "() {" in there:
+        if "() {" in there or there.startswith("export "):
             prelude += there + "\n"
             continue
         done = subprocess.run(
@@ -75,6 +92,7 @@ def run_as_shown(server: Server, page: Path) -> None:
             timeout=60,
             check=False,
             env={**os.environ, "KBCORE_URL": url},
+            cwd=here,
         )
         assert done.stdout.strip() == shown, f"{command}\n{done.stderr}"
 
@@ -83,8 +101,13 @@ def run_as_shown(server: Server, page: Path) -> None:
 def test_commands_answer_as_shown(page, tmp_path):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    with Server(tmp_path) as server:
-        run_as_shown(server, page)
+    here = tmp_path / "here" if page.parent.name == "operations" or page.name == KEYED else None
+    if here:
+        here.mkdir()
+    with StandIn() as standin:
+        more = standin.environment() if page.name in MODELLED else KEYS if page.name == KEYED else {}
+        with Server(tmp_path / "data", **more) as server:
+            run_as_shown(server, page, here)
 
 
 def test_what_the_readme_stored_survives_a_kill(tmp_path):

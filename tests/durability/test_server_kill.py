@@ -2,87 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import random
-import threading
 
 import pytest
+from support.kills import check_upkeep, kill_rounds, upkeep
 from support.servers import Server
-
-WORKERS = 8
-
-
-def load(server, worker, round_number, acknowledged, sent, enough):
-    """Tell facts one by one and in bulk until the server is gone."""
-    connection = server.connect()
-    try:
-        for n in range(100_000):
-            name = f"{round_number}-{worker}-{n}"
-            if n % 7 == 6:
-                names = [f"{name}-{i}" for i in range(20)]
-                body = {"facts": [{"predicate": "bulk", "args": [one, name]} for one in names]}
-                sent.append(("bulk", name))
-                status, _ = server.post("/assert/facts", body, connection)
-                entry = ("bulk", name)
-            else:
-                sent.append(("fact", name))
-                status, _ = server.post("/tell", {"predicate": "fact", "args": [name]}, connection)
-                entry = ("fact", name)
-            assert status == 200
-            acknowledged.append(entry)
-            if len(acknowledged) > 60:
-                enough.set()
-    except (OSError, http.client.HTTPException):
-        pass  # the server was killed: what this worker had in flight may be there or not
-    finally:
-        connection.close()
-
-
-def present(server):
-    facts = {row["args"][0] for row in json.loads(server.post("/query", {"predicate": "fact", "args": ["?x"]})[1])}
-    bulks: dict[str, int] = {}
-    for row in json.loads(server.post("/query", {"predicate": "bulk", "args": ["?x", "?y"]})[1]):
-        bulks[row["args"][1]] = bulks.get(row["args"][1], 0) + 1
-    return facts, bulks
-
-
-def kill_rounds(folder, rounds, seed):
-    chance = random.Random(seed)
-    acknowledged: list[tuple[str, str]] = []
-    sent: list[tuple[str, str]] = []
-    for round_number in range(rounds):
-        with Server(folder) as server:
-            if acknowledged:
-                check(server, acknowledged, sent)
-            enough = threading.Event()
-            own: list[tuple[str, str]] = []
-            threads = [
-                threading.Thread(target=load, args=(server, worker, round_number, own, sent, enough))
-                for worker in range(WORKERS)
-            ]
-            for thread in threads:
-                thread.start()
-            assert enough.wait(60)
-            target = len(own) + chance.randrange(40)
-            while len(own) < target:
-                enough.wait(0.001)
-            server.kill()
-            for thread in threads:
-                thread.join(60)
-            acknowledged.extend(own)
-    with Server(folder) as server:
-        check(server, acknowledged, sent)
-        assert server.stop() == 0
-    return len(acknowledged)
-
-
-def check(server, acknowledged, sent):
-    facts, bulks = present(server)
-    assert [name for kind, name in acknowledged if kind == "fact" and name not in facts] == []
-    assert [name for kind, name in acknowledged if kind == "bulk" and name not in bulks] == []
-    assert set(bulks.values()) <= {20}, "half a bulk is there"
-    assert facts <= {name for kind, name in sent if kind == "fact"}
 
 
 def test_nothing_acknowledged_is_lost_by_a_kill(tmp_path):
@@ -104,3 +28,42 @@ def test_a_rule_and_its_conclusions_survive(tmp_path):
     with Server(tmp_path) as server:
         rows = json.loads(server.post("/ask", {"predicate": "ancestor", "args": ["ann", "?x"]})[1])
         assert [row["args"][1] for row in rows] == ["bob", "cid"]
+
+
+def test_scopes_that_were_forked_merged_and_deleted_survive(tmp_path):
+    def look(server):
+        query = {"predicate": "p", "args": ["?x"], "scope": "*"}
+        rows = json.loads(server.post("/query", query)[1])
+        return send(server, "GET", "/scopes")[1], [(row["args"], row["scope"], row["createdAt"]) for row in rows]
+
+    def send(server, method, path):
+        connection = server.connect()
+        try:
+            connection.request(method, path, headers={"X-Tenant-ID": "t"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    with Server(tmp_path) as server:
+        assert server.post("/assert/facts", {"facts": [{"predicate": "p", "args": [n]} for n in range(50)]})[0] == 200
+        for name in ("a", "b", "gone"):
+            assert server.post("/scope/fork", {"targetScope": name})[0] == 200
+        assert server.post("/tell", {"predicate": "p", "args": ["new"], "scope": "a"})[0] == 200
+        assert server.post("/scope/merge", {"sourceScope": "a"})[0] == 200
+        assert send(server, "DELETE", "/scope/gone")[0] == 200
+        before = look(server)
+        server.kill()
+    with Server(tmp_path) as server:
+        assert look(server) == before
+        assert json.loads(before[0]) == {"scopes": ["a", "b"], "count": 2}
+        assert len(before[1]) == 51 + 51 + 50
+
+
+def test_scopes_evictions_and_transactions_are_whole_after_kills(tmp_path):
+    assert kill_rounds(tmp_path, rounds=3, seed=3, load=upkeep, check=check_upkeep) > 120
+
+
+@pytest.mark.crash
+def test_scopes_evictions_and_transactions_are_whole_after_fifty_kills(tmp_path):
+    assert kill_rounds(tmp_path, rounds=50, seed=4, load=upkeep, check=check_upkeep) > 2000

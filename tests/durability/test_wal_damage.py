@@ -211,7 +211,7 @@ def test_older_segments_and_half_written_files_are_removed() -> None:
     for name in ("MANIFEST.tmp", "wal-00000000000000000009.log.tmp", snapshots.name_of(1), segment.name_of(0)):
         files.names[name] = inode(bytearray(b"rest"))
     read_all(files)
-    assert sorted(files.names) == ["LOCK", "MANIFEST", FIRST]
+    assert sorted(files.names) == ["LOCK", "MANIFEST", "reserve", FIRST]
 
 
 # -- snapshots ---------------------------------------------------------------

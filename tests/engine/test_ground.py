@@ -88,7 +88,7 @@ def test_what_rests_on_a_mark(steps, data):
     touched = set()
     for _ in range(NODES + 1):
         touched |= {head for i, head in enumerate(ground.heads) if marked[i] or touched.intersection(ground.of(i))}
-    assert {node for node, mark in enumerate(reference.touched(ground, marked)) if mark} == touched
+    assert {node for node, mark in enumerate(reference.touched(ground, marked, lambda: None)) if mark} == touched
 
 
 def test_no_room_leaves_nothing_behind():

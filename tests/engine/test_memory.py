@@ -295,6 +295,23 @@ def test_lost_handles_are_given_back():
     gc.collect()
 
 
+def test_a_run_is_closed_while_a_call_is_at_work():
+    """As garbage collection does, which may come at any moment, also within the engine's own mutex."""
+    engine = Engine()
+    relation = engine.relation(2)
+    relation.insert(engine.intern_many(["a", "b"]), 1)
+    run = engine.open_run(engine.load(asm.closure()), [relation])
+    assert run.step(100) == RunState.DONE
+    before = engine.bytes
+    with engine._lock:
+        run.close()
+        assert len(engine._lost) == 1
+    with pytest.raises(EngineFault):
+        run.check()
+    assert not engine._lost
+    assert engine.bytes < before
+
+
 def test_null_arguments_are_misuse():
     """Through the compiled module itself: no call trusts a pointer."""
     null = ffi.NULL
@@ -320,12 +337,15 @@ def test_null_arguments_are_misuse():
         lib.kb_locate(engine, rel[0], null, 1, null), lib.kb_count(engine, rel[0], null, null, null, null),
         lib.kb_match(engine, rel[0], null, 0, wide, null, null, 1, size),
         lib.kb_match(engine, rel[0], out, 0, wide, null, null, 0, size), lib.kb_index(engine, rel[0], 2),
+        lib.kb_total_add(engine, rel[0], null, 0, wide, 1, ffi.new("kb_total *")),
+        lib.kb_total_add(engine, rel[0], ffi.new("kb_sym[1]"), 1, wide, 1, ffi.new("kb_total *")),
+        lib.kb_total_add(engine, rel[0], ffi.new("kb_sym[1]"), 0, wide, 0, ffi.new("kb_total *")),
         lib.kb_distinct(engine, rel[0], 1, null), lib.kb_attribute_set(engine, rel[0], 8, null, null, 0),
         lib.kb_attribute_get(engine, rel[0], 0, null, 1, null), lib.kb_attribute_fill(engine, rel[0], 0, 0, 1, 0),
         lib.kb_plan_load(null, 0, null, null), lib.kb_opcode(0, null, null), lib.kb_opcode(99, null, null),
         lib.kb_run_open(engine, null, null, 0, null, 0, null, null), lib.kb_run_seed(null, null, 0),
         lib.kb_run_step(null, 1), lib.kb_run_check(null), lib.kb_run_relation(null, 0, null),
-        lib.kb_run_limits(null, null),
+        lib.kb_run_limits(null, null), lib.kb_run_profile(null), lib.kb_run_counts(null, null, 0, null, 0, size, size),
     ]  # fmt: skip
     assert set(misuse) == {lib.KB_MISUSE}
     lib.kb_run_stats(null, null)

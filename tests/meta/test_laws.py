@@ -72,10 +72,14 @@ def test_every_file_is_on_the_map():
 def test_one_library_one_room():
     assert importers("kbplanner._engine") == {"planner/kbplanner/binding.py"}
     assert importers("lark") == {"planner/kbplanner/parser.py"}
+    assert importers("snowballstemmer") == {"kbcore/context/words.py"}
     assert {path.split("/")[0] for path in importers("pluggy")} == {"kbcore"}
     for library in ("flask", "marshmallow", "gevent", "click", "werkzeug"):
         assert {path.split("/")[0] for path in importers(library)} <= {"server"}, library
-    assert importers("httpx") == {"server/kbserver/cli/_target.py"}
+    assert importers("psycopg") == set()  # imported when it is needed, by its name
+    commands = {f"server/kbserver/cli/{name}.py" for name in ("_bridge", "_target")}
+    ways = {"plugins/kbplugins/llm_http/transport.py", "server/kbserver/log_client.py"}
+    assert importers("httpx") == {*commands, *ways}
 
 
 def test_one_reader_of_the_environment():
@@ -95,16 +99,20 @@ def test_every_c_file_says_what_it_owns_and_never_does():
 
 def test_one_way_to_change_and_one_table_of_statuses():
     callers = {name(path) for path in PYTHON if any(i.startswith("kbcore.state.apply") for i in imports(path))}
-    assert callers == {"kbcore/durable/commit.py", "kbcore/durable/recovery.py"}
+    # Transactions apply to overlays of their own, which nobody else sees.
+    assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "recovery", "transactions")}
     appends = {name(path) for path in PYTHON if re.search(r"_store\.append\(|\bstore\.append\(", source(path))}
-    assert appends - {"kbcore/plug/conformance.py"} == {"kbcore/durable/commit.py"}
+    # Salvage fills a new log, of which there is no state yet.
+    filling = {"kbcore/plug/log_conformance.py", "plugins/kbplugins/storage_wal/tools.py"}
+    assert appends - filling == {"kbcore/durable/commit.py"}
     assert {name(path) for path in PYTHON if re.search(r"^STATUS\b", source(path), re.M)} == {"server/kbserver/errors.py"}
 
 
 def test_every_hook_has_a_test():
     tests = [path for path in TESTS if "meta" not in path.parts]
-    tested = "".join(source(path) for path in [*tests, ROOT / "docs/how-to/swap-storage.md"])
-    hooks = re.findall(r"^def (kb_\w+)", source(ROOT / "kbcore/plug/hookspecs.py"), re.M)
+    tested = "".join(source(path) for path in [*tests, ROOT / "docs/how-to/write-a-storage-plugin.md"])
+    specs = source(ROOT / "kbcore/plug/hookspecs.py") + source(ROOT / "server/kbserver/hookspecs.py")
+    hooks = re.findall(r"^def (kb_\w+)", specs, re.M)
     assert hooks
     assert [hook for hook in hooks if hook not in tested] == []
 
@@ -152,8 +160,9 @@ def test_no_path_of_a_machine_is_written_down():
     found = []
     for line in listed.stdout.splitlines():
         path = ROOT / line
-        text = path.suffix in (".py", ".md", ".toml", ".ini", ".c", ".h", ".kb", ".txt", "") and path.is_file()
-        if text and line != "LICENSE" and not line.startswith("tests/meta/") and words.search(source(path)):
+        if line == "LICENSE" or line.startswith("tests/meta/") or not path.is_file():
+            continue
+        if words.search(path.read_bytes().decode("utf-8", "replace")):
             found.append(line)
     assert found == []
 
@@ -165,7 +174,7 @@ def test_modules_import_alone_with_warnings_as_errors():
         top = room.split("/")[-1]
         parts = path.relative_to(ROOT / room).with_suffix("").parts
         modules.append(".".join([top, *parts]).removesuffix(".__init__"))
-    skipped = ("__main__", "kbcore.plug.conformance", "kbserver.serve", "kbserver.wsgi")
+    skipped = ("__main__", "kbcore.plug.conformance", "kbcore.plug.log_conformance", "kbserver.serve", "kbserver.wsgi")
     modules = [module for module in modules if not module.endswith(skipped)]
     script = (
         "import importlib, sys\n"

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
 
 import pytest
+from support.commands import kbcore
 from support.servers import Server
-
-
-def kbcore(*args, expect=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "kbserver.cli", *args], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == expect, done.stderr
-    return done
 
 
 @pytest.fixture(params=["server", "folder"])
@@ -55,7 +47,13 @@ def test_explain(where):
     assert several.startswith("?x = ann\n  anc(ann, carl)  by")
     assert kbcore("explain", *where, "anc(zoe, ?x)").stdout.startswith("No answer")
     plan = kbcore("explain", *where, "--plan", "anc(ann, ?who)").stdout
-    assert "probe parent/2 full (=?x, ?y)  [mask bf, about 1.0 a look-up, 2 rows]" in plan
+    assert "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+    analysis = kbcore("explain", *where, "--analyze", "anc(ann, ?who)").stdout
+    assert "2 answers in " in analysis
+    assert "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; found 1; size 2]" in analysis
+    found = json.loads(kbcore("explain", *where, "--analyze", "--json", "anc(ann, ?who)").stdout)
+    assert (found["goal"], found["plans"][0]["answers"]) == ("anc(ann, ?who)", 2)
+    assert json.loads(kbcore("explain", *where, "--json", "anc(ann, ?who)").stdout)["plans"][0]["answers"] is None
 
 
 def test_mistakes_are_one_clear_line(where, tmp_path):
@@ -75,3 +73,69 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
 def test_no_server_is_said_plainly():
     said = kbcore("ask", "--url", "http://127.0.0.1:1", "p(?x)", expect=1).stderr
     assert said.startswith("kbcore: no answer from http://127.0.0.1:1")
+
+
+def test_scopes(where):
+    kbcore("tell", *where, "parent(ann, bob)", "parent(bob, cid)", "age(ann, 30)")
+    assert kbcore("scope", "fork", "what-if", *where).stdout == "3 facts copied\n"
+    assert "exists" in kbcore("scope", "fork", "what-if", *where, expect=1).stderr
+    assert kbcore("scope", "fork", "what-if", "--overwrite", *where).stdout == "3 facts copied\n"
+    kbcore("tell", *where, "--scope", "what-if", "parent(cid, dan)", "age(ann, 30) [confidence=0.5]")
+    assert kbcore("scope", "diff", "--to", "what-if", *where).stdout == (
+        "- age(ann, 30)\n+ age(ann, 30) [confidence=0.5]\n+ parent(cid, dan)\n"
+    )
+    assert "1 conflict" in kbcore("scope", "merge", "what-if", "--strategy", "REJECT", *where, expect=1).stderr
+    assert kbcore("scope", "merge", "what-if", *where).stdout == "2 facts merged, 1 conflicts resolved\n"
+    assert kbcore("scope", "list", *where).stdout == "what-if\n"
+    assert kbcore("scope", "delete", "what-if", *where).stdout == "4 facts deleted\n"
+    assert "does not exist" in kbcore("scope", "delete", "what-if", *where, expect=1).stderr
+    assert kbcore("ask", *where, "parent(cid, ?x)").stdout == "parent(cid, dan)\n"
+
+
+def test_administration(where):
+    kbcore("tell", *where, "p(a)")
+    kbcore("admin", "create-database", "d:1", *where)
+    kbcore("admin", "create-tenant", "d:1", "t", *where)
+    kbcore("admin", "create-tenant", "d:1", "t", *where)
+    assert kbcore("admin", "databases", *where).stdout == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
+    assert kbcore("admin", "tenants", "d:1", *where).stdout == "t\n"
+    kbcore("admin", "nuke-tenant", "default", "default", "--yes", *where)
+    assert kbcore("admin", "databases", *where).stdout.endswith("default  1 tenants, 0 facts\n")
+    kbcore("admin", "nuke-database", "d:1", "--yes", *where)
+    kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *where)
+    kbcore("admin", "delete-database", "d:1", "--yes", *where)
+    assert "cannot be deleted" in kbcore("admin", "delete-database", "default", "--yes", *where, expect=1).stderr
+    assert kbcore("admin", "delete-tenant", "default", "default", *where, expect=1).stdout.startswith("All data there")
+    assert kbcore("admin", "tenants", *where).stdout == "default\n"
+
+
+def test_memory(where):
+    def found(*args):
+        return json.loads(kbcore("memory", *args, "--json", *where).stdout)
+
+    kbcore("tell", *where, *(f"saw(ann, x{n}) [confidence=0.05]" for n in range(5)), "saw(bob, y)", "~saw(bob, z)")
+    assert kbcore("memory", "priority", "saw(bob, y)", "1", *where).stdout == ""
+    assert "no such fact" in kbcore("memory", "priority", "saw(bob, z)", "1", *where, expect=1).stderr
+    assert "variable" in kbcore("memory", "priority", "saw(bob, ?x)", "1", *where, expect=1).stderr
+    best = kbcore("memory", "salient", "--limit", "2", *where).stdout.splitlines()
+    assert [line.split("  ")[1] for line in best] == ["saw(bob, y)", "~saw(bob, z)"]
+    assert [row["args"] for row in found("salient", "saw(bob, ?x)")] == [["bob", "y"], ["bob", "z"]]
+    assert len(found("salient", "--predicate", "saw")) == 7
+    assert len(found("salient", "--min", "0.5")) == 2
+    assert "its predicate" in kbcore("memory", "salient", "p(a)", "--predicate", "p", *where, expect=2).stderr
+    told = kbcore("memory", "consolidate", "--dry-run", *where).stdout
+    assert told == "+ saw_consolidated(ann, 5)\nwould be: 5 facts summed up, 0 summaries removed\n"
+    assert found("consolidate", "--predicate", "heard")["factsConsolidated"] == 0
+    summed = found("consolidate")
+    assert (summed["factsConsolidated"], summed["newFacts"][0]["args"]) == (5, ["ann", "5"])
+    assert list(summed) == ["factsConsolidated", "summariesRemoved", "newFacts", "timestamp"]
+    dry = kbcore("memory", "decay", "--threshold", "0.2", "--dry-run", *where).stdout.splitlines()
+    assert dry[0].startswith("- saw(ann, x0)  [faded, salience 0.0")
+    assert dry[-1] == "would go: 0 expired, 5 faded"
+    went = found("decay", "--threshold", "0.2")
+    assert (went["expiredCount"], went["evictedCount"], len(went["removedAtoms"])) == (0, 5, 5)
+    assert kbcore("memory", "decay", "--threshold", "0.2", *where).stdout == "0 expired, 0 faded\n"
+    assert kbcore("memory", "recall", "saw(?x, ?y)", "2999-01-01T00:00:00Z", *where).stdout == "saw(bob, y)\n"
+    assert [row["truthVal"] for row in found("recall", "~saw(?x, ?y)", "2999-01-01T00:00:00Z")] == [False]
+    assert found("recall", "saw(?x, ?y)", "1000") == []
+    assert "ISO 8601" in kbcore("memory", "recall", "saw(?x, ?y)", "yesterday", *where, expect=2).stderr

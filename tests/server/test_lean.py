@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.runtimes import runtime
 
+from kbcore import __version__
 from kbcore.errors import RateLimited, StorageFailed
 from kbplanner.parser import parse_rule
 from kbserver.app import create_app
@@ -103,9 +104,12 @@ raw = st.one_of(
     ),
 )
 headers = st.dictionaries(
-    st.sampled_from(["HTTP_PREFER", "HTTP_X_DATABASE", "HTTP_X_TENANT_ID", "CONTENT_TYPE", "HTTP_X_TRANSACTION_ID"]),
+    st.sampled_from([
+            *("HTTP_PREFER", "HTTP_X_DATABASE", "HTTP_X_TENANT_ID", "CONTENT_TYPE", "HTTP_X_TRANSACTION_ID"),
+            *("HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT_ENCODING", "HTTP_TRACEPARENT"),
+        ]),
     st.sampled_from(
-        [None, "default", "other", "handling=strict", "text/plain", "application/json; charset=utf-8", "no name!"]
+        [None, "default", "other", "handling=strict", "text/plain", "application/json; charset=utf-8", "no name!", "gzip"]
     ),
     max_size=2,
 )
@@ -121,6 +125,9 @@ def test_both_ways_give_the_same_bytes(requests):
         assert len(generations) == 1
 
 
+LAST = [("X-Request-ID", "n-1"), ("X-KB-Version", __version__)]
+
+
 def test_the_usual_requests_never_reach_flask(monkeypatch):
     with Both() as both:
         monkeypatch.setattr(both.apps[0].wsgi_app, "_long_way", None)
@@ -128,7 +135,7 @@ def test_the_usual_requests_never_reach_flask(monkeypatch):
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         assert both.ask("/tell", told) == (
             "200 OK",
-            [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "22"), ("X-Request-ID", "n-1")],
+            [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "22"), *LAST, ("X-Commit-Seq", "2")],
             b"Fact Asserted: p(a, 1)",
         )
         for path in ("/ask", "/infer", "/query"):
@@ -175,3 +182,23 @@ def test_errors_of_the_core_are_answered_alike_and_once(monkeypatch):
             assert both.ask("/tell", told)[0] == "500 INTERNAL SERVER ERROR"
         finally:
             logging.disable(logging.NOTSET)
+
+
+def test_both_ways_compress_alike():
+    with Both() as both:
+        for n in range(30):
+            both.ask("/tell", json.dumps({"predicate": "p", "args": [str(n), "x" * 40]}).encode())
+        goal = json.dumps({"predicate": "p", "args": ["?x", "?y"]}).encode()
+        for path in ("/ask", "/infer", "/query"):
+            _, headers, body = both.ask(path, goal, HTTP_ACCEPT_ENCODING="gzip")
+            assert ("Content-Encoding", "gzip") in headers
+            assert body[:2] == b"\x1f\x8b"
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer the-one-key-of-all", "Bearer wrong", "Basic x", "Bearer "])
+def test_both_ways_have_the_same_door(authorization):
+    with Both(api_key="the-one-key-of-all", rate_limit=(5, 60)) as both:
+        goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
+        told = json.dumps({"predicate": "p", "args": ["a", "b"]}).encode()
+        for path, body in (("/tell", told), ("/ask", goal), ("/infer", b"{"), *((("/query", goal),) * 4)):
+            both.ask(path, body, HTTP_AUTHORIZATION=authorization, REMOTE_ADDR="192.0.2.1", HTTP_ACCEPT_ENCODING="gzip")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
+import itertools
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.http import serve_in_memory
 
+from kbcore.config import Config
+from kbcore.slowlog import REQUEST
 from kbserver import logs
 from kbserver.request_id import request_id
 
@@ -49,8 +55,149 @@ def test_nothing_from_outside_breaks_a_line(message: str, value: str) -> None:
     assert text.isascii()
     assert text.isprintable()
     assert text.endswith(" status=200")
-    found = json.loads(logs.JsonFormatter().format(record(message, tenant=value)))
+    line = logs.JsonFormatter().format(record(message, tenant=value))
+    assert line.isascii()
+    assert line.isprintable()
+    found = json.loads(line)
     assert found["level"] == "WARN"
+
+
+def test_what_turns_writing_around_is_escaped_in_both_forms() -> None:
+    evil = "a\u202eb\u2066c\u200fd\u2028e\x85f\x7fg\x1b[2Jh\U0001f600"
+    for formatter in (logs.TextFormatter(), logs.JsonFormatter()):
+        line = formatter.format(record("seen", tenant=evil))
+        assert line.isascii()
+        assert line.isprintable()
+    assert json.loads(logs.JsonFormatter().format(record("seen", tenant=evil)))["tenant"] == evil
+
+
+SECRETS = ("s3cret-of-the-model", 'with"quote\\and-slash')
+
+
+@pytest.mark.parametrize(
+    ("written", "hidden"),
+    [
+        ("sent s3cret-of-the-model away", "s3cret-of-the-model"),
+        ('sent with"quote\\and-slash away', "quote"),
+        ("cannot reach postgresql://kb:hunter22@db/kb", "hunter22"),
+        ("cannot reach https://only-user@host/", "only-user"),
+        ("header Authorization: Bearer abcdefgh.ijkl", "abcdefgh"),
+        ("header Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+        ("key kb_01ab_ABCDEFGHIJKLMNOPQRSTUVWX was used", "ABCDEFGHIJ"),
+        ("GET /x?api_key=abcdefgh&token=zyxw", "abcdefgh"),
+        ("GET /x?api_key=abcdefgh&token=zyxw", "zyxw"),
+    ],
+)
+@pytest.mark.parametrize("form", [logs.TextFormatter, logs.JsonFormatter])
+def test_secrets_are_not_written(written: str, hidden: str, form: type[logs.TextFormatter]) -> None:
+    for made in (record(written), record("failed", reason=written)):
+        line = form(SECRETS).format(made)
+        assert hidden not in line
+        assert form is logs.TextFormatter or json.loads(line)["level"] == "WARN"
+
+
+def test_secrets_in_traces_are_not_written_either() -> None:
+    try:
+        raise RuntimeError("key s3cret-of-the-model refused by https://a:b@host/")
+    except RuntimeError as error:
+        made = logging.LogRecord("kb", logging.ERROR, "f.py", 1, "failed", (), (type(error), error, error.__traceback__))
+    for form in (logs.TextFormatter, logs.JsonFormatter):
+        line = form(SECRETS).format(made)
+        assert "s3cret-of-the-model" not in line
+        assert "a:b@" not in line
+
+
+def test_fields_with_the_name_of_a_secret_are_not_written() -> None:
+    for name in ("authorization", "X-API-Key", "cookie", "password"):
+        assert logs.TextFormatter().format(record("x", **{name: "anything"})).endswith(f'{name}="(not shown)"')
+
+
+def test_plain_texts_are_left_alone() -> None:
+    text = "data in /srv/kb at 10.0.0.1:9300, bearer of news, a=b, user@example"
+    assert text in logs.TextFormatter(SECRETS).format(record(text))
+
+
+def test_secret_settings_are_known() -> None:
+    config = Config(llm_api_key="abcdefgh", storage_url="postgresql://kb:p%40ss@db/kb")
+    assert {"abcdefgh", "p%40ss", "p@ss"} <= set(config.secrets())
+    assert Config().secrets() == []
+
+
+def test_lines_carry_the_number_of_the_request_they_belong_to() -> None:
+    context = contextvars.copy_context()
+    context.run(REQUEST.set, "r-1")
+    assert context.run(logs.TextFormatter().format, record("x")).endswith(" id=r-1")
+    assert context.run(logs.TextFormatter().format, record("x", id="own")).endswith(" id=own")
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(lean: bool) -> None:
+    stream = io.StringIO()
+    with serve_in_memory() as served:
+        logs.configure("INFO", "json", stream)
+        headers = {
+            "X-Request-ID": "r-1",
+            "traceparent": f"00-{'a' * 32}-{'b' * 16}-01",
+            "Authorization": "Bearer hidden-one",
+            "Cookie": "hidden-two",
+            "User-Agent": "hidden-three",
+        }
+        query = "" if lean else "?limit=5&cursor=hidden-four"
+        body = {"predicate": "hidden_five", "args": ["?x", "hidden-six"]}
+        served.client.post("/ask" + query, body, headers)
+    (line,) = [json.loads(line) for line in stream.getvalue().splitlines() if "kbserver.access" in line]
+    assert "hidden" not in stream.getvalue()
+    assert set(line) == {"time", "level", "logger", "message", "method", "path", "status", "ms", "id", "tenant", "traceId"}
+    assert (line["id"], line["tenant"], line["path"], line["traceId"]) == ("r-1", "t", "/ask", "a" * 32)
+    assert line["ms"] >= 0
+
+
+def test_nothing_of_a_write_is_logged_at_info() -> None:
+    stream = io.StringIO()
+    with serve_in_memory() as served:
+        logs.configure("INFO", "text", stream)
+        served.client.tell("hidden", "hidden", metadata={"hidden": "hidden"})
+        served.client.post("/teach", {"text": "hidden(?x) :- "})
+        served.client.post("/assert/facts", {"facts": [{"predicate": "hidden", "args": [[]]}]})
+    assert stream.getvalue().count(" request ") == 3
+    assert "hidden" not in stream.getvalue()
+
+
+def slow_lines(level: str, **settings: int) -> tuple[list[dict[str, Any]], str]:
+    stream = io.StringIO()
+    with serve_in_memory(**settings) as served:
+        client = served.client
+        client.tell("parent", "Ann Smith", "bob")
+        client.post("/teach", {"text": 'kin(?x, ?y) :- parent(?x, ?y), ?y != "Eve Jones".'})
+        logs.configure(level, "json", stream)
+        clock = served.runtime.clock
+        ticks = itertools.count()
+        clock.monotonic = lambda: next(ticks) * 0.01
+        client.post("/ask", {"predicate": "kin", "args": ["Ann Smith", "?y"]}, {"X-Request-ID": "r-7"})
+        client.post("/ask?proof=true", {"predicate": "parent", "args": ["?x", "bob"], "limit": 1})
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [line for line in lines if line["logger"] == "kbcore.slow"], stream.getvalue()
+
+
+def test_slow_goals_are_told_with_their_plan_and_without_their_constants() -> None:
+    (ask, prove), text = slow_lines("INFO", slow_query_ms=5)
+    assert (ask["id"], ask["tenant"], ask["database"], ask["kind"]) == ("r-7", "t", "default", "ask")
+    assert (ask["goal"], ask["outcome"], ask["limitMs"]) == ("kin(#, ?y)", "answered", 30_000)
+    assert ask["ms"] >= 5
+    assert "probe parent/2" in ask["plan"]
+    assert (prove["kind"], prove["goal"], prove["plan"]) == ("prove", "parent(?x, #)", "look up parent/2")
+    assert not any(name in text for name in ("Ann", "Eve", "bob"))
+
+
+def test_slow_goals_are_told_as_asked_at_debug() -> None:
+    lines, _ = slow_lines("DEBUG", slow_query_ms=5)
+    asked = [line["goal"] for line in lines if line["level"] == "DEBUG"]
+    assert asked[0] == 'kin("Ann Smith", ?y)'
+
+
+def test_quick_goals_are_not_told_and_none_is_with_zero() -> None:
+    assert slow_lines("DEBUG", slow_query_ms=60_000)[0] == []
+    assert slow_lines("DEBUG", slow_query_ms=0)[0] == []
 
 
 def test_surrogates_do_not_break_a_line() -> None:

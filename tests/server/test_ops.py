@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from support.http import READS, WRITES, Client, Served, error_of
+from support.http import ALONE, READS, SCOPES, WRITES, Client, Served, error_of
 
 from kbcore.errors import NotReady, RateLimited, StorageFailed, StorageFull
 from kbserver.app import stop_process
@@ -34,7 +34,7 @@ def test_readiness(served: Served, monkeypatch: pytest.MonkeyPatch, status: str,
     assert (response.status_code, response.get_json()) == (code, found)
 
 
-@pytest.mark.parametrize("path", [*WRITES, *READS])
+@pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES])
 def test_a_tenant_is_required(served: Served, path: str) -> None:
     error = error_of(served.client.flask.post(path, json=GOAL), 400, "VALIDATION_ERROR")
     assert "X-Tenant-ID" in error["message"]
@@ -53,7 +53,7 @@ def test_good_names(client: Client, name: str) -> None:
     assert client.post("/ask", GOAL, {"X-Tenant-ID": name}).status_code == 200
 
 
-@pytest.mark.parametrize("path", [*WRITES, *READS, "/predicates", "/rules"])
+@pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, "/predicates", "/rules"])
 def test_an_unknown_database(client: Client, path: str) -> None:
     body = {**GOAL, "op": "COUNT", "facts": [], "id": "x"}
     if path in ("/assert/rule", "/teach"):
@@ -77,6 +77,18 @@ def test_an_unknown_transaction(client: Client, path: str) -> None:
     error = error_of(client.post(path, body, {"X-Transaction-ID": "nope"}), 404, "NOT_FOUND")
     assert error["details"] == {"transaction": "nope"}
     assert client.get("/predicates").get_json()["totalPredicates"] == 0
+
+
+@pytest.mark.parametrize("path", ALONE)
+def test_what_is_no_part_of_a_transaction(client: Client, path: str) -> None:
+    client.tell("p", "a")
+    id = client.post("/tx/begin").text
+    for transaction in (id, "nope"):
+        body = {**GOAL, "threshold": 1, "priority": 1}
+        error = error_of(client.post(path, body, {"X-Transaction-ID": transaction}), 400, "VALIDATION_ERROR")
+        assert error["details"] == {"header": "X-Transaction-ID"}
+    assert client.ask("p", "?x") == [["a"]]
+    assert client.post(f"/tx/rollback/{id}").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from support.http import Served, serve_in_memory
 from support.sockets import Running
 
 from kbcore.config import Config
-from kbserver import serve
+from kbserver import incoming, serve
 from kbserver.serve import Handler, announcement
 
 
@@ -200,7 +200,7 @@ def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
 )
 def test_slow_clients(running: Running, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int) -> None:
     monkeypatch.setattr(serve, "HEADER_SECONDS", 0.05)
-    monkeypatch.setattr(serve, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(incoming, "BODY_SECONDS", 0.05)
     monkeypatch.setattr(serve, "_LINGER_SECONDS", 0.05)
     error_in(running.raw(raw, half_close=False), status)
 
@@ -256,6 +256,7 @@ def test_the_announcement() -> None:
     assert list(announcement(config, ("127.0.0.1", 9300))) == [
         "kbcore listens on http://127.0.0.1:9300",
         "data in /data, fsync policy never",
+        "no keys are asked for: whoever works on this machine may read and write",
     ]
     (_, backend, warning) = announcement(Config(host="::", storage_backend="memory"), ("::", 1))
     assert backend == "storage backend memory"

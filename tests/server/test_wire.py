@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbcore import __version__
 from kbserver.errors import ErrorAnswer
 from kbserver.wire import MAX_HEAD, MAX_LINE, BadRequest, Head, read_head, refusal
 
@@ -120,6 +121,7 @@ def test_a_refusal_carries_the_number_of_the_request() -> None:
         b"Content-Type: application/json",
         b"Content-Length: %d" % len(body),
         b"X-Request-ID: mine",
+        b"X-KB-Version: %b" % __version__.encode(),
         b"Connection: close",
     ]
     assert body == b'{"code":"VALIDATION_ERROR","message":"no","details":null}'

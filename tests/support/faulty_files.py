@@ -19,6 +19,9 @@ import random
 from dataclasses import dataclass, field
 
 SECTOR = 512
+BELOW = ("bootstrap.tmp",)
+"""Folders there may be in the folder."""
+
 CHANGING = frozenset(("open-new", "write", "allocate", "truncate", "rename", "unlink", "mkdir"))
 SYNCS = frozenset(("fsync", "fdatasync"))
 
@@ -80,7 +83,7 @@ def put(image: bytearray, offset: int, data: bytes) -> None:
 
 
 class FaultyFiles:
-    """One folder of files. `at` counts calls from 1; with `sticky` the fault stays from there on."""
+    """A folder of files, with folders below it. `at` counts calls from 1; with `sticky` the fault stays from there on."""
 
     def __init__(self, folder: str = "/data", *, at: int = 0, fault: str = "", sticky: bool = False) -> None:
         self.folder = folder
@@ -96,6 +99,7 @@ class FaultyFiles:
         self.durable_names: dict[str, Inode] = {}
         self.history: dict[str, list[Inode | None]] = {}
         self.fds: dict[int, Inode | None] = {}
+        self.folders: dict[int, str] = {}
         self.next_fd = 100
 
     # -- what comes after ---------------------------------------------------
@@ -151,6 +155,7 @@ class FaultyFiles:
                 inode.pending.append((0, None))
         self.next_fd += 1
         self.fds[self.next_fd] = inode
+        self.folders[self.next_fd] = "" if inode is not None else self._folder(path)
         return self.next_fd
 
     def close(self, fd: int) -> None:
@@ -205,8 +210,12 @@ class FaultyFiles:
         if inode is not None:
             inode.sync()
         else:
-            self.durable_names = dict(self.names)
-            self.history.clear()
+            for name in {*self.names, *self.durable_names, *self.history}:
+                if os.path.dirname(name) == self.folders[fd]:
+                    self.durable_names.pop(name, None)
+                    if name in self.names:
+                        self.durable_names[name] = self.names[name]
+                    self.history.pop(name, None)
 
     def rename(self, source: str, target: str) -> None:
         self._call("rename", self._name(source))
@@ -222,7 +231,9 @@ class FaultyFiles:
 
     def listdir(self, path: str) -> list[str]:
         self._call("listdir", "")
-        return list(self.names)
+        below = self._folder(path)
+        inside = [name[len(below) + 1 if below else 0 :] for name in self.names if not below or name.startswith(below + "/")]
+        return sorted({name.partition("/")[0] for name in inside})
 
     def makedirs(self, path: str) -> None:
         self._call("mkdir", "")
@@ -291,6 +302,9 @@ class FaultyFiles:
         self.history.setdefault(name, []).append(inode)
 
     def _name(self, path: str) -> str:
-        """The name in the folder; empty for the folder itself and those above it."""
-        head, name = os.path.split(path)
-        return name if head == self.folder else ""
+        """The name in the folder, or in one below it; empty for folders themselves and what is above."""
+        below = self._folder(path)
+        return "" if below in ("", *BELOW) else below
+
+    def _folder(self, path: str) -> str:
+        return os.path.relpath(path, self.folder) if path.startswith(self.folder + "/") else ""

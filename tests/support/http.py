@@ -35,8 +35,25 @@ WRITES = (
     "/forget",
     "/retract/pattern",
     "/retract/rule",
+    "/execute",
 )
-READS = ("/infer", "/ask", "/query", "/aggregate")
+READS = (
+    *("/infer", "/ask", "/query", "/aggregate"),
+    *("/memory/query/salient", "/memory/query/temporal", "/memory/recall"),
+)
+ALONE = (
+    *("/memory/decay", "/memory/cleanup", "/memory/consolidate", "/memory/compress"),
+    *("/memory/priority", "/memory/prioritize"),
+)
+"""Writes that are no part of a transaction."""
+CONTEXT = (
+    *("/memory/context", "/context/optimize", "/context/diff", "/context/session/clear"),
+    "/context/summary",
+)
+TEXTS = ("/context/ingest", "/context", "/extract", "/synthesize")
+"""Routes that read texts."""
+SCOPES = ("/scope/fork", "/scope/diff", "/scope/merge")
+ADMIN = ("/admin/databases", "/admin/databases/none/tenants", "/auth/keys")
 
 
 class Forgetful:

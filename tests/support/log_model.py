@@ -13,10 +13,18 @@ from support.faulty_files import Crash, FaultyFiles
 
 CONFIG = replace(Config(), storage_dir="/data", min_free_mb=0)
 SEGMENT = 1500
+RESERVE = 700
 
 
 def open_wal(files, **changes):
-    return WalStore(replace(CONFIG, **changes), fs=files, clock=ManualClock(), random_bytes=bytes, segment_bytes=SEGMENT)
+    return WalStore(
+        replace(CONFIG, **changes),
+        fs=files,
+        clock=ManualClock(),
+        random_bytes=bytes,
+        segment_bytes=SEGMENT,
+        reserve_bytes=RESERVE,
+    )
 
 
 def snapshot_of(seq):

@@ -27,6 +27,13 @@ class Slices:
     fuel: int
     limits: Limits = PLENTY
     via: None = None
+    first: int | None = None
+
+    def rest(self) -> None:
+        pass
+
+    def check_whole(self, count: int) -> None:
+        pass
 
     def finish(self, run: Steps) -> None:
         while run.step(self.fuel) is not RunState.DONE:
@@ -181,7 +188,7 @@ class World:
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
         means = Slices(fuel)
-        ask = self.rules, denied, (schema,), self.bind, self, means.limits, means.finish
+        ask = self.rules, denied, (schema,), self.bind, self, means.limits, means.finish, means.rest
         with self.models.view(*ask, version=self.version if keep else -1) as view:
             if possible and view.rules.uncertain(denied, schema):
                 schema = replace(schema, truth=POSSIBLE)

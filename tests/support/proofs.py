@@ -149,8 +149,11 @@ class Checker:
         assert rule in self.rules
         (members,) = (m for row, m in naive.grouped(rule, list(naive.envs(rule, self.model))).items() if row == head.args)
         inputs = [{Variable(name[1:]): value for name, value in given.items()} for given in taken["inputs"]]
-        assert taken["rows"] == len(members)
-        assert len(inputs) == min(len(members), 10)
+        aggregates = [term for term in rule.head.args if isinstance(term, Aggregate)]
+        ((of_values, variable), *others) = {(one.function in ("min", "max", "count"), one.variable) for one in aggregates}
+        rows = len({env[variable] for env in members}) if of_values and variable and not others else len(members)
+        assert taken["rows"] == rows
+        assert len(inputs) == min(rows, 10)
         width = len(rule.body)
         assert len(premises) == len(inputs) * width
         for place, env in enumerate(inputs):

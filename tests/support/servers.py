@@ -14,13 +14,21 @@ from typing import Any
 
 
 class Server:
-    """`kbcore serve` on a folder; `with` kills it without mercy if it still runs."""
+    """`kbcore serve` on a folder; `with` kills it without mercy if it still runs.
 
-    def __init__(self, folder: Path, *flags: str) -> None:
-        command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-dir", str(folder), *flags]
-        settings = {**os.environ, "MIN_FREE_MB": "0", "LOG_LEVEL": "ERROR"}
+    `more` are settings by their names; with `log` its log, from INFO on, goes into that file.
+    """
+
+    program: tuple[str, ...] = ("-m", "kbserver.cli")
+
+    def __init__(self, folder: Path, *flags: str, log: Path | None = None, **more: str) -> None:
+        command = [sys.executable, *self.program, "serve", "--port", "0", "--storage-dir", str(folder), *flags]
+        settings = {**os.environ, "MIN_FREE_MB": "0", "LOG_LEVEL": "INFO" if log else "ERROR", **more}
         settings.pop("PYTHONUNBUFFERED", None)  # what is announced must not wait in a buffer
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=settings)
+        self.log = log
+        with open(os.devnull if log is None else log, "w") as file:
+            errors = None if log is None else file
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=settings)
         assert self.process.stdout is not None
         found = None
         while found is None:
@@ -39,16 +47,26 @@ class Server:
         """A keep-alive connection."""
         return http.client.HTTPConnection(*self.address, timeout=60)
 
-    def post(self, path: str, body: Any, connection: http.client.HTTPConnection | None = None) -> tuple[int, bytes]:
-        """Status and body of an answer."""
+    def post(
+        self, path: str, body: Any, connection: http.client.HTTPConnection | None = None, **more: str
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer; `more` are headers, with _ for -."""
         http_ = connection or self.connect()
         headers = {"Content-Type": "application/json", "X-Tenant-ID": "t"}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
         http_.request("POST", path, json.dumps(body), headers)
         answer = http_.getresponse()
         found = answer.status, answer.read()
         if connection is None:
             http_.close()
         return found
+
+    def peak_bytes(self) -> int:
+        """The most memory it has had so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found
+        return int(found[1]) << 10
 
     def kill(self) -> None:
         """End it as a power switch would, as far as a process can tell."""

@@ -103,21 +103,32 @@ def fan_out(
 ) -> float:
     """Rows one look-up in the atom's relation is expected to give, with the `known` variables bound."""
     columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]
-    arity = len(atom.args)
-    if len(columns) == arity:
+    if len(columns) == len(atom.args):
         return 0.0
-    if columns and atom.schema == seed:
+    unbound = sum(1 for i, arg in enumerate(atom.args) if i not in columns and arg != ANONYMOUS)
+    return rows_a_look_up(atom.schema, columns, unbound, statistics, seed)
+
+
+def rows_a_look_up(
+    schema: RelationSchema,
+    columns: Sequence[int],
+    unbound: int,
+    statistics: Statistics,
+    seed: RelationSchema | None = None,
+) -> float:
+    """Rows a look-up by these columns, which are not all, is expected to give; `unbound` of the others are wanted."""
+    arity = schema.arity
+    if columns and schema == seed:
         return 1.0  # one row for each time the goal was asked: whatever is bound, few of them share it
-    if atom.schema.role in (Role.DEMAND, Role.REACH):
+    if schema.role in (Role.DEMAND, Role.REACH):
         # All demand comes from one goal: its rows often share a value, so that a look-up by part of them finds them all.
         return float(DERIVED_ROWS)
-    if atom.schema.role is Role.STORED:
-        rows = max(statistics.rows(atom.schema), LEAST_ROWS)
-        distinct = statistics.distinct(atom.schema, columns) if columns else 0
+    if schema.role is Role.STORED:
+        rows = max(statistics.rows(schema), LEAST_ROWS)
+        distinct = statistics.distinct(schema, columns) if columns else 0
         if distinct:
             return rows / distinct
     else:
         rows = DERIVED_ROWS
-    unbound = sum(1 for i, arg in enumerate(atom.args) if i not in columns and arg != ANONYMOUS)
     free = max(unbound, 0.5) if columns else arity
     return float(rows ** (free / arity))

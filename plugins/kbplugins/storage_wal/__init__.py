@@ -6,13 +6,20 @@ from collections.abc import Callable, Mapping
 
 from kbcore.config import Config
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.plug.ports import LogStore
+from kbcore.plug.ports import LogStore, StorageTools
 from kbplugins.storage_wal.store import WalStore
+from kbplugins.storage_wal.tools import WalTools
 
-__all__ = ["WalStore", "kb_storage_backends"]
+__all__ = ["WalStore", "WalTools", "kb_storage_backends", "kb_storage_tools"]
 
 
 @hookimpl
 def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogStore]]:
     """Offer the log under the name `wal`."""
     return {"wal": WalStore}
+
+
+@hookimpl
+def kb_storage_tools(config: Config) -> Mapping[str, StorageTools]:
+    """Offer fsck, salvage and restore for its folders."""
+    return {"wal": WalTools(config)}

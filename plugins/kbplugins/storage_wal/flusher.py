@@ -8,15 +8,21 @@ from collections.abc import Callable
 from kbcore.errors import StorageFailed
 
 
+def _in_place(call: Callable[[], None]) -> None:
+    call()
+
+
 class Flusher:
     """Calls `flush` at most once an interval and only when something was written; sleeps otherwise.
 
-    It ends at the first failure: the owner of `flush` remembers it and refuses everything from then on.
+    It ends at the first failure: the owner of `flush` remembers it and refuses everything from then on. `offload` makes the
+    call: where threads are greenlets, a sync in place would stop them all.
     """
 
     def __init__(self, flush: Callable[[], None], interval: float) -> None:
         self._flush = flush
         self._interval = interval
+        self.offload: Callable[[Callable[[], None]], None] = _in_place
         self._state = threading.Condition()
         self._written = False
         self._stopped = False
@@ -49,6 +55,6 @@ class Flusher:
                 # Cleared before the sync: a write during it asks for another.
                 self._written = False
             try:
-                self._flush()
+                self.offload(self._flush)
             except StorageFailed:
                 return

@@ -38,7 +38,7 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     names = disk.names()
     manifest = _manifest(disk, names, new_id)
     found = recovery.examine(disk, names, manifest)
-    kept = _sound_snapshots(disk, manifest, found.extents, found.head)
+    kept = sound_snapshots(disk, manifest, found.extents, found.head)
     if found.dropped:
         logger.warning(
             "%s: torn tail cut at byte %d after record %d, %d bytes dropped; none of it was acknowledged",
@@ -100,7 +100,7 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
     return manifest
 
 
-def _sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
+def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
     """The snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
     kept = list(manifest.snapshots)
     first = extents[0].first if extents else 1
@@ -140,9 +140,7 @@ def _tidy(disk: Disk, names: list[str], surplus: list[str], kept: tuple[int, ...
             disk.discard(name)
 
 
-def _reopen(
-    disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, found: recovery.Found, segment_bytes: int
-) -> Tail:
+def _reopen(disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, found: recovery.Found, segment_bytes: int) -> Tail:
     extent = found.extents[-1]
     if found.clean:
         fd = disk.open(extent.name, UPDATE)
@@ -154,9 +152,7 @@ def _reopen(
     try:
         old = Header.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
         header = old or Header(log_id, manifest.epoch, extent.first, 0, clock.now_ms())
-        fd, room = segment.create(
-            disk, header, recovery.surviving(disk, extent, source), segment_bytes, max(extent.end, 1)
-        )
+        fd, room = segment.create(disk, header, recovery.surviving(disk, extent, source), segment_bytes, max(extent.end, 1))
     finally:
         disk.close(source)
     return Tail(disk, fd, room, extent)

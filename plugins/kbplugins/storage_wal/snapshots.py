@@ -113,6 +113,15 @@ def _verify_written(disk: Disk, name: str, log_id: bytes, seq: int) -> None:
         raise SnapshotFailed(f"snapshot at {seq} was not stored: read back, {error.message}", error.details) from error
 
 
+def log_id_of(disk: Disk, name: str) -> bytes | None:
+    """The log a snapshot file says it is of, None where its header is damaged."""
+    data = disk.read_file(name)[:_HEADER_BYTES]
+    if len(data) < _HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
+        return None
+    log_id: bytes = _HEADER.unpack_from(data)[3]
+    return log_id
+
+
 def verify(disk: Disk, log_id: bytes, seq: int) -> str:
     """Read a whole snapshot; empty when it is sound, else what is wrong with it."""
     try:

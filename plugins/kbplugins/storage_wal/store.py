@@ -15,24 +15,26 @@ from itertools import pairwise
 
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
-from kbcore.errors import InvalidInput, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
-from kbcore.plug.ports import LogRecord, LogStatus
-from kbplugins.storage_wal import frame, lock, opening, recovery, segment, snapshots
+from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
+from kbcore.plug.ports import LogRecord, LogSeed, LogStatus
+from kbcore.storage_urls import path_of
+from kbplugins.storage_wal import frame, lock, opening, recovery, replacing, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
 from kbplugins.storage_wal.segment import Extent, Tail
-from kbplugins.storage_wal.space import Space
+from kbplugins.storage_wal.space import RESERVE_BYTES, Space
 
 logger = logging.getLogger(__name__)
 
 KEPT_SNAPSHOTS = 2
+_SMALL_SEGMENT = 1 << 20
 MAX_BATCH = 1 << 30
 """Bytes of one append: the kernel takes less than 2 GiB in one call, and a short write counts as a failure."""
 
 
 class WalStore:
-    """A `LogStore` on files. `fs`, `clock`, `random_bytes` and a `segment_bytes` of any size are seams for tests."""
+    """A `LogStore` on files. `fs`, `clock`, `random_bytes` and sizes of segments and of the reserve are seams for tests."""
 
     def __init__(
         self,
@@ -42,8 +44,9 @@ class WalStore:
         clock: Clock | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
         segment_bytes: int | None = None,
+        reserve_bytes: int | None = None,
     ) -> None:
-        self._disk = Disk(fs or OsFiles(), config.storage_dir)
+        self._disk = Disk(fs or OsFiles(), path_of(config.storage_url) or config.storage_dir)
         self._clock = clock or SystemClock()
         self._policy = config.fsync_policy
         self._segment_bytes = segment_bytes or config.wal_segment_mb << 20
@@ -56,10 +59,23 @@ class WalStore:
         self._disk.make_folder()
         self._lock_fd = lock.take(self._disk)
         try:
+            replacing.finish(self._disk)
             opened = opening.open_log(self._disk, self._clock, random_bytes(16), self._segment_bytes)
+            min_free = config.min_free_mb << 20
+            reserve = min(RESERVE_BYTES, min_free) if reserve_bytes is None else reserve_bytes
+            try:
+                self._space = Space(self._disk, self._clock, min_free, reserve)
+            except BaseException:
+                opened.tail.close()
+                raise
         except BaseException:
             self._disk.close(self._lock_fd)
             raise
+        self._hold(opened)
+        if self._policy == "interval":
+            self._flusher = Flusher(self._flush, config.fsync_interval_ms / 1000)
+
+    def _hold(self, opened: opening.Opened) -> None:
         self._manifest = opened.manifest
         self._sealed = opened.sealed
         self._tail = opened.tail
@@ -68,14 +84,43 @@ class WalStore:
         self._dropped = opened.dropped
         self._log_id = bytes.fromhex(opened.manifest.log_id)
         self._id_crc = opening.id_checksum(self._log_id)
-        self._space = Space(self._disk, self._clock, config.min_free_mb << 20)
-        if self._policy == "interval":
-            self._flusher = Flusher(self._flush, config.fsync_interval_ms / 1000)
+
+    def work_through(self, offload: Callable[[Callable[[], None]], None]) -> None:
+        """Have `offload` make the syncs that no caller waits for, so that they hold up nobody."""
+        if self._flusher is not None:
+            self._flusher.offload = offload
 
     # -- writing ------------------------------------------------------------
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
         """Hand records to the kernel in one write, all or none; returns the last sequence number."""
+        return self._append(records, for_room=False)
+
+    def append_for_room(self, records: Sequence[tuple[int, int, bytes]]) -> int:
+        """Do the same for records that make room: also on a disk that is called full, and out of the reserve if need be."""
+        try:
+            return self._append(records, for_room=True)
+        except StorageFull:
+            with self._writing:
+                if not self._space.release():
+                    raise
+            return self._append(records, for_room=True)
+
+    def look_for_room(self) -> bool:
+        """Take writes again where the disk has room again; whether they are taken now."""
+        with self._writing:
+            self._check()
+            if self._space.full:
+                try:
+                    self._space.admit(0)
+                except StorageFull:
+                    return False
+                except StorageFailed as error:
+                    self._fail(error)
+                    raise
+        return True
+
+    def _append(self, records: Sequence[tuple[int, int, bytes]], *, for_room: bool) -> int:
         with self._writing:
             self._check()
             if not records:
@@ -84,9 +129,10 @@ class WalStore:
             if len(data) > MAX_BATCH:
                 raise TooLarge(f"a batch of {len(data)} bytes is over the limit of {MAX_BATCH}", {"limit": MAX_BATCH})
             try:
-                self._space.admit(len(data))
+                if not for_room:
+                    self._space.admit(len(data))
                 if self._tail.extent.end + len(data) > self._tail.room:
-                    self._rotate(len(data))
+                    self._rotate(len(data), min(_SMALL_SEGMENT, self._segment_bytes) if for_room else self._segment_bytes)
                     # The batch was framed before the rotation synced what is before it: its `durable` is merely low.
                 self._tail.write(data)
             except StorageFull as error:
@@ -128,7 +174,7 @@ class WalStore:
                 raise
             self._durable = max(self._durable, head)
 
-    def _rotate(self, needed: int) -> None:
+    def _rotate(self, needed: int, want: int) -> None:
         """Begin a new segment with room for a batch. A crash between any two steps leaves a log that opens.
 
         The old segment is synced first: only the last segment may end in a torn tail. The new one is whole and
@@ -146,7 +192,7 @@ class WalStore:
                 self._head + 1,
                 self._crc,
                 needed,
-                self._segment_bytes,
+                want,
             )
             if tail.extent.first != old.extent.first:
                 self._name(old, tail)
@@ -225,6 +271,8 @@ class WalStore:
             if seq > self._durable:
                 # Else a power cut could leave a snapshot that is ahead of its log.
                 self._flush()
+            if self._space.full:
+                self._space.release()  # what it takes, the log that it makes unnecessary gives back
             snapshots.write(self._disk, self._log_id, self._manifest.epoch, seq, self._clock.now_ms(), chunks)
             with self._naming:
                 known = (*(number for number in self._manifest.snapshots if number != seq), seq)
@@ -234,6 +282,36 @@ class WalStore:
             raise
         for number in known[:-KEPT_SNAPSHOTS]:
             self._disk.discard(snapshots.name_of(number))
+
+    def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
+        """Begin an empty log with a snapshot made elsewhere; the next record is seq + 1."""
+        self._check()
+        if self._head or self._manifest.snapshots:
+            raise Conflict("only an empty log can begin with a snapshot")
+        self.replace_with(LogSeed(self._manifest.log_id, self._manifest.epoch, seq), chunks)
+
+    def replace_with(self, seed: LogSeed, chunks: Iterable[bytes]) -> None:
+        """Put another log in the place of this one, all or none; see `replacing`."""
+        with self._writing, self._syncing, self._naming:
+            self._check()
+            try:
+                replacing.stage(self._disk, self._clock, seed, chunks, self._segment_bytes)
+                replacing.finish(self._disk)
+                self._tail.close()
+                self._hold(opening.open_log(self._disk, self._clock, b"", self._segment_bytes))
+            except StorageFailed as error:
+                self._fail(error)
+                raise
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Enter a later term; MANIFEST says so before the first record of it."""
+        with self._writing, self._syncing, self._naming:
+            self._check()
+            try:
+                self._save(epoch=replacing.later(epoch, self._manifest.epoch))
+            except StorageFailed as error:
+                self._fail(error)
+                raise
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
         """The newest snapshot; it was read and found sound when the log was opened or when it was saved."""
@@ -276,7 +354,7 @@ class WalStore:
             epoch=self._manifest.epoch,
             snapshot=self._manifest.snapshots[-1] if self._manifest.snapshots else 0,
             tail_bytes_dropped=self._dropped,
-            writable=self._failed is None and not self._closed and self._space.writable(),
+            writable=self._failed is None and not self._closed and not self._space.full,
         )
 
     def close(self, *, clean: bool = True) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import click
@@ -13,10 +15,11 @@ import httpx
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError
+from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.jsonform import atom_to_json
 from kbplanner.parser import parse_goal
-from kbplanner.printer import print_row, print_rule
+from kbplanner.printer import print_item, print_row, print_rule
 from kbplanner.terms import Literal, Rule
 
 TIMEOUT = 120.0
@@ -39,11 +42,17 @@ class Target(Protocol):
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules; their texts as stored."""
 
-    def ask(self, goal: str, scope: str | None) -> list[str]:
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal, a line of text each."""
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
-        """Why the answers of a goal hold, or its plan, as text."""
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text; what was done and answered, line by line."""
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold, as text."""
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated, as text or as JSON; with `analyze` it is run."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -73,33 +82,70 @@ class Server:
         self._post("/assert/rule", {"text": "\n".join(texts)})
         return texts
 
-    def ask(self, goal: str, scope: str | None) -> list[str]:
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
         atom = _goal_atom(goal)
-        rows = self._post("/ask", {**atom, "scope": scope}).json()
+        rows = self._post("/ask", {**atom, "scope": scope, "timeoutMs": timeout_ms}).json()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
-        """Why the answers of a goal hold, or its plan."""
-        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "plan": plan}
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text."""
+        asked = {"command": text, "scope": scope, "timeoutMs": timeout_ms}
+        return str(self._post("/execute", asked).json()["result"])
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold."""
+        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "timeoutMs": timeout_ms}
         return self._post("/explain", body).text.rstrip("\n")
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated."""
+        asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
+        asked["format"] = "json" if as_json else "text"
+        found = self._post("/explain", asked)
+        return _json(found.json()) if as_json else found.text.rstrip("\n")
 
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
 
-    def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+    def events(self, asked: dict[str, str]) -> Iterator[str]:
+        """What is committed, as it is committed: a text of JSON for each event; raises Failed."""
         try:
-            answer = self._http.post(path, json=body)
+            with self._http.stream("GET", "/memory/events", params=asked) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise Failed(_message(answer))
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
+                        yield line.removeprefix("data: ")
+        except httpx.HTTPError as error:
+            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+
+    def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        """Send a request and give its answer; raises Failed for any but a success."""
+        try:
+            answer = self._http.request(method, path, json=body)
         except httpx.HTTPError as error:
             raise Failed(f"no answer from {self._http.base_url}: {error}") from error
         if answer.is_success:
             return answer
+        raise Failed(_message(answer))
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[Iterator[bytes]]:
+        """Get a long answer, to be read in pieces; raises Failed for any but a success, and where it breaks off."""
         try:
-            message = answer.json()["message"]
-        except (ValueError, KeyError, TypeError):
-            message = f"{answer.status_code} {answer.reason_phrase}"
-        raise Failed(message)
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise Failed(_message(answer))
+                yield answer.iter_bytes()
+        except httpx.HTTPError as error:
+            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
 
 
 class Folder:
@@ -107,6 +153,11 @@ class Folder:
 
     def __init__(self, kb: EmbeddedKB) -> None:
         self._kb = kb
+
+    @property
+    def kb(self) -> EmbeddedKB:
+        """What is open."""
+        return self._kb
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none."""
@@ -122,22 +173,61 @@ class Folder:
         """Teach rules."""
         return [stored.text for stored in self._kb.kb.assert_rules(rules).rules]
 
-    def ask(self, goal: str, scope: str | None) -> list[str]:
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
         _goal_atom(goal)
-        rows = self._kb.ask(goal, scope=scope).rows()
+        rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, plan: bool) -> str:
-        """Why the answers of a goal hold, or its plan."""
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text."""
+        return self._kb.execute(text, scope=scope, timeout_ms=timeout_ms).text
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold."""
+        wanted = BudgetWanted(timeout_ms)
+        return self._kb.kb.explain(parse_goal(goal).body, scope=scope, limit=limit, nodes=nodes, wanted=wanted)
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated."""
         body = parse_goal(goal).body
-        if plan:
-            return self._kb.kb.plan(body, scope=scope)
-        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes)
+        if not as_json:
+            return self._kb.kb.plan(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
+        plans = self._kb.kb.plans(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
+        return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
 
     def close(self) -> None:
         """Write a snapshot and release the folder."""
         self._kb.close()
+
+
+def folder(target: Target) -> Folder:
+    """Give a target that is no server."""
+    if not isinstance(target, Folder):
+        raise AssertionError("a target is a server or a folder")
+    return target
+
+
+class Seconds(click.ParamType[int]):
+    """A positive number of seconds, given as whole milliseconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read what was typed."""
+        try:
+            found = float(value) * 1000
+        except ValueError:
+            found = 0.0
+        if not 1 <= found < 1e12:
+            self.fail("must be a positive number of seconds, such as 2.5", param, ctx)
+        return int(found)
+
+
+timeout_option = click.option(
+    "--timeout", "timeout_ms", type=Seconds(), help="give up after so many seconds, fewer than the server's setting"
+)
+"""The option of commands that ask."""
 
 
 def target_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -147,14 +237,28 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
         "--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server"
     )
     @click.option("--storage-dir", metavar="FOLDER", help="work on this folder instead; no server may have it open")
+    @click.option("--storage-url", metavar="URL", help="the same for a storage of any kind, such as sqlite:FILE")
     @click.option("--database", default="default", show_default=True, help="database on the server")
     @click.option("--tenant", default="default", show_default=True, help="tenant")
     @click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
     @functools.wraps(function)
-    def command(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None, **rest: Any) -> None:
+    def command(
+        url: str,
+        storage_dir: str | None,
+        storage_url: str | None,
+        database: str,
+        tenant: str,
+        api_key: str | None,
+        **rest: Any,
+    ) -> None:
         try:
             target: Target
-            if storage_dir is None:
+            if storage_url is not None and storage_dir is not None:
+                raise Failed("--storage-url and --storage-dir say two places; give one")
+            if storage_url is not None:
+                config = Config.from_env().updated({"STORAGE_URL": storage_url})
+                target = Folder(open_kb(config.storage_backend, tenant=tenant, config=config))
+            elif storage_dir is None:
                 target = Server(url, database, tenant, api_key)
             else:
                 target = Folder(open_kb(path=storage_dir, tenant=tenant, config=Config.from_env()))
@@ -167,6 +271,17 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
             sys.exit(1)
 
     return command
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code} {answer.reason_phrase}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _wire(fact: Fact) -> dict[str, Any]:

@@ -7,10 +7,8 @@ import sys
 import click
 
 from kbcore.config import SETTINGS, Config
-from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
-
-EXIT_CODES: dict[type[KBError], int] = {LogCorrupted: 65, StorageBusy: 75, ConfigError: 78}
-"""What stops a start, by the names of sysexits: bad data, try again later, bad configuration."""
+from kbcore.errors import KBError
+from kbserver.cli._exits import EXIT_CODES
 
 CANNOT_LISTEN = 71
 
@@ -23,6 +21,7 @@ _HELP = {setting.name: setting.help for setting in SETTINGS}
 @click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"])
 @click.option("--fsync-policy", "FSYNC_POLICY", metavar="POLICY", help=_HELP["FSYNC_POLICY"] + ": always, interval, never")
 @click.option("--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"])
+@click.option("--storage-url", "STORAGE_URL", metavar="URL", help=_HELP["STORAGE_URL"])
 @click.option("--log-level", "LOG_LEVEL", metavar="LEVEL", help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR")
 @click.option("--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json")
 def command(**flags: str | None) -> None:

@@ -4,67 +4,127 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from kbcore.kb import KnowledgeBase
 from kbcore.reason.budget import Notes
-from kbcore.state.facts import Row
-from kbserver.answers import as_json, noted, parts_as_json, rows_written, text
-from kbserver.request_context import reader, runtime
+from kbserver.answers import JSON, as_json, noted, parts_as_json, rows_written, text
+from kbserver.etags import tagged
+from kbserver.jsonschema import TEXT, array, said, words
+from kbserver.operations import APPLIED, COUNTED, PLAIN, WARNINGS, Answer, as_object, operation
+from kbserver.paging import Page, page, part
+from kbserver.request_context import reader, runtime, writer
 from kbserver.schemas.base import load, scope_asked
-from kbserver.schemas.reason import aggregation, explanation, pattern, question
+from kbserver.schemas.execute import command, shown_executed
+from kbserver.schemas.fields import scope_to_read, taken
+from kbserver.schemas.reason import Pattern, Question, aggregation, explanation, pattern, question
+from kbserver.schemas.shown import ANSWERS, EXECUTED, NUMBER_FOUND, PLANS, PREDICATES, TRUE_ROW
 
 bp = Blueprint("reason", __name__)
 
 
-def _write(rows: list[Row]) -> bytes:
-    return rows_written(rows, runtime().pause)
-
-
 @bp.post("/infer")
 @bp.post("/ask")
+@operation(
+    as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **APPLIED}),
+    body=question,
+    query={"proof": said(words("true", "1", "false", "0"), "True is `withProof`.")},
+    prefer=("wait",),
+    asks=True,
+    transaction=True,
+    paged=True,
+)
 def infer() -> Response:
     """Answer a goal from facts and rules."""
+    kb = reader()
     asked, notes = load(question), Notes()
-    return parts_as_json(asked.written(reader(), _write, notes), noted(notes))
+    if (wanted := page(asked)) is not None:
+        return _page(asked, kb, wanted)
+    return parts_as_json(asked.written(kb, rows_written, notes), noted(notes))
 
 
 @bp.post("/explain")
+@operation(
+    Answer("Why the answers hold, or the plan.", {PLAIN: TEXT, JSON: PLANS}, headers=APPLIED),
+    body=explanation,
+    prefer=("wait",),
+    asks=True,
+    transaction=True,
+)
 def explain() -> Response:
-    """Tell people why the answers of a goal hold, or how it is evaluated."""
-    return text(load(explanation).told(reader()) + "\n")
+    """Tell why the answers of a goal hold, or how it is evaluated."""
+    kb = reader()
+    told = load(explanation).told(kb)
+    return text(told + "\n") if isinstance(told, str) else as_json(told)
 
 
 @bp.post("/query")
+@operation(
+    as_object("The facts that match.", array(TRUE_ROW), headers=APPLIED),
+    body=pattern,
+    prefer=("wait",),
+    asks=True,
+    transaction=True,
+    paged=True,
+)
 def query() -> Response:
     """Match a pattern with the stored facts; no rules are applied."""
+    kb = reader()
     asked = load(pattern)
-    return parts_as_json(asked.written(reader(), _write, Notes()))
+    if (wanted := page(asked)) is not None:
+        return _page(asked, kb, wanted)
+    return parts_as_json(asked.written(kb, rows_written, Notes()))
 
 
 @bp.post("/aggregate")
+@operation(
+    as_object("The number.", NUMBER_FOUND, headers=APPLIED), body=aggregation, prefer=("wait",), asks=True, transaction=True
+)
 def aggregate() -> Response:
     """Count, add up, or find the least, greatest or mean of an argument of the stored facts."""
+    kb = reader()
     asked = load(aggregation)
-    outcome = reader().aggregate(
-        asked.predicate,
-        asked.op,
-        arg_index=asked.arg_index,
-        pattern=asked.pattern,
-        scope=asked.scope,
-        skip_non_numeric=asked.skip_non_numeric,
-        as_of=asked.as_of,
-    )
-    return as_json(
-        {
-            "result": outcome.result,
-            "op": asked.op,
-            "operation": asked.op,
-            "predicate": asked.predicate,
-            "matchedFacts": outcome.matched,
-            "timestamp": runtime().clock.now_ms(),
-        }
-    )
+    return as_json(asked.told(kb, runtime().clock.now_ms()))
+
+
+@bp.post("/execute")
+@operation(
+    as_object("What was done and answered.", EXECUTED, headers=APPLIED),
+    body=command,
+    prefer=("wait",),
+    writes=True,
+    asks=True,
+    transaction=True,
+)
+def execute() -> Response:
+    """Carry out a text in the rule language: clauses are told, questions are asked.
+
+    From top to bottom, so that a question sees the clauses before it, and all of it or nothing.
+    """
+    kb = writer()
+    asked = load(command)
+    return as_json(shown_executed(kb.execute(asked.blocks, scope=asked.scope, wanted=asked.wanted)))
 
 
 @bp.get("/predicates")
+@operation(
+    as_object("The predicates.", PREDICATES, headers=COUNTED),
+    query={"scope": taken(scope_to_read)},
+    transaction=True,
+    tagged=True,
+    paged=True,
+)
+@tagged
 def predicates() -> Response:
     """Describe the predicates there are."""
-    return as_json(reader().predicates(scope_asked(request.args, None)))
+    scope = scope_asked(request.args, None)
+    found, wanted = reader().predicates(scope), page(scope)
+    if wanted is None:
+        return as_json(found)
+    listed = part(found["predicates"], wanted)
+    total = found["totalPredicates"]
+    return wanted.linked(as_json({**found, "predicates": listed}), wanted.offset + len(listed) < total, total)
+
+
+def _page(asked: Question | Pattern, kb: KnowledgeBase, wanted: Page) -> Response:
+    notes = Notes()
+    parts, more = asked.paged(kb, rows_written, notes, wanted.offset, wanted.limit)
+    return wanted.linked(parts_as_json(parts, noted(notes)), more)

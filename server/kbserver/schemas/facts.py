@@ -9,14 +9,29 @@ from typing import Any
 from flask import current_app
 
 from kbcore.errors import InvalidInput, TooLarge
+from kbcore.kb import KnowledgeBase
 from kbcore.loading import bulk_rows
-from kbcore.state.facts import Fact, FactRows
+from kbcore.reason.budget import BudgetWanted
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
 from kbplanner.jsonform import atom_from_json
 from kbplanner.limits import DEFAULT_LIMITS
 from kbplanner.terms import Term, Variable
+from kbserver.jsonschema import array
 from kbserver.request_context import runtime
-from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards, within
-from kbserver.schemas.fields import Reader, anything, flag, fraction, metadata, milliseconds, moment, scope_to_write, text
+from kbserver.schemas import fields
+from kbserver.schemas.base import Envelope, atom_terms, budget_wanted, sign, wildcards, within
+from kbserver.schemas.fields import (
+    BUDGET,
+    Reader,
+    anything,
+    flag,
+    fraction,
+    metadata,
+    milliseconds,
+    moment,
+    passing,
+    scope_to_write,
+)
 
 KEEP_BOTH = "KEEP_BOTH"
 
@@ -28,7 +43,7 @@ MAX_GROUPS = 256
 _TURN = 1000
 """Elements read before others have their turn."""
 
-_ATOM: dict[str, Reader] = {"predicate": anything, "args": anything}
+_ATOM: dict[str, Reader] = {"predicate": fields.predicate, "args": fields.args}
 _SIGN: dict[str, Reader] = {"negated": flag, "truthVal": flag}
 _FACT: dict[str, Reader] = {
     **_ATOM,
@@ -42,10 +57,19 @@ _FACT: dict[str, Reader] = {
     "createdAt": anything,
 }
 
+_conflict = passing({"type": "string", "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"]})
+"""Those every node has; plugins may bring more."""
+
 _fact = Envelope("Fact", _FACT, required=_ATOM)
-_tell = Envelope("Tell", {**_FACT, "conflictStrategy": text}, required=_ATOM)
-_bulk = Envelope("Bulk", {"facts": anything, "conflictStrategy": text}, required=("facts",))
-_retract = Envelope("Retract", {**_ATOM, **_SIGN, "scope": scope_to_write}, required=_ATOM)
+_tell = Envelope("Tell", {**_FACT, "conflictStrategy": _conflict}, required=_ATOM)
+_bulk = Envelope(
+    "Bulk",
+    {"facts": passing(array(_fact.ref, description="At most MAX_BULK_FACTS of them.")), "conflictStrategy": _conflict},
+    required=("facts",),
+)
+_RETRACT: dict[str, Reader] = {**_ATOM, **_SIGN, **BUDGET, "scope": scope_to_write}
+_retract = Envelope("Retract", _RETRACT, required=_ATOM)
+_pattern = Envelope("RetractPattern", {**_RETRACT, "args": fields.pattern_args}, required=_ATOM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +80,50 @@ class Told:
     conflict: str
     rows: tuple[FactRows, ...] = ()
 
+    def asserted(self, kb: KnowledgeBase) -> AssertOutcome:
+        """Store them, all or none."""
+        return kb.assert_rows(self.rows) if self.rows else kb.assert_facts(self.facts, conflict=self.conflict)
+
 
 @dataclass(frozen=True, slots=True)
 class Retraction:
-    """A fact, or a pattern of facts, to take back; `positive` is None for both signs."""
+    """A fact, or a pattern of facts, to take back; `positive` is None for both signs.
+
+    `wanted` is what counting the conclusions that fall may use.
+    """
 
     predicate: str
     args: tuple[Term, ...]
     positive: bool | None
     scope: str | None
+    wanted: BudgetWanted
 
     @property
     def constants(self) -> tuple[str, ...]:
         """The arguments of a fact."""
         return tuple(arg for arg in self.args if isinstance(arg, str))
 
+    def retracted(self, kb: KnowledgeBase) -> RetractOutcome:
+        """Take the fact back."""
+        return kb.retract_fact(
+            self.predicate, self.constants, positive=self.positive, scope=self.scope, wanted=self.wanted
+        )
 
+    def removed(self, kb: KnowledgeBase) -> RetractOutcome:
+        """Take back what matches the pattern."""
+        return kb.retract_pattern(
+            self.predicate, self.args, positive=self.positive, scope=self.scope, wanted=self.wanted
+        )
+
+
+@_tell.shapes
 def one_fact(data: dict[str, Any], *, strict: bool) -> Told:
     """Read the body of /assert/fact."""
     found = _tell.load(data, strict)
     return Told([_fact_of(found)], found.get("conflictStrategy", KEEP_BOTH))
 
 
+@_bulk.shapes
 def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
     """Read the body of /assert/facts; an error names the element and its field."""
     found = _bulk.load(data, strict)
@@ -94,7 +140,7 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
     if conflict == KEEP_BOTH and (rows := _plain_rows(elements)):
         return Told([], conflict, rows)
     facts: list[Fact] = []
-    fields: dict[str, list[str]] = {}
+    wrong: dict[str, list[str]] = {}
     pause = current_app.extensions["kbcore.pause"]
     for index, element in enumerate(elements):
         if index % _TURN == _TURN - 1:
@@ -102,15 +148,16 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
         try:
             facts.append(_element(element, strict))
         except InvalidInput as error:
-            fields.update((within(error, f"facts[{index}]").details or {})["fields"])
-            if len(fields) >= _SHOWN_ERRORS:
+            wrong.update((within(error, f"facts[{index}]").details or {})["fields"])
+            if len(wrong) >= _SHOWN_ERRORS:
                 break
-    if fields:
-        first = next(iter(fields))
-        raise InvalidInput(f"{first}: {fields[first][0]}; nothing was stored", {"fields": fields})
+    if wrong:
+        first = next(iter(wrong))
+        raise InvalidInput(f"{first}: {wrong[first][0]}; nothing was stored", {"fields": wrong})
     return Told(facts, conflict)
 
 
+@_retract.shapes
 def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract: one fact."""
     found = _retract.load(data, strict)
@@ -121,14 +168,39 @@ def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
                 f"args[{index}]", "a variable names no single fact; POST /retract/pattern takes back all that match"
             )
     args = tuple(arg for arg in atom.args if isinstance(arg, str))
-    return Retraction(atom.predicate, args, sign(found), found.get("scope"))
+    return Retraction(atom.predicate, args, sign(found), found.get("scope"), budget_wanted(found))
 
 
+@_pattern.shapes
 def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract/pattern: null and variables match anything."""
-    found = _retract.load(data, strict)
+    found = _pattern.load(data, strict)
     atom = atom_from_json({"predicate": found.get("predicate"), "args": wildcards(found.get("args"))})
-    return Retraction(atom.predicate, atom_terms(atom), sign(found), found.get("scope"))
+    return Retraction(atom.predicate, atom_terms(atom), sign(found), found.get("scope"), budget_wanted(found))
+
+
+def shown_asserted(outcome: AssertOutcome) -> dict[str, Any]:
+    """Say how many facts were new."""
+    counts = {"asserted": outcome.asserted, "updated": outcome.updated, "failed": 0}
+    return {**counts, "errors": [], "timestamp": outcome.timestamp}
+
+
+def shown_retraction(outcome: RetractOutcome) -> dict[str, Any]:
+    """Say what fell with a fact."""
+    return {
+        "retracted": outcome.retracted,
+        "cascaded": outcome.cascaded,
+        "cascadedAtoms": outcome.cascaded_atoms,
+        "newlyDerivable": outcome.newly_derivable,
+        "stillDerivable": outcome.still_derivable,
+        "truncated": outcome.truncated,
+    }
+
+
+def shown_removal(outcome: RetractOutcome) -> dict[str, Any]:
+    """Say which facts matched a pattern and are gone."""
+    found = {"retracted": outcome.retracted, "atoms": outcome.atoms, "cascaded": outcome.cascaded}
+    return {**found, "truncated": True} if outcome.truncated else found
 
 
 def spoken(predicate: str, args: Sequence[str]) -> str:

@@ -7,18 +7,60 @@ marshmallow fields wrap these, and bulk bodies call them directly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from marshmallow import ValidationError, fields
 
 from kbcore.instants import LAST_INSTANT, instant
-from kbserver.request_context import NAME_RULE, is_name
+from kbplanner.limits import DEFAULT_LIMITS
+from kbserver.jsonschema import (
+    ANYTHING,
+    FLAG,
+    FRACTION,
+    TEXT,
+    TEXTS,
+    Schema,
+    array,
+    named,
+    nullable,
+    obj,
+    said,
+    words,
+)
+from kbserver.request_context import NAME_PATTERN, NAME_RULE, is_name
 
 MAX_METADATA_BYTES = 32 * 1024
 EVERY_SCOPE = "*"
 
 Reader = Callable[[Any], Any]
+R = TypeVar("R", bound=Reader)
+
+_TAKEN: dict[Reader, Schema] = {}
+"""What each reader takes, as JSON Schema."""
+
+
+def takes(schema: Schema) -> Callable[[R], R]:
+    """Say in JSON Schema what a reader takes."""
+
+    def mark(reader: R) -> R:
+        _TAKEN[reader] = schema
+        return reader
+
+    return mark
+
+
+def passing(schema: Schema) -> Reader:
+    """Make a reader of whatever it is, for somebody else judges it, who takes what `schema` says."""
+    return takes(schema)(lambda value: value)
+
+
+def taken(reader: Reader) -> Schema:
+    """Give what a reader takes; raises LookupError where it does not say."""
+    try:
+        return _TAKEN[reader]
+    except KeyError:
+        raise LookupError(f"{reader} does not say what it takes: give it @takes(schema)") from None
 
 
 class Read(fields.Field[Any]):
@@ -28,6 +70,11 @@ class Read(fields.Field[Any]):
         super().__init__(allow_none=not more.get("required", False), **more)
         self.reader = reader
 
+    @property
+    def json_schema(self) -> Schema:
+        """What the field takes when it is not null."""
+        return taken(self.reader)
+
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
         try:
             return self.reader(value)
@@ -35,6 +82,7 @@ class Read(fields.Field[Any]):
             raise ValidationError(str(error)) from error
 
 
+@takes(FLAG)
 def flag(value: Any) -> bool:
     """Read a boolean."""
     if type(value) is not bool:
@@ -42,6 +90,7 @@ def flag(value: Any) -> bool:
     return value
 
 
+@takes(TEXT)
 def text(value: Any) -> str:
     """Read a text."""
     if type(value) is not str:
@@ -49,6 +98,11 @@ def text(value: Any) -> str:
     return value
 
 
+NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
+"""The name of a database, tenant, scope or session."""
+
+
+@takes(said(NAME, "A scope; null or absent is the base partition."))
 def scope_to_write(value: Any) -> str:
     """Read the name of one scope."""
     if value == EVERY_SCOPE:
@@ -56,6 +110,7 @@ def scope_to_write(value: Any) -> str:
     return scope_to_read(value)
 
 
+@takes(said({**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"}, "A scope, `*` for every one; null or absent is the base."))
 def scope_to_read(value: Any) -> str:
     """Read the name of a scope, or `*` for every one."""
     if type(value) is not str or not (is_name(value) or value == EVERY_SCOPE):
@@ -63,6 +118,7 @@ def scope_to_read(value: Any) -> str:
     return value
 
 
+@takes(FRACTION)
 def fraction(value: Any) -> float:
     """Read a number from 0 to 1."""
     if type(value) not in (int, float) or not 0 <= value <= 1:
@@ -73,6 +129,7 @@ def fraction(value: Any) -> float:
 def whole(low: int, high: int = LAST_INSTANT) -> Reader:
     """Make a reader of integers from `low` to `high`; `3.0` is one too."""
 
+    @takes({"type": "integer", "minimum": low, "maximum": high})
     def read(value: Any) -> int:
         if type(value) is float and value.is_integer():
             value = int(value)
@@ -84,25 +141,47 @@ def whole(low: int, high: int = LAST_INSTANT) -> Reader:
     return read
 
 
-def one_of(*words: str) -> Reader:
+def one_of(*known: str) -> Reader:
     """Make a reader of one of some words."""
 
+    @takes(words(*known))
     def read(value: Any) -> str:
-        if type(value) is not str or value not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
+        if type(value) is not str or value not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
         return value
 
     return read
 
 
+BUDGET: dict[str, Reader] = {
+    "timeoutMs": whole(1),
+    "maxRows": whole(1),
+    "maxSteps": whole(1),
+    "maxBytes": whole(1),
+    "maxAnswers": whole(1),
+}
+"""Limits a request sets for itself, lower than those of the settings; see `budget_wanted`."""
+
+
 milliseconds = whole(1)
 """Read a positive number of milliseconds."""
 
-
-moment = instant
+moment = takes(
+    named(
+        "Instant",
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": -LAST_INSTANT, "maximum": LAST_INSTANT},
+                {"type": "string", "format": "date-time"},
+            ],
+            "description": "An instant: epoch milliseconds, or ISO 8601 with an offset.",
+        },
+    )
+)(instant)
 """Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
 
 
+@takes({"type": "object", "description": f"Anything, of at most {MAX_METADATA_BYTES} bytes."})
 def metadata(value: Any) -> dict[str, Any]:
     """Read an object of anything, of limited size."""
     if type(value) is not dict:
@@ -116,6 +195,82 @@ def metadata(value: Any) -> dict[str, Any]:
     return value
 
 
+@takes(ANYTHING)
 def anything(value: Any) -> Any:
     """Read whatever it is: somebody else judges it."""
     return value
+
+
+_PREDICATE = {"type": "string", "minLength": 1, "maxLength": DEFAULT_LIMITS.predicate_chars}
+_ARGUMENT = {"type": ["string", "number", "boolean"]}
+_PATTERN_ARGUMENT = {"type": ["string", "number", "boolean", "null"]}
+
+predicate = passing(_PREDICATE)
+"""The name of a predicate, judged with its arguments."""
+
+args = passing(
+    array(_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; one that begins with `?` is a variable.")
+)
+"""Arguments of an atom, judged with its predicate."""
+
+pattern_args = passing(
+    array(_PATTERN_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; null and variables match anything.")
+)
+"""Arguments of a pattern, judged with its predicate."""
+
+predicates = passing(array(_PREDICATE, description="Predicates; null is all of them."))
+"""Names of predicates, judged one by one."""
+
+_ITEM = named(
+    "BodyAtom",
+    obj(
+        {
+            "predicate": said(_PREDICATE, "A predicate, or a comparison or string test of the rule language."),
+            "args": array({"type": ["string", "number", "boolean"]}, maxItems=DEFAULT_LIMITS.args),
+            "negated?": nullable(said(FLAG, "Holds where the atom cannot be concluded.")),
+            "naf?": nullable(said(FLAG, "Another spelling of `negated`.")),
+            "truthVal?": nullable(said(FLAG, "False is another spelling of `negated`.")),
+            "polarity?": {"enum": ["positive", "negative", None], "description": "Negative: its opposite is stated."},
+        }
+    ),
+)
+
+body_items = passing(array(_ITEM, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
+"""Literals, comparisons and string tests, judged one by one."""
+
+head_atom = passing(
+    obj(
+        {
+            "predicate": _PREDICATE,
+            "args": array(
+                {"type": ["string", "number", "boolean"]},
+                maxItems=DEFAULT_LIMITS.args,
+                description="Constants, variables, and aggregates such as `count(?x)`.",
+            ),
+            "negated?": nullable(FLAG),
+            "truthVal?": nullable(FLAG),
+            "polarity?": {"enum": ["positive", "negative", None]},
+        }
+    )
+)
+"""The head of a rule."""
+
+goals = passing(array(_ITEM, description="Goals; whatever their answers rest on is wanted."))
+"""Goals of a context window, judged one by one."""
+
+buckets = passing(
+    array(
+        obj(
+            {
+                "name": {"type": "string", "minLength": 1},
+                "predicates?": nullable(array(_PREDICATE)),
+                "weight?": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9, "default": 1.0},
+            }
+        ),
+        description="Shares of the window, in order; `predicates` null is any.",
+    )
+)
+"""Relevance buckets, judged one by one."""
+
+texts = passing(TEXTS)
+"""Texts, judged one by one."""

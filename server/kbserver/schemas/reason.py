@@ -2,63 +2,104 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kbcore.asking import Write
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase, Write
-from kbcore.reason.budget import Notes
+from kbcore.kb import KnowledgeBase
+from kbcore.reason.ask import terms_of
+from kbcore.reason.budget import BudgetWanted, Notes
 from kbcore.reason.proofforms import MAX_PROOF_NODES
 from kbcore.reason.why import FORMS
 from kbplanner.jsonform import atom_from_json, goal_from_json, item_from_json
 from kbplanner.parser import parse_goal
+from kbplanner.printer import print_item
 from kbplanner.terms import Atom, BodyItem, Literal, Term
 from kbserver.answers import proofs_written
-from kbserver.schemas.base import Envelope, atom_terms, proof_asked, sign, wildcards
-from kbserver.schemas.fields import Reader, anything, flag, fraction, moment, one_of, scope_to_read, text, whole
+from kbserver.jsonschema import TEXT, given
+from kbserver.schemas.base import Envelope, atom_terms, budget_wanted, proof_asked, sign, wildcards
+from kbserver.schemas.fields import (
+    BUDGET,
+    Reader,
+    args,
+    body_items,
+    flag,
+    fraction,
+    moment,
+    one_of,
+    pattern_args,
+    predicate,
+    scope_to_read,
+    takes,
+    text,
+    whole,
+)
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 _GOAL: dict[str, Reader] = {
-    "predicate": anything,
-    "args": anything,
+    "predicate": predicate,
+    "args": args,
     "negated": flag,
     "truthVal": flag,
     "scope": scope_to_read,
     "asOf": moment,
     "limit": whole(1),
+    **BUDGET,
 }
 _INFER: dict[str, Reader] = {
     **_GOAL,
-    "polarity": text,
+    "polarity": one_of("positive", "negative"),
     "offset": whole(0),
     "minConfidence": fraction,
-    "timeoutMs": whole(1),
     "withProof": flag,
     "proofFormat": one_of(*FORMS),
     "proofNodes": whole(1, MAX_PROOF_NODES),
     "proofDepth": whole(1, MAX_PROOF_NODES),
     "includeUndefined": flag,
 }
+_ANY_CASE = "|".join("".join(f"[{char}{char.lower()}]" for char in name) for name in OPERATIONS)
+_WHICH = f"One of {', '.join(OPERATIONS)}, in any case."
+_operation = takes({**TEXT, "pattern": f"^({_ANY_CASE})$", "description": _WHICH})(lambda value: text(value))
 _AGGREGATE: dict[str, Reader] = {
-    "predicate": anything,
-    "op": text,
-    "operation": text,
+    "predicate": predicate,
+    "op": _operation,
+    "operation": _operation,
     "argIndex": whole(0),
-    "args": anything,
+    "args": pattern_args,
     "scope": scope_to_read,
     "skipNonNumeric": flag,
     "asOf": moment,
+    **BUDGET,
 }
 
-_EXPLAIN: dict[str, Reader] = {**_INFER, "text": text, "body": anything, "plan": flag}
+_EXPLAIN: dict[str, Reader] = {
+    **_INFER,
+    "text": text,
+    "body": body_items,
+    "plan": flag,
+    "analyze": flag,
+    "format": one_of("text", "json"),
+}
+
+def nothing() -> None:
+    """A page is short: nobody has to be let through while it is written."""
+
 
 _NO_PROOF = "cannot be combined with proofs: what is undefined has none"
 
-_explain = Envelope("Explain", _EXPLAIN)
+_explain = Envelope(
+    "Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]}
+)
 _infer = Envelope("Infer", _INFER, required=("predicate", "args"))
 _query = Envelope("Query", _GOAL, required=("predicate", "args"))
-_aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",))
+_aggregate = Envelope(
+    "Aggregate",
+    _AGGREGATE,
+    required=("predicate",),
+    more={"anyOf": [given("op"), given("operation")]},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +121,14 @@ class Question:
     offset: int
     min_confidence: float | None
     as_of: int | None
-    timeout_ms: int | None
+    wanted: BudgetWanted
     proof: ProofWish | None = None
     include_undefined: bool = False
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
         if self.proof is not None:
-            return proofs_written(self._proofs(kb, self.proof))
+            return self._proofs(kb, self.proof)
         return kb.infer_json(
             self.literal,
             write,
@@ -96,20 +137,45 @@ class Question:
             offset=self.offset,
             min_confidence=self.min_confidence,
             as_of=self.as_of,
-            timeout_ms=self.timeout_ms,
+            wanted=self.wanted,
             include_undefined=self.include_undefined,
             notes=notes,
         )
 
-    def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[dict[str, Any]]:
-        return kb.prove(
+    def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
+        """A page of its answers, and whether there are more; raises InvalidInput where the body limits them too."""
+        if self.limit is not None:
+            raise InvalidInput.at("limit", "is given in the query and in the body")
+        start = self.offset + offset
+        if self.proof is not None:
+            found = replace(self, offset=start, limit=limit).written(kb, write, notes)
+            return found, bool(self._rows(kb, notes, start + limit, 1))
+        rows = self._rows(kb, notes, start, limit + 1)
+        return [write(rows[:limit], nothing)], len(rows) > limit
+
+    def _rows(self, kb: KnowledgeBase, notes: Notes, offset: int, limit: int) -> list[dict[str, Any]]:
+        return kb.infer(
             self.literal,
+            scope=self.scope,
+            limit=limit,
+            offset=offset,
+            min_confidence=self.min_confidence,
+            as_of=self.as_of,
+            wanted=self.wanted,
+            include_undefined=self.include_undefined,
+            notes=notes,
+        )
+
+    def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[bytes]:
+        return kb.prove_json(
+            self.literal,
+            proofs_written,
             scope=self.scope,
             limit=self.limit,
             offset=self.offset,
             min_confidence=self.min_confidence,
             as_of=self.as_of,
-            timeout_ms=self.timeout_ms,
+            wanted=self.wanted,
             form=wish.form,
             nodes=wish.nodes,
             depth=wish.depth,
@@ -126,15 +192,21 @@ class Explanation:
     offset: int
     min_confidence: float | None
     as_of: int | None
-    timeout_ms: int | None
+    wanted: BudgetWanted
     nodes: int | None
     depth: int | None
     plan: bool
+    analyze: bool
+    as_json: bool
 
-    def told(self, kb: KnowledgeBase) -> str:
-        """What is to be said, as text for people."""
+    def told(self, kb: KnowledgeBase) -> str | dict[str, Any]:
+        """What is to be said, as text for people; a plan also as an object for programs."""
+        asked: dict[str, Any] = {"scope": self.scope, "as_of": self.as_of, "wanted": self.wanted}
+        if self.as_json:
+            plans = kb.plans(self.body, analyze=self.analyze, **asked)
+            return {"goal": ", ".join(map(print_item, self.body)), "plans": plans}
         if self.plan:
-            return kb.plan(self.body, scope=self.scope, timeout_ms=self.timeout_ms)
+            return kb.plan(self.body, analyze=self.analyze, **asked)
         return kb.explain(
             self.body,
             scope=self.scope,
@@ -142,7 +214,7 @@ class Explanation:
             offset=self.offset,
             min_confidence=self.min_confidence,
             as_of=self.as_of,
-            timeout_ms=self.timeout_ms,
+            wanted=self.wanted,
             nodes=self.nodes,
             depth=self.depth,
         )
@@ -157,12 +229,30 @@ class Pattern:
     scope: str | None
     limit: int | None
     as_of: int | None
+    wanted: BudgetWanted
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
         return kb.query_json(
-            self.atom, write, positive=self.positive, scope=self.scope, limit=self.limit, as_of=self.as_of
+            self.atom,
+            write,
+            positive=self.positive,
+            scope=self.scope,
+            limit=self.limit,
+            as_of=self.as_of,
+            wanted=self.wanted,
         )
+
+    def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
+        """A page of the facts that match, and whether there are more; see `Question.paged`."""
+        if self.limit is not None:
+            raise InvalidInput.at("limit", "is given in the query and in the body")
+        most = offset + limit + 1
+        atom, signs, scope, when = self.atom, self.positive, self.scope, self.as_of
+        terms = terms_of(atom)
+        rows = kb.query_rows(atom.predicate, terms, positive=signs, scope=scope, limit=most, as_of=when, wanted=self.wanted)
+        shown = [{**row, "truthVal": not row["negated"]} for row in rows[offset : offset + limit]]
+        return [write(shown, nothing)], len(rows) == most
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +266,31 @@ class Aggregation:
     scope: str | None
     skip_non_numeric: bool
     as_of: int | None
+    wanted: BudgetWanted
+
+    def told(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
+        """The number, and what it is of."""
+        outcome = kb.aggregate(
+            self.predicate,
+            self.op,
+            arg_index=self.arg_index,
+            pattern=self.pattern,
+            scope=self.scope,
+            skip_non_numeric=self.skip_non_numeric,
+            as_of=self.as_of,
+            wanted=self.wanted,
+        )
+        return {
+            "result": outcome.result,
+            "op": self.op,
+            "operation": self.op,
+            "predicate": self.predicate,
+            "matchedFacts": outcome.matched,
+            "timestamp": now,
+        }
 
 
+@_infer.shapes
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
     found = _infer.load(data, strict)
@@ -190,7 +303,7 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         found.get("offset", 0),
         found.get("minConfidence"),
         found.get("asOf"),
-        found.get("timeoutMs"),
+        budget_wanted(found),
         ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
         if proof_asked(found)
         else None,
@@ -198,6 +311,7 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
     )
 
 
+@_explain.shapes
 def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
     found = _explain.load(data, strict)
@@ -212,6 +326,10 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
         body = tuple(item_from_json(item, f"body[{place}]") for place, item in enumerate(items))
     else:
         body = (_literal(found),)
+    planned = found.get("plan", False) or found.get("analyze", False)
+    as_json = found.get("format") == "json"
+    if as_json and not planned:
+        raise InvalidInput.at("format", "is for plans: ask /infer with 'withProof' for proofs as JSON")
     return Explanation(
         body,
         found.get("scope"),
@@ -219,10 +337,12 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
         found.get("offset", 0),
         found.get("minConfidence"),
         found.get("asOf"),
-        found.get("timeoutMs"),
+        budget_wanted(found),
         found.get("proofNodes"),
         found.get("proofDepth"),
-        found.get("plan", False),
+        planned,
+        found.get("analyze", False),
+        as_json,
     )
 
 
@@ -233,13 +353,16 @@ def _literal(found: dict[str, Any]) -> Literal:
     return goal_from_json(goal).literal
 
 
+@_query.shapes
 def pattern(data: dict[str, Any], *, strict: bool) -> Pattern:
     """Read the body of /query."""
     found = _query.load(data, strict)
     atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
-    return Pattern(atom, sign(found), found.get("scope"), found.get("limit"), found.get("asOf"))
+    shown = found.get("scope"), found.get("limit"), found.get("asOf")
+    return Pattern(atom, sign(found), *shown, budget_wanted(found))
 
 
+@_aggregate.shapes
 def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
     """Read the body of /aggregate."""
     found = _aggregate.load(data, strict)
@@ -259,4 +382,5 @@ def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
         found.get("scope"),
         found.get("skipNonNumeric", False),
         found.get("asOf"),
+        budget_wanted(found),
     )

@@ -14,13 +14,22 @@ from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_statements
 from kbplanner.statements import FactStatement, GoalStatement, RuleStatement
 from kbplanner.terms import Rule
+from kbserver.jsonschema import given
 from kbserver.schemas.base import Envelope
-from kbserver.schemas.fields import Reader, anything, fraction, moment, scope_to_write, text
+from kbserver.schemas.fields import Reader, body_items, fraction, head_atom, moment, scope_to_write, text
 
-_CONTENT: dict[str, Reader] = {"head": anything, "body": anything, "scope": scope_to_write}
+_CONTENT: dict[str, Reader] = {"head": head_atom, "body": body_items, "scope": scope_to_write}
 
-_rule = Envelope("Rule", {**_CONTENT, "text": text, "confidence": fraction, "name": text})
-_forget = Envelope("ForgetRule", {**_CONTENT, "id": text})
+_rule = Envelope(
+    "Rule",
+    {**_CONTENT, "text": text, "confidence": fraction, "name": text},
+    more={"oneOf": [given("head", "body", without=("text",)), given("text", without=("head", "body"))]},
+)
+_forget = Envelope(
+    "ForgetRule",
+    {**_CONTENT, "id": text},
+    more={"oneOf": [given("head", "body", without=("id",)), given("id", without=("head", "body"))]},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,7 @@ class RuleToForget:
     scope: str | None
 
 
+@_rule.shapes
 def lesson(data: dict[str, Any], *, strict: bool) -> Lesson:
     """Read the body of /assert/rule: head and body, or a text of statements."""
     found = _rule.load(data, strict)
@@ -50,6 +60,7 @@ def lesson(data: dict[str, Any], *, strict: bool) -> Lesson:
     return _lesson_of(found["text"], found.get("scope"))
 
 
+@_forget.shapes
 def rule_to_forget(data: dict[str, Any], *, strict: bool) -> RuleToForget:
     """Read the body of /retract/rule: an id, or head and body."""
     found = _forget.load(data, strict)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from measure import Effort, Sample, Skipped, collector_off, median_of, too_late
 
-from peers.sqlite import Streamed, fill_access, run_retractions, run_script, stopped_after
+from peers.sqlite import Streamed, fill_access, run_deletions, run_retractions, run_script, stopped_after
 
 if TYPE_CHECKING:
     from access import Step
+    from aggregates import Answers
     from graphs import Access
     from programs import Goal, Program
+    from retracts import Deletions
     from writes import Outcomes, Retractions
 
 try:
@@ -74,6 +76,31 @@ def retractions(script: Retractions, effort: Effort) -> Outcomes:
     insert_rows(db, "edge", {"x": "VARCHAR", "y": "VARCHAR"}, script.edges)
     try:
         return run_retractions(lambda sql, args: db.execute(sql, list(args)), script, effort)
+    finally:
+        db.close()
+
+
+def retracts(script: Deletions, effort: Effort) -> Outcomes:
+    """Names as values; nothing is materialised."""
+    db = open_database()
+    db.execute("CREATE TABLE edge (x VARCHAR, y VARCHAR)")
+    insert_rows(db, "edge", {"x": "VARCHAR", "y": "VARCHAR"}, script.edges)
+    try:
+        return run_deletions(lambda sql, args: db.execute(sql, list(args)), script, effort)
+    finally:
+        db.close()
+
+
+def aggregates(rows: Sequence[tuple[str, str, str]], effort: Effort, native: bool) -> Answers:
+    """A table of texts, or with native integers."""
+    from aggregates import run_queries
+
+    db = open_database()
+    columns = {"o": "VARCHAR", "c": "VARCHAR", "v": "BIGINT" if native else "VARCHAR"}
+    db.execute(f"CREATE TABLE amount ({', '.join(f'{name} {kind}' for name, kind in columns.items())})")
+    insert_rows(db, "amount", columns, rows)
+    try:
+        return run_queries(lambda query: db.execute(query).fetchone()[0], effort, native)
     finally:
         db.close()
 

@@ -14,8 +14,10 @@ from measure import Effort, Sample, collector_off, median_of, too_late
 
 if TYPE_CHECKING:
     from access import Step
+    from aggregates import Answers
     from graphs import Access
     from programs import Goal, Program, Rows
+    from retracts import Deletions
     from writes import Outcomes, Retractions
 
 Insert = Callable[[str, "Sequence[Sequence[Any]]"], object]
@@ -96,6 +98,56 @@ def run_retractions(execute: Callable[[str, Sequence[str]], Any], script: Retrac
             execute("INSERT INTO edge VALUES (?, ?)", edge)
             found.append(((between - start) / 1e9, (end - between) / 1e9, count))
     return found
+
+
+ALL_PAIRS = (
+    "WITH RECURSIVE r(x, y) AS (SELECT x, y FROM edge UNION SELECT r.x, e.y FROM r JOIN edge e ON e.x = r.y)"
+    " SELECT count(*) FROM r"
+)
+
+
+def run_deletions(execute: Callable[[str, Sequence[str]], Any], script: Deletions, effort: Effort) -> Outcomes:
+    """An edge goes for good, the goal is asked: seconds of the first, of the second, and how many answers."""
+    found: Outcomes = []
+    started = time.monotonic()
+    with collector_off():
+        for edge, start in script.steps:
+            if time.monotonic() - started > effort.stream:
+                break
+            begin = time.process_time_ns()
+            execute("DELETE FROM edge WHERE x = ? AND y = ?", edge)
+            between = time.process_time_ns()
+            if start is None:
+                count = execute(ALL_PAIRS, []).fetchone()[0]
+            else:
+                count = len([row[0] for row in execute(REACHED, [start]).fetchall()])
+            found.append(((between - begin) / 1e9, (time.process_time_ns() - between) / 1e9, count))
+    return found
+
+
+def retracts(script: Deletions, effort: Effort) -> Outcomes:
+    """Names as keys; nothing is materialised."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute("CREATE TABLE edge (x TEXT, y TEXT, PRIMARY KEY (x, y)) WITHOUT ROWID")
+    db.executemany("INSERT INTO edge VALUES (?, ?)", script.edges)
+    db.execute("ANALYZE")
+    try:
+        return run_deletions(db.execute, script, effort)
+    finally:
+        db.close()
+
+
+def aggregates(rows: Sequence[tuple[str, str, str]], effort: Effort, native: bool) -> Answers:
+    """A table of texts, or with native integers."""
+    from aggregates import run_queries
+
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute(f"CREATE TABLE amount (o TEXT, c TEXT, v {'INTEGER' if native else 'TEXT'})")
+    db.executemany("INSERT INTO amount VALUES (?, ?, ?)", rows)
+    try:
+        return run_queries(lambda query: db.execute(query).fetchone()[0], effort, native)
+    finally:
+        db.close()
 
 
 def retractions(script: Retractions, effort: Effort) -> Outcomes:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from access import Step
     from graphs import Access
     from programs import Program
+    from retracts import Deletions
     from writes import Outcomes, Retractions
 
     from peers.sqlite import Streamed
@@ -85,6 +86,21 @@ round(X, Y) :-
     format("~w ~w ~w~n", [Count, Gone, Asked]).
 """
 
+DELETIONS_MAIN = """
+steps(Until) :- step(_, X, Y, Goal), round(X, Y, Goal), statistics(cputime, Now), Now > Until, !.
+steps(_).
+ask(all, Count) :- !, aggregate_all(count, path(_, _), Count).
+ask(Start, Count) :- findall(Z, path(Start, Z), Zs), length(Zs, Count).
+round(X, Y, Goal) :-
+    statistics(cputime, Start),
+    retract(edge(X, Y)), !,
+    statistics(cputime, Between),
+    ask(Goal, Count),
+    statistics(cputime, End),
+    Gone is Between - Start, Asked is End - Between,
+    format("~w ~w ~w~n", [Count, Gone, Asked]).
+"""
+
 
 def prolog(rules: str) -> str:
     """Our rules in Prolog's spelling."""
@@ -142,6 +158,18 @@ def retractions(script: Retractions, effort: Effort) -> Outcomes:
     lines += [RETRACTIONS_MAIN, f"ask(Y) :- path({script.start}, Y)."]
     lines.append(f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, rounds(Until).")
     found = [line.split() for line in run(lines, effort.stream * 4 + 30)]
+    return [(float(gone), float(asked), int(count)) for count, gone, asked in found]
+
+
+def retracts(script: Deletions, effort: Effort) -> Outcomes:
+    """Incremental tables, all pairs in one of them before the clock starts; as many rounds as there is time for."""
+    lines = [":- dynamic([edge/2], [incremental(true)])."]
+    lines += [f":- table {head} as incremental." for head in heads(script.rules)]
+    lines += [prolog(script.rules), *(f"edge({x}, {y})." for x, y in script.edges)]
+    lines += [f"step({number}, {x}, {y}, {start or 'all'})." for number, ((x, y), start) in enumerate(script.steps)]
+    lines += [DELETIONS_MAIN, "main :- aggregate_all(count, path(_, _), _), statistics(cputime, Now),"]
+    lines.append(f"    Until is Now + {effort.stream}, steps(Until).")
+    found = [line.split() for line in run(lines, effort.stream * 4 + 60)]
     return [(float(gone), float(asked), int(count)) for count, gone, asked in found]
 
 

@@ -1,0 +1,103 @@
+/* copy.c - a relation again, as one of its own.
+ * Owns: what of a relation is copied. Never: changes the relation it copies; makes indexes, which come with their first use.
+ * Where few rows are dead, cells, states, columns and the table of ids are copied as they lie, ids and all, as fast as memory
+ * can be written. Otherwise the living move together, in their order, and the table of ids is made for them. */
+#include "internal.h"
+
+#define DEAD_SHARE 8u                 /* one dead row in so many is not worth looking at each */
+
+/* Items of `size` bytes, those of dead rows left out. */
+static void pack(void *to, const void *from, size_t size, const uint8_t *state, uint32_t rows)
+{
+    char *at = to;
+
+    for (uint32_t id = 0, end; id < rows; id = end) {
+        for (end = id; end < rows && state[end] != KB_DEAD; end++)
+            ;
+        memcpy(at, (const char *)from + id * size, (end - id) * size);
+        at += (end - id) * size;
+        while (end < rows && state[end] == KB_DEAD)
+            end++;
+    }
+}
+
+/* One item of `size` bytes a row, of those rows that the copy has. */
+static void *copied(const kb_relation *source, kb_relation *copy, const void *items, size_t size)
+{
+    void *block = kb_resize(copy->heap, NULL, copy->rows, size);
+
+    if (block != NULL && size != 0) {
+        if (copy->rows == source->rows)
+            memcpy(block, items, copy->rows * size);
+        else
+            pack(block, items, size, source->state, source->rows);
+    }
+    return block;
+}
+
+static kb_status fill(const kb_relation *source, kb_relation *copy)
+{
+    int whole = source->dead <= source->rows / DEAD_SHARE;
+
+    copy->rows = copy->capacity = whole ? source->rows : source->rows - source->dead;
+    if (copy->rows == 0)
+        return KB_OK;
+    copy->dead = whole ? source->dead : 0;
+    copy->hidden = source->hidden;
+    if ((copy->cells = copied(source, copy, source->cells, source->arity * sizeof(kb_sym))) == NULL)
+        return KB_NOMEM;
+    if (copy->dead + copy->hidden != 0 && (copy->state = copied(source, copy, source->state, 1)) == NULL)
+        return KB_NOMEM;
+    for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
+        if (source->columns[i] != NULL
+            && (copy->columns[i] = copied(source, copy, source->columns[i], sizeof(int64_t))) == NULL)
+            return KB_NOMEM;
+    if (whole && source->slots != NULL && !kb_is_bits(source)) {
+        size_t size = kb_capacity(source->slots);
+
+        if ((copy->slots = kb_resize(copy->heap, NULL, size, 1)) == NULL)
+            return KB_NOMEM;
+        memcpy(copy->slots, source->slots, size);
+        copy->slot_mask = source->slot_mask;
+        copy->placed = source->placed;
+    }
+    return kb_relation_place(copy);
+}
+
+kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
+{
+    const kb_relation *source = kb_engine_relation(engine, from);
+    kb_status status;
+    kb_rel rel;
+
+    if (source == NULL || out == NULL)
+        return KB_MISUSE;
+    if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
+        return status;
+    if ((status = fill(source, kb_engine_relation(engine, rel))) < 0) {
+        kb_relation_drop(engine, rel);
+        return status;
+    }
+    *out = rel;
+    return KB_OK;
+}
+
+/* The blocks of a relation, each with what the allocator puts before it. */
+kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out)
+{
+    const kb_relation *relation = kb_engine_relation(engine, rel);
+    uint64_t bytes;
+
+    if (relation == NULL || out == NULL)
+        return KB_MISUSE;
+    bytes = relation->owned ? 0 : kb_block_bytes(relation);   /* one of a run lies inside the run */
+    bytes += kb_block_bytes(relation->cells) + kb_block_bytes(relation->state) + kb_block_bytes(relation->slots)
+             + kb_block_bytes(relation->blocks) + kb_block_bytes(relation->matrix.words) + kb_block_bytes(relation->changes);
+    for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
+        bytes += kb_block_bytes(relation->columns[i]);
+    for (const kb_lookup *index = relation->indexes; index != NULL; index = index->next)
+        bytes += kb_block_bytes(index) + kb_block_bytes(index->slots) + kb_block_bytes(index->entries)
+                 + kb_block_bytes(index->pool);
+    *out = bytes;
+    return KB_OK;
+}

@@ -1,0 +1,1 @@
+"""What-if: scopes forked, compared and merged."""

@@ -1,0 +1,1 @@
+"""What matters: the salience of stored facts."""

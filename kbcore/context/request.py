@@ -1,0 +1,51 @@
+"""What an agent asks of a context window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbplanner.terms import Literal
+
+MAX_FACTS = 100
+"""Facts in a window where nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A share of the window: facts of some predicates (None: of any), by weight among all buckets."""
+
+    name: str
+    predicates: tuple[str, ...] | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRequest:
+    """How a window is to be made.
+
+    At most `max_facts` facts, `max_tokens` estimated tokens (characters of the entries by 4; None: no such limit) and
+    `max_per_predicate` facts of one predicate; none below `min_salience` (0 to 1) but those goals rest on. `query` is free
+    text whose words raise the facts that have them. `goals` are to be proved, `session` names the window that later ones are
+    compared with. `explain` asks for why each entry was taken and what was cut.
+    """
+
+    max_facts: int = MAX_FACTS
+    max_tokens: int | None = None
+    min_salience: float = 0.0
+    predicates: tuple[str, ...] | None = None
+    scope: str | None = None
+    goals: Sequence[Literal] = ()
+    session: str | None = None
+    buckets: Sequence[Bucket] = ()
+    max_per_predicate: int | None = None
+    auto_resolve: bool = True
+    include_rules: bool = False
+    natural: bool = False
+    query: str | None = None
+    explain: bool = False
+
+    @property
+    def optimizes(self) -> bool:
+        """Whether more is asked than the most salient facts: goals, a session or buckets."""
+        return bool(self.goals or self.session is not None or self.buckets)

@@ -1,0 +1,187 @@
+"""How much stored facts matter at one moment, as a scorer says.
+
+The usual formula is worked out by the engine over the attribute columns, as fast as it reads them. A scorer with a formula
+of its own is a Python function called for each fact: a million facts take it seconds, in slices with a pause between.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from kbcore.plug.ports import FactUse, SalienceScorer
+from kbcore.reason.budget import Budget
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.tenant import Tenant
+from kbplanner.backend import Attribute
+from kbplanner.evaluate import goal_pattern
+from kbplanner.salience import Salience
+from kbplanner.terms import Term
+
+_READ = Attribute.CREATED_AT, Attribute.LAST_ACCESS, Attribute.ACCESSES, Attribute.PRIORITY, Attribute.CONFIDENCE
+
+
+class Ranked(NamedTuple):
+    """A stored fact with its salience: its relation, its row id while the read lock is held, and when it was created."""
+
+    score: float
+    created_at: int
+    place: int
+    stored: StoredRelation
+
+
+class Scores:
+    """The salience of a tenant's facts at `now` (epoch milliseconds). The caller holds the read lock.
+
+    Accesses that were only noted so far are worked in first.
+    """
+
+    def __init__(self, tenant: Tenant, scorer: SalienceScorer, now: int, budget: Budget) -> None:
+        self._tenant = tenant
+        self._scorer = scorer
+        self._budget = budget
+        self.now = now
+        self.how: Salience | None = None
+        found = scorer.weights
+        if found is not None:
+            self.how = Salience(found.recency, found.frequency, found.priority, found.half_life_ms, now)
+        tenant.accesses.settle()
+
+    def of(self, stored: StoredRelation, ids: array[int]) -> array[float]:
+        """The salience of each row of a relation."""
+        if self.how is not None:
+            return stored.relation.salience(ids, self.how)
+        scores = array("d")
+        for part in self._budget.slices(len(ids)):
+            scores.extend(self._scorer.score(fact, self.now) for fact in _uses(stored, ids[part.start : part.stop]))
+        return scores
+
+    def below(self, stored: StoredRelation, threshold: float) -> array[int]:
+        """The ids of the visible rows whose salience is below a threshold."""
+        if self.how is not None:
+            return stored.relation.least_salient(threshold, self.how)
+        _, ids = stored.relation.match([0] * stored.schema.arity)
+        return array("I", [place for score, _, place in self._each(stored, ids) if score < threshold])
+
+    def most(
+        self, partitions: Iterable[Partition], predicate: str | None, args: Sequence[Term] | None, k: int, minimum: float
+    ) -> list[Ranked]:
+        """The at most `k` visible facts with the highest salience, none below `minimum`.
+
+        Of one predicate or (None) all, that match `args` or (None) of every arity. Of facts with equal salience the one
+        created last comes first, then in order of partition, predicate, arity, sign, and first told.
+        """
+        return self.most_of(chain.from_iterable(self._asked(p, predicate, args) for p in partitions), k, minimum)
+
+    def most_of(
+        self, asked: Iterable[tuple[StoredRelation, list[int] | None]], k: int, minimum: float = 0.0
+    ) -> list[Ranked]:
+        """As `most`, of the rows of some relations that match a pattern each (None: all).
+
+        Where there are enough already, what scores less than the last of them is not asked for.
+        """
+        relations: list[StoredRelation] = []
+        found: list[tuple[float, float, int, int]] = []
+        for stored, pattern in asked:
+            ids, scores = self._most(stored, pattern, k, minimum)
+            if not len(ids):
+                continue
+            number = len(relations)
+            relations.append(stored)
+            created = stored.relation.attributes(Attribute.CREATED_AT, ids)
+            told = zip(scores, created, ids, strict=True)
+            found += [(-score, -at, number, place) for score, at, place in told]
+            if len(found) >= k:
+                found.sort()
+                del found[k:]
+                minimum = max(minimum, -found[-1][0]) if found else minimum
+        found.sort()
+        return [Ranked(-score, int(-at), place, relations[number]) for score, at, number, place in found]
+
+    def parts(self, stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
+        """What makes up the salience of each row: for the usual formula each weighed part, and the confidence."""
+        for fact, score in zip(_uses(stored, ids), self.of(stored, ids), strict=True):
+            found: dict[str, Any] = {"salience": score}
+            if self.how is not None:
+                cells = fact.created_at, fact.last_access, fact.accesses, fact.priority, math.nan
+                for part in ("recency", "frequency", "priority"):
+                    others: dict[str, Any] = {name: 0.0 for name in ("recency", "frequency", "priority") if name != part}
+                    found[part] = replace(self.how, **others).score(*cells)
+            yield {**found, "confidence": fact.confidence, "lastAccess": fact.last_access, "accesses": fact.accesses}
+
+    def rows(self, ranked: Sequence[Ranked]) -> list[Row]:
+        """The facts as they are shown, in the same order, with their salience."""
+        groups: dict[StoredRelation, list[int]] = {}
+        for place, one in enumerate(ranked):
+            groups.setdefault(one.stored, []).append(place)
+        shown: list[Row] = [{}] * len(ranked)
+        for stored, places in groups.items():
+            for part in self._budget.slices(len(places)):
+                some = places[part.start : part.stop]
+                ids = array("I", [ranked[place].place for place in some])
+                rows = stored.relation.rows(ids)
+                for place, row in zip(some, stored.rows(self._tenant.engine, rows, ids), strict=True):
+                    shown[place] = {**row, "salience": ranked[place].score}
+        return shown
+
+    def touch(self, ranked: Sequence[Ranked]) -> None:
+        """Count one access of each of some facts, now."""
+        groups: dict[StoredRelation, array[int]] = {}
+        for one in ranked:
+            groups.setdefault(one.stored, array("I")).append(one.place)
+        for stored, ids in groups.items():
+            self._tenant.accesses.count(stored, ids, self.now)
+
+    def _asked(
+        self, partition: Partition, predicate: str | None, args: Sequence[Term] | None
+    ) -> Iterator[tuple[StoredRelation, list[int] | None]]:
+        arity = None if args is None else len(args)
+        if predicate is None:
+            found = sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive))
+        else:
+            found = partition.named(predicate, arity)
+        pattern = None if args is None else goal_pattern(args, self._tenant.engine.find)
+        for stored in found:
+            if arity in (None, stored.schema.arity) and (args is None or pattern is not None):
+                yield stored, pattern if pattern is not None and any(pattern) else None
+
+    def _most(
+        self, stored: StoredRelation, pattern: list[int] | None, k: int, minimum: float
+    ) -> tuple[array[int], array[float]]:
+        if self.how is not None:
+            return stored.relation.most_salient(k, self.how, minimum, pattern)
+        _, ids = stored.relation.match(pattern or [0] * stored.schema.arity)
+        ranked = ((-score, -at, place) for score, at, place in self._each(stored, ids) if score >= minimum)
+        best = heapq.nsmallest(k, ranked)
+        return array("I", [place for _, _, place in best]), array("d", [-score for score, _, _ in best])
+
+    def _each(self, stored: StoredRelation, ids: array[int]) -> Iterator[tuple[float, int, int]]:
+        """Score, creation and id of each row by a formula of the scorer's own; raises BudgetExceeded."""
+        for part in self._budget.slices(len(ids)):
+            self._budget.check_time()
+            some = ids[part.start : part.stop]
+            for fact, place in zip(_uses(stored, some), some, strict=True):
+                yield self._scorer.score(fact, self.now), fact.created_at, place
+
+
+def _uses(stored: StoredRelation, ids: array[int]) -> Iterator[FactUse]:
+    schema = stored.schema
+    columns = (stored.relation.attributes(attribute, ids) for attribute in _READ)
+    for created, last, accesses, priority, confidence in zip(*columns, strict=True):
+        known = None if math.isnan(confidence) else confidence
+        yield FactUse(
+            schema.predicate,
+            schema.positive,
+            stored.scope,
+            int(created),
+            int(last or created),
+            int(accesses),
+            priority,
+            known,
+        )

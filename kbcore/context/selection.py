@@ -1,0 +1,170 @@
+"""Which stored facts fill a window, after what its goals rest on: buckets in their order, then whatever matters most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.room import Candidate, Room
+from kbcore.context.summaries import Summaries, is_summary
+from kbcore.context.supply import Supply
+from kbcore.context.window import (
+    ASSERTED,
+    CONSOLIDATED,
+    EPHEMERAL,
+    GOAL_RELEVANT,
+    INFERRED,
+    OVERFLOW,
+    RECENT,
+    BucketStats,
+)
+from kbcore.reason.budget import Budget
+
+RECENT_MS = 300_000
+"""A fact told less than this long ago is recent."""
+
+EXAMPLES = 20
+"""Facts that did not fit which are named, of those that were looked at."""
+
+
+class Share:
+    """A bucket being filled."""
+
+    def __init__(self, bucket: Bucket, allocation: int) -> None:
+        self.bucket = bucket
+        self.allocation = allocation
+        self.included: list[float] = []
+
+    @property
+    def left(self) -> int:
+        """How many facts it may still have."""
+        return self.allocation - len(self.included)
+
+    def admits(self, predicate: str) -> bool:
+        """Whether a fact of a predicate may go into it."""
+        return self.left > 0 and (self.bucket.predicates is None or predicate in self.bucket.predicates)
+
+    def stats(self) -> BucketStats:
+        """What came of it."""
+        found = self.included or [0.0]
+        return BucketStats(len(self.included), self.allocation, min(found), max(found))
+
+
+def shares(request: WindowRequest) -> list[Share]:
+    """The buckets with their allocations: by weight, at least 1, together never more than the window holds."""
+    weights = sum(bucket.weight for bucket in request.buckets)
+    left, found = request.max_facts, []
+    for bucket in request.buckets:
+        part = bucket.weight / weights if weights else 1 / len(request.buckets)
+        allocation = min(max(1, int(part * request.max_facts)), left)
+        left -= allocation
+        found.append(Share(bucket, allocation))
+    return found
+
+
+class Selection:
+    """A window being filled with stored facts; `room` holds what was taken, with category and reason."""
+
+    def __init__(
+        self,
+        request: WindowRequest,
+        room: Room,
+        supply: Supply,
+        loses: Callable[[Candidate], bool],
+        budget: Budget,
+    ) -> None:
+        self._request = request
+        self._room = room
+        self._supply = supply
+        self._loses_clash = loses
+        self._budget = budget
+        self._summaries = Summaries(supply)
+        self._refused: set[tuple[object, str]] = set()
+        self.shares = shares(request)
+        self.savings = 0
+        self.left_out: list[tuple[str, str]] = []
+
+    def take_relevant(self, fact: Candidate, reason: str) -> None:
+        """Put in a fact that a goal rests on, which fits: in its bucket, as long as there is one with room."""
+        fact.goal = True
+        self._take(fact, GOAL_RELEVANT, reason)
+
+    def take_partial(self, fact: Candidate, reason: str) -> None:
+        """Put in a fact that matches part of a rule of a goal without answers, which fits."""
+        self._take(fact, OVERFLOW if self.shares else category(fact, self._supply.scores.now), reason)
+
+    def _take(self, fact: Candidate, otherwise: str, reason: str) -> None:
+        share = next((share for share in self.shares if share.admits(fact.predicate)), None)
+        if self._room.take(fact, otherwise if share is None else share.bucket.name, reason) and share is not None:
+            share.included.append(fact.salience)
+
+    def fill(self) -> None:
+        """Fill the buckets, then what room is left by rank."""
+        asked = self._request.predicates
+        for share in self.shares:
+            wanted = share.bucket.predicates
+            if asked is not None:
+                wanted = asked if wanted is None else tuple(name for name in wanted if name in asked)
+            self._fill(wanted, share)
+        self._fill(asked, None)
+
+    def _fill(self, predicates: Sequence[str] | None, share: Share | None) -> None:
+        room, request = self._room, self._request
+        capped = request.max_per_predicate is not None
+        most = room.left if share is None else min(room.left, share.left)
+        full = (lambda predicate: room.alike_left(predicate) <= 0) if capped else None
+        if most <= 0:
+            return
+        for looked, fact in enumerate(self._supply.best(predicates, most + len(room.taken), full)):
+            if looked % 500 == 499:
+                self._budget.rest()
+            summary = self._summaries.of(fact)
+            if summary is not None and (predicates is None or summary.predicate in predicates):
+                fact = summary
+            if fact.key in room.taken or self._loses(fact) or not self._fits(fact):
+                continue
+            if is_summary(fact.row["metadata"]):
+                self.savings += self._summaries.covered(fact)
+            room.take(fact, self._category(fact, share), "bucket" if share is not None else "rank")
+            if share is not None:
+                share.included.append(fact.salience)
+            if room.left <= 0 or (share is not None and share.left <= 0):
+                return
+
+    def _loses(self, fact: Candidate) -> bool:
+        if not self._loses_clash(fact) or not self._request.auto_resolve:
+            return False
+        self._leave_out(fact, "contradicted")
+        return True
+
+    def _fits(self, fact: Candidate) -> bool:
+        refusal = self._room.refusal([fact])
+        if refusal is not None:
+            self._leave_out(fact, refusal)
+        return refusal is None
+
+    def _leave_out(self, fact: Candidate, reason: str) -> None:
+        if (fact.key, reason) in self._refused:
+            return
+        self._refused.add((fact.key, reason))
+        self._room.cut[reason] += 1
+        if len(self.left_out) < EXAMPLES:
+            self.left_out.append((fact.text, reason))
+
+    def _category(self, fact: Candidate, share: Share | None) -> str:
+        if share is not None:
+            return share.bucket.name
+        if self.shares:
+            return OVERFLOW
+        return category(fact, self._supply.scores.now)
+
+
+def category(fact: Candidate, now: int) -> str:
+    """What kind of fact it is, at a time in epoch milliseconds: the first that fits."""
+    if fact.place is None:
+        return INFERRED
+    if is_summary(fact.row["metadata"]):
+        return CONSOLIDATED
+    if fact.row["ttl"] is not None:
+        return EPHEMERAL
+    return RECENT if now - fact.created_at < RECENT_MS else ASSERTED

@@ -1,0 +1,70 @@
+"""Sessions: the last window of each, which the next one is compared with. They are lost at a restart."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from kbcore.clock import Clock
+from kbcore.config import Config
+from kbcore.context.request import WindowRequest
+from kbcore.context.window import Window
+
+IDLE_SECONDS = 3600.0
+"""A session ends so long after its last use."""
+
+
+Accessed = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The last window, what was asked for it, and when: seconds of the monotonic clock.
+
+    `accessed` are the facts that the session has accessed in the generation of that window: relations, by id, and row ids.
+    """
+
+    window: Window
+    request: WindowRequest
+    used: float
+    accessed: Accessed = frozenset()
+
+
+class Sessions:
+    """The sessions of one tenant, those used last at the end; over `most`, those go that were not used for longest."""
+
+    def __init__(self, clock: Clock, most: int = Config().tenant_max_sessions) -> None:
+        self._clock = clock
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, Session] = OrderedDict()
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
+
+    def get(self, name: str) -> Session | None:
+        """A session that was used within the hour."""
+        with self._lock:
+            self._expire()
+            return self._known.get(name)
+
+    def keep(self, name: str, window: Window, request: WindowRequest, accessed: Accessed = frozenset()) -> None:
+        """Note the last window of a session."""
+        with self._lock:
+            self._expire()
+            self._known[name] = Session(window, request, self._clock.monotonic(), accessed)
+            self._known.move_to_end(name)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+    def clear(self, name: str) -> None:
+        """Forget a session, if there is one of this name."""
+        with self._lock:
+            self._known.pop(name, None)
+
+    def _expire(self) -> None:
+        oldest = self._clock.monotonic() - IDLE_SECONDS
+        while self._known and next(iter(self._known.values())).used <= oldest:
+            self._known.popitem(last=False)

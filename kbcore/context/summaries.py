@@ -1,0 +1,66 @@
+"""Facts that are hidden behind the summary a consolidation has made of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from kbcore.context.room import Candidate
+from kbcore.context.supply import Supply
+from kbcore.state.partition import Partition, StoredRelation
+from kbplanner.schema import RelationSchema
+
+SUFFIX = "_consolidated"
+"""What the predicate of a summary ends in."""
+
+
+def is_summary(metadata: Mapping[str, Any] | None) -> bool:
+    """Whether a fact with this metadata is the summary of a group."""
+    return metadata is not None and metadata.get("consolidated") is True
+
+
+class Summaries:
+    """Which facts a window leaves to their summaries; the caller holds the read lock."""
+
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+        self._partitions: dict[str | None, Partition] = {one.name: one for one in supply.partitions}
+        self._known: dict[tuple[StoredRelation, int], Candidate | None] = {}
+        self._behind: dict[StoredRelation, StoredRelation | None] = {}
+
+    def of(self, fact: Candidate) -> Candidate | None:
+        """The summary a stored fact is part of; None where there is none, or it does not matter enough to be seen."""
+        place = fact.place
+        stored = None if place is None else self._summarized(place.stored)
+        if stored is None or place is None or is_summary(fact.row["metadata"]):
+            return None
+        first = place.stored.relation.rows(array("I", [place.place]))[0]
+        key = stored, first
+        if key not in self._known:
+            _, ids = stored.relation.match([first, 0])
+            found = self._supply.candidates(self._supply.placed(stored, ids))
+            seen = [one for one in found if is_summary(one.row["metadata"]) and one.salience >= self._supply.minimum]
+            self._known[key] = seen[0] if seen else None
+        return self._known[key]
+
+    def _summarized(self, facts: StoredRelation) -> StoredRelation | None:
+        """The relation with the summaries of the facts of another; None where there is none."""
+        if facts not in self._behind:
+            schema, stored = facts.schema, None
+            if schema.positive and schema.arity > 1:
+                stored = self._partitions[facts.scope].get(RelationSchema(schema.predicate + SUFFIX, 2))
+            self._behind[facts] = stored if stored is not None and stored.metadata else None
+        return self._behind[facts]
+
+    def covered(self, summary: Candidate) -> int:
+        """How many facts, valid now, a summary stands for."""
+        place, row = summary.place, summary.row
+        if place is None or not row["predicate"].endswith(SUFFIX):
+            return 0
+        first = place.stored.relation.rows(array("I", [place.place]))[0]
+        return sum(
+            stored.relation.total([first, *[0] * (stored.schema.arity - 1)], None).matched
+            for stored in self._partitions[row["scope"]].named(row["predicate"].removesuffix(SUFFIX), None, True)
+            if stored.schema.arity > 1
+        )

@@ -1,0 +1,116 @@
+"""A context window: the facts for a prompt, in order, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+GOAL_RELEVANT = "goal_relevant"
+INFERRED = "inferred"
+CONSOLIDATED = "consolidated"
+EPHEMERAL = "ephemeral"
+RECENT = "recent"
+ASSERTED = "asserted"
+OVERFLOW = "overflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a conclusion comes from: the text of a rule, and of the premises of one instance of it."""
+
+    rule: str
+    premises: tuple[str, ...]
+
+
+class Entry(NamedTuple):
+    """A fact in a window; times in epoch milliseconds.
+
+    `text` is the fact in the rule language, `char_count` its length; `why` says why it was taken where that was asked;
+    `confidence` is 0 to 1, None where it is not known.
+    """
+
+    predicate: str
+    args: tuple[str, ...]
+    negated: bool
+    scope: str | None
+    salience: float
+    category: str
+    text: str
+    created_at: int
+    provenance: Provenance | None = None
+    valid_from: int | None = None
+    valid_until: int | None = None
+    metadata: Mapping[str, Any] = MappingProxyType({})
+    why: Mapping[str, Any] | None = None
+    confidence: float | None = None
+
+    @property
+    def char_count(self) -> int:
+        """Characters of its text."""
+        return len(self.text)
+
+    @property
+    def key(self) -> str:
+        """Its name in diffs: `predicate/arg1/arg2`, `not:` before a negative one, `@scope` after one of another partition.
+
+        `/` and `%` inside an argument are percent-encoded.
+        """
+        path = "/".join([self.predicate, *(quote_part(arg) for arg in self.args)])
+        return ("not:" if self.negated else "") + path + ("" if self.scope is None else f"@{self.scope}")
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """An atom of which both signs are known, with the salience of each."""
+
+    predicate: str
+    args: tuple[str, ...]
+    positive_salience: float
+    negative_salience: float
+
+
+@dataclass(frozen=True, slots=True)
+class BucketStats:
+    """What came of a bucket."""
+
+    facts_included: int
+    max_allocation: int
+    min_salience: float
+    max_salience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window as it was made; `generated_at` in epoch milliseconds.
+
+    `available` facts could have been chosen, `savings` are those that were left out because something else says the same.
+    Of the contradictions that were found the first are listed; of `resolved` ones the losing sign was left out. `cut` says,
+    where that was asked, what else was left out and why.
+    """
+
+    id: str
+    entries: tuple[Entry, ...]
+    rules: tuple[str, ...]
+    available: int
+    savings: int
+    contradictions: tuple[Contradiction, ...]
+    contradictions_found: int
+    resolved: int
+    buckets: Mapping[str, BucketStats]
+    goal_driven: bool
+    generation: int
+    generated_at: int
+    cut: Mapping[str, Any] | None = None
+
+    @property
+    def chars(self) -> int:
+        """Characters of all entries."""
+        return sum(entry.char_count for entry in self.entries)
+
+
+def quote_part(arg: str) -> str:
+    """An argument as part of a key."""
+    return arg.replace("%", "%25").replace("/", "%2F")
+

@@ -1,0 +1,257 @@
+"""Transactions: which are open, what they have staged and looked at, and how those that ended ended.
+
+Optimistic: nothing is locked. A transaction remembers what it read, in versions of relations and of the rules, and the facts
+it wrote as they were at first use; when it commits, all of that must still be so. That makes committed transactions
+serializable in the order of the log (Kung and Robinson, On Optimistic Methods for Concurrency Control, 1981).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kbcore.clock import Clock
+from kbcore.config import Config
+from kbcore.errors import Conflict, RateLimited, UnknownTransaction
+from kbcore.state.apply import apply_changes
+from kbcore.state.changes import AssertFacts, AssertRows, Change, Delta, Depends, RelationName
+from kbcore.state.committed import KEPT_IDS, KEPT_MS
+from kbcore.state.facts import Row
+from kbcore.state.overlay import Overlay, Reads, scope_names, versions
+from kbcore.state.tenant import Tenant
+from kbplanner.backend import NO_ROW
+from kbplanner.printer import print_atom
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom
+
+FactName = tuple[str | None, str, tuple[str, ...], bool]
+"""Scope, predicate, arguments and sign of a fact."""
+
+
+class TransactionState(Enum):
+    """Where a transaction stands."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    EXPIRED = "expired"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction of one tenant; whoever works on it holds `operation`.
+
+    `kept` are facts it asserts that were there at first use, `facts` those it retracts, as they were; `present` says of each
+    fact it wrote whether it is there now for the transaction. `base` is the tenant it first met, None while there is none.
+    Times are seconds of the monotonic clock.
+    """
+
+    id: str
+    database: str
+    tenant: str
+    began: float
+    used: float
+    state: TransactionState = TransactionState.OPEN
+    operation: threading.Lock = field(default_factory=threading.Lock)
+    staged: list[Change] = field(default_factory=list)
+    operations: int = 0
+    bytes: int = 0
+    reads: Reads = field(default_factory=Reads)
+    kept: set[FactName] = field(default_factory=set)
+    facts: dict[FactName, Row | None] = field(default_factory=dict)
+    present: dict[FactName, bool] = field(default_factory=dict)
+    overlay: Overlay | None = None
+    base: Tenant | None = None
+
+    def see(self, tenant: Tenant | None) -> None:
+        """Meet the tenant there is now; raises Conflict if it is another one than before."""
+        if self.base is None:
+            self.base = tenant
+        elif self.base is not tenant:
+            raise self.conflict([{"tenant": self.tenant}], "the tenant was deleted or emptied")
+
+    def depends(self) -> Depends | None:
+        """What the outcome of `check` rests on."""
+        if self.reads.scopes is not None or any(name[1] is None or name[2] is None for name in self.reads.relations):
+            return None
+        read = {(scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations}
+        read.update(_relation(name) for name in self.facts)
+        return Depends(frozenset(read), frozenset(_relation(name) for name in self.kept), self.reads.rules is not None)
+
+    def check(self, tenant: Tenant, now: int) -> None:
+        """Raise Conflict if something that was read or written has changed by `now` (epoch milliseconds).
+
+        The caller holds the tenant still.
+        """
+        changed: list[dict[str, object]] = []
+        reads = self.reads
+        if reads.rules is not None and reads.rules != tenant.rules.version:
+            changed.append({"rules": True})
+        if self.overlay is not None and (reads.aged or self.overlay.due(now)):
+            changed.append({"time": True})
+        if reads.scopes is not None and reads.scopes != scope_names(tenant):
+            changed.append({"scopes": True})
+        for name, known in reads.relations.items():
+            if versions(tenant.partition(name[0]), name) != known:
+                changed.append({"predicate": name[1], "arity": name[2], "scope": name[0]})
+        gone = (name for name in self.kept if stored_row(tenant, name) is None)
+        other = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
+        for scope, predicate, args, positive in (*gone, *other):
+            changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
+        if changed:
+            raise self.conflict(changed, "what the transaction read or wrote has changed since")
+
+    def conflict(self, changed: list[dict[str, object]], message: str) -> Conflict:
+        """What a transaction is told whose ground has moved."""
+        rolled_back = TransactionState.ROLLED_BACK.value
+        return Conflict(message, {"transaction": self.id, "state": rolled_back, "changed": changed[:100]})
+
+    def changes(self) -> tuple[Change, ...]:
+        """What is staged, neighbouring asserts as one change."""
+        found: list[Change] = []
+        for change in self.staged:
+            last = found[-1] if found else None
+            if isinstance(last, AssertFacts) and isinstance(change, AssertFacts):
+                found[-1] = AssertFacts(last.facts + change.facts)
+            elif isinstance(last, AssertRows) and isinstance(change, AssertRows):
+                found[-1] = AssertRows(last.rows + change.rows)
+            else:
+                found.append(change)
+        return tuple(found)
+
+    def end(self, state: TransactionState) -> None:
+        """Nothing more may be done in it; what it held is given back."""
+        self.state = state
+        self.staged, self.reads, self.kept, self.facts, self.present = [], Reads(), set(), {}, {}
+        overlay, self.overlay = self.overlay, None
+        if overlay is not None:
+            overlay.drop()
+
+
+def play(overlay: Overlay, changes: Sequence[Change], now: int) -> Delta:
+    """Apply changes to the view of a transaction, as the commit will apply them to the tenant."""
+    delta = Delta(now)
+    with overlay.lock.write(), overlay.unnoted():
+        overlay.advance(now)
+        apply_changes(overlay, changes, now, delta)
+        overlay.version += 1
+    return delta
+
+
+def stored_row(tenant: Tenant, name: FactName) -> Row | None:
+    """A stored fact as it is shown, None where it is not there or has ended."""
+    scope, predicate, args, positive = name
+    partition = tenant.partition(scope)
+    stored = partition.get(RelationSchema(predicate, len(args), positive)) if partition else None
+    symbols = array("I", [tenant.engine.find(arg) for arg in args])
+    if stored is None or 0 in symbols:
+        return None
+    ids = stored.relation.locate(symbols, 1)
+    if ids[0] == NO_ROW or (stored.limited and next(stored.windows(ids))[1] <= tenant.at(0)):
+        return None
+    return stored.rows(tenant.engine, symbols, ids)[0]
+
+
+class Transactions:
+    """All transactions of a node; those that ended are remembered for ten minutes. `count` is told how each ends."""
+
+    def __init__(self, config: Config, clock: Clock, count: Callable[[str], None] | None = None) -> None:
+        self._count = count
+        self._config = config
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._open: dict[str, Transaction] = {}
+        self._ended: OrderedDict[str, tuple[float, Transaction]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, database: str, tenant: str) -> Transaction:
+        """Open a transaction; raises RateLimited when the tenant has too many."""
+        self.expire()
+        now = self._clock.monotonic()
+        with self._mutex:
+            mine = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
+            if mine >= self._config.tx_max_open:
+                raise RateLimited("too many open transactions in this tenant", 1.0, {"open": mine})
+            made = Transaction(secrets.token_hex(16), database, tenant, now, now)
+            self._open[made.id] = made
+        return made
+
+    def find(self, database: str, tenant: str, id: str, known: Tenant | None) -> Transaction:
+        """An open transaction; `known` is the tenant, where there is one.
+
+        Raises UnknownTransaction, also for the id of another tenant, and Conflict with its state if it has ended.
+        """
+        self.expire()
+        with self._mutex:
+            found = self._open.get(id) or self._ended.get(id, (0.0, None))[1]
+        if found is not None and (found.database, found.tenant) == (database, tenant):
+            if found.state is TransactionState.OPEN:
+                return found
+            raise ended(id, found.state)
+        if known is not None:
+            with known.lock.read():
+                if known.committed.known(id, self._clock.now_ms()):
+                    raise ended(id, TransactionState.COMMITTED)
+        raise UnknownTransaction(id)
+
+    def end(self, transaction: Transaction, state: TransactionState) -> None:
+        """End a transaction; the caller holds its operation."""
+        transaction.end(state)
+        with self._mutex:
+            if self._open.pop(transaction.id, None) is not None:
+                self._ended[transaction.id] = (self._clock.monotonic(), transaction)
+                if self._count is not None:
+                    self._count(state.value)
+            self._forget()
+
+    def fail(self, database: str, tenant: str | None) -> None:
+        """End what is open in a tenant (None: in every one of a database) that was deleted or emptied."""
+        with self._mutex:
+            hit = [each for each in self._open.values() if each.database == database and tenant in (None, each.tenant)]
+        for transaction in hit:
+            with transaction.operation:
+                if transaction.state is TransactionState.OPEN:
+                    self.end(transaction, TransactionState.ROLLED_BACK)
+
+    def expire(self) -> None:
+        """End what was not used for too long, or lives for too long, and nobody works on."""
+        for transaction in self._overdue():
+            if transaction.operation.acquire(blocking=False):
+                try:
+                    if transaction.state is TransactionState.OPEN:
+                        self.end(transaction, TransactionState.EXPIRED)
+                finally:
+                    transaction.operation.release()
+
+    def _overdue(self) -> Iterator[Transaction]:
+        now = self._clock.monotonic()
+        with self._mutex:
+            every = list(self._open.values())
+            self._forget()
+        for each in every:
+            idle, life = (now - each.used) * 1000, (now - each.began) * 1000
+            if idle >= self._config.tx_idle_ms or life >= self._config.tx_life_ms:
+                yield each
+
+    def _forget(self) -> None:
+        now = self._clock.monotonic()
+        while self._ended and (
+            len(self._ended) > KEPT_IDS or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS
+        ):
+            self._ended.popitem(last=False)
+
+
+def ended(id: str, state: TransactionState) -> Conflict:
+    """What is said of a transaction that is over."""
+    return Conflict(f"the transaction is {state.value.replace('_', ' ')}", {"transaction": id, "state": state.value})
+
+
+def _relation(name: FactName) -> RelationName:
+    return name[0], name[1], len(name[2])

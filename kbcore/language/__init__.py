@@ -1,0 +1,1 @@
+"""Language: what people and models write, read into facts and rules."""

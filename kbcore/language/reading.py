@@ -1,0 +1,122 @@
+"""A text of facts and rules, as people and models write it, to what shall be stored. No model is asked.
+
+A text in the rule language is read as that. Otherwise line by line: each is a fact in predicate syntax, or begins a rule,
+which goes on to its full stop, or is prose, whose number is noted. A bare word is prose, though the language would take it
+for a fact without arguments: "Yes." states nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kbcore.errors import InvalidInput
+from kbcore.language.lenient import read_line
+from kbcore.loading import read_statements
+from kbcore.state.facts import Fact
+from kbplanner.errors import KBError
+from kbplanner.ground import paced
+from kbplanner.passes.check import check_fact
+from kbplanner.terms import Rule
+
+_COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
+_STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")
+_FULL_STOP = re.compile(r"\.\s*(?:(?:%|#|//)[^.]*)?$")
+
+LINES_AT_ONCE = 500
+"""Lines read between two rests: about a millisecond."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a text states: facts without repetition and rules, in its order; `unread` are numbers of lines of prose."""
+
+    facts: list[Fact] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.facts or self.rules)
+
+
+def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
+    """Read a text whose facts and rules belong to one scope; `rest` is called between pieces of the work.
+
+    Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the limits, or a statement that
+    names another scope; nothing of the text is to be stored then.
+    """
+    taken = _whole(text, scope) or _by_line(text, scope, rest)
+    for other in {one.scope for one in taken.facts} | {one.scope for one in taken.rules}:
+        if other != scope:
+            raise InvalidInput.at("text", f"a statement names the scope {other!r}, which is not that of the request")
+    taken.facts = list({(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values())
+    return taken
+
+
+def _whole(text: str, scope: str | None) -> Taken | None:
+    """The text as one in the rule language; None where it is not, or where all it says are bare words or questions."""
+    try:
+        taken = _strictly(text, scope)
+    except KBError:
+        return None
+    return taken if taken is not None and (taken.rules or all(fact.args for fact in taken.facts)) else None
+
+
+def _strictly(text: str, scope: str | None) -> Taken | None:
+    taken = Taken()
+    for batch in read_statements((text,), scope):
+        if batch.goals:
+            return None
+        taken.facts += batch.facts
+        taken.rules += batch.rules
+    return taken
+
+
+def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
+    taken = Taken()
+    lines = text.split("\n")
+    numbered = enumerate(paced(iter(lines), rest, LINES_AT_ONCE), 1)
+    for number, line in numbered:
+        atom = read_line(line)
+        if atom is not None and not any(arg.startswith("?") for arg in atom.args):  # type: ignore[union-attr]
+            try:
+                check_fact(atom)
+            except InvalidInput as error:
+                raise InvalidInput.at("text", f"line {number}: {error.message}") from None
+            args = tuple(arg for arg in atom.args if isinstance(arg, str))
+            taken.facts.append(Fact(atom.predicate, args, atom.positive, scope))
+        elif ":-" in line and atom is None:
+            first = number
+            while not _FULL_STOP.search(line) and number < len(lines) and lines[number].strip():
+                number, line = next(numbered)
+            _add(taken, _rules(lines, first, number, scope))
+        elif _STARTS.match(line) and (found := _annotated(line, scope)) is not None:
+            _add(taken, found)
+        elif not _COMMENT.fullmatch(line):
+            taken.unread.append(number)
+    return taken
+
+
+def _rules(lines: list[str], first: int, last: int, scope: str | None) -> Taken:
+    """The statements of some lines; whoever writes `:-` means the language, so that a mistake is told, at its line."""
+    source = "\n".join(lines[first - 1 : last])
+    try:
+        found = _strictly(source if _FULL_STOP.search(source) else source + ".", scope)
+    except KBError:
+        found = _strictly("\n" * (first - 1) + source, scope)
+    return Taken(unread=list(range(first, last + 1))) if found is None else found
+
+
+def _annotated(line: str, scope: str | None) -> Taken | None:
+    """The facts of a line in the rule language, several perhaps, or with what they say beside their arguments."""
+    try:
+        return _strictly(line if _FULL_STOP.search(line) else line + ".", scope)
+    except KBError:
+        return None
+
+
+def _add(taken: Taken, found: Taken) -> None:
+    taken.facts += found.facts
+    taken.rules += found.rules
+    taken.unread += found.unread

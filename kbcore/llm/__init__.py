@@ -1,0 +1,1 @@
+"""Language models: asked with patience and within limits, their answers read as data."""

@@ -1,0 +1,207 @@
+"""How a goal is evaluated, as a value for programs: its plan, what is expected of each step, and what a run of it met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from kbcore.reason.ask import GOAL, Planned, Reasoner
+from kbcore.reason.budget import Budget
+from kbcore.state.partition import Partition
+from kbplanner.backend import RuleCounts, Run
+from kbplanner.estimates import Estimate, estimates
+from kbplanner.evaluate import CompiledGoal, GoalRun
+from kbplanner.explain import COMPILED, answer_name, atom_text, mask, step_text
+from kbplanner.passes.order import NoStatistics
+from kbplanner.plan import AntiJoin, Column, Group, Intersect, JoinPlan, Member, Plan, Probe, Scan, Step
+from kbplanner.printer import print_item, print_rule
+from kbplanner.schema import RelationSchema
+from kbplanner.stages import Stage, Watched
+from kbplanner.terms import BodyItem
+
+MOST = 1e18
+"""What is expected beyond this is said to be this: estimates are products, and grow without bound."""
+
+
+DONE = ("rows", "rowsRead", "lookUps")
+"""What is counted of a rule: new rows, rows read, look-ups."""
+
+
+def plan_data(
+    reasoner: Reasoner,
+    partition: Partition,
+    body: Sequence[BodyItem],
+    budget: Budget,
+    *,
+    analyze: bool,
+    as_of: int | None = None,
+) -> dict[str, Any]:
+    """The plan of a goal; with `analyze` the goal is run once beside the goal tables. Raises BudgetExceeded.
+
+    What only a run can tell is None without one. The shape is that of `POST /explain` in the reference.
+    """
+    clock = budget.clock.monotonic
+    with reasoner.planned(partition, body, budget, as_of) as planned:
+        goal, pattern = planned.goal, planned.pattern
+        state = "none"
+        if goal is not None and pattern is not None and as_of is None:
+            state = reasoner.tables.state(partition.key, goal, pattern)
+        found: dict[str, Any] = {
+            "goal": ", ".join(print_item(item) for item in body),
+            "scope": partition.name,
+            "analyzed": analyze,
+            "constantsKnown": pattern is not None,
+            "answers": None,
+            "ms": None,
+            "rowsMade": None,
+            "rowsRead": None,
+            "lookUps": None,
+            "rounds": None,
+            "table": {"state": state, "counts": asdict(reasoner.tables.counts)},
+        }
+        if goal is None:
+            schema = RelationSchema(planned.atom.predicate, planned.atom.arity, planned.atom.positive)
+            start = clock()
+            if analyze:
+                found["answers"] = reasoner.solve(partition, planned.atom, budget, as_of)[1]
+                found["ms"] = _ms(clock() - start)
+            look_up = {"relation": str(schema), "relationRows": partition.rows(schema)}
+            return {**found, "lookUp": look_up, "rules": [], "strata": []}
+        if not analyze or pattern is None:
+            found["answers"] = 0 if analyze else None
+            return {**found, **_Plan(planned, goal).data()}
+        run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits)
+        try:
+            watched = Watched(run.run, len(goal.plan.strata), clock)
+            found["answers"] = run.measure(pattern, lambda _: budget.work(watched))
+            found["ms"] = _ms(sum(stage.seconds for stage in watched.stages))
+            stats = run.run.stats()
+            found["rowsMade"], found["rowsRead"] = stats.rows_made, stats.rows_read
+            found["lookUps"], found["rounds"] = stats.probes, stats.rounds
+            return {**found, **_Plan(planned, goal, run.run, watched.stages).data()}
+        finally:
+            run.close()
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+def _about(rows: float) -> float:
+    return round(min(rows, MOST), 1)
+
+
+class _Plan:
+    """A plan with, where it was run, the run and what its strata took."""
+
+    def __init__(
+        self, planned: Planned, goal: CompiledGoal, run: Run | None = None, stages: Sequence[Stage] = ()
+    ) -> None:
+        self._planned = planned
+        self._goal = goal
+        self._run = run
+        self._stages = stages
+        self._counts = iter(run.counts()) if run is not None else None
+
+    def data(self) -> dict[str, Any]:
+        plan = self._goal.plan
+        strata = list(self._strata(plan))
+        versions: dict[int, list[dict[str, Any]]] = {}
+        for stratum in strata:
+            for version in stratum["rules"]:
+                versions.setdefault(version["id"], []).append(version)
+        return {
+            "answer": answer_name(plan),
+            "seed": None if plan.seed is None else str(plan.slots[plan.seed]),
+            "rules": [self._rule(number, versions[number]) for number in sorted(versions)],
+            "strata": strata,
+        }
+
+    def _rule(self, number: int, versions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A rule with what all its versions did."""
+        done = {key: sum(one[key] for one in versions) if self._run is not None else None for key in DONE}
+        return {"id": number, "text": self._text(number), **done}
+
+    def _text(self, number: int) -> str:
+        if not number:
+            return COMPILED
+        rule = self._goal.rules[number - 1]
+        if rule.head.predicate == GOAL:
+            rule = replace(rule, head=replace(rule.head, predicate="goal"))
+        return print_rule(rule, bare=True)
+
+    def _strata(self, plan: Plan) -> Iterator[dict[str, Any]]:
+        for place, stratum in enumerate(plan.strata):
+            stage = self._stages[place] if self._stages else None
+            yield {
+                "relations": [str(plan.slots[slot]) for slot in stratum.relations],
+                "recursive": stratum.recursive,
+                "rounds": None if stage is None else stage.rounds,
+                "ms": None if stage is None else _ms(stage.seconds),
+                "rows": None if stage is None else stage.rows,
+                "rules": [self._join(join) for join in stratum.plans],
+            }
+
+    def _join(self, join: JoinPlan) -> dict[str, Any]:
+        counts = next(self._counts) if self._counts is not None else None
+        expected = list(estimates(self._goal.plan, join, self._planned.statistics or NoStatistics()))
+        return {
+            "id": join.rule,
+            "text": self._text(join.rule),
+            "estimatedRows": _about(expected[-1].rows),
+            "assumed": expected[-1].assumed,
+            **dict(zip(DONE, _done(counts), strict=True)),
+            "steps": list(self._steps(join, expected, counts)),
+        }
+
+    def _steps(
+        self, join: JoinPlan, expected: Sequence[Estimate], counts: RuleCounts | None
+    ) -> Iterator[dict[str, Any]]:
+        place = 0
+        for step, estimate in zip(join.steps, expected, strict=True):
+            place += isinstance(step, Intersect)  # the engine takes it for two
+            text = step_text(step, join, self._goal.plan)
+            found: dict[str, Any] = {"operator": text.split(" ", 1)[0], "text": text}
+            reads = list(_reads(step))
+            for number, (slot, columns) in enumerate(reads):
+                told = self._read(join, slot, columns)
+                found.update(told if number == 0 else {"with": told})
+            if reads:
+                per = estimate.a_look_up
+                found["estimatedPerLookUp"] = None if per is None else _about(per)
+            found["estimatedRows"] = _about(estimate.rows)
+            found["assumed"] = estimate.assumed
+            found["rows"] = None if counts is None else counts.steps[place]
+            place += 1
+            yield found
+
+    def _read(self, join: JoinPlan, slot: int, columns: Sequence[Column]) -> dict[str, Any]:
+        plan = self._goal.plan
+        schema = plan.slots[slot]
+        rows = None
+        if self._run is not None:
+            rows = self._run.relation(slot).counts().visible
+        elif not plan.derived[slot]:
+            rows = self._planned.bind(schema).counts().visible
+        return {
+            "atom": atom_text(plan, join, slot, columns),
+            "relation": str(schema),
+            "adornment": schema.adornment or mask(columns),
+            "mask": mask(columns),
+            "relationRows": rows,
+            "relationRowsWhenPlanned": self._goal.sizes.get(schema),
+        }
+
+
+def _done(counts: RuleCounts | None) -> tuple[int | None, int | None, int | None]:
+    return (None, None, None) if counts is None else (counts.rows_made, counts.rows_read, counts.probes)
+
+
+def _reads(step: Step) -> Iterator[tuple[int, Sequence[Column]]]:
+    """The slots a step reads, each with what it does with the columns."""
+    if isinstance(step, Intersect):
+        yield step.probe.slot, step.probe.columns
+        yield step.other.slot, step.other.columns
+    elif isinstance(step, (Scan, Probe, Member, Group, AntiJoin)):
+        yield step.slot, step.columns

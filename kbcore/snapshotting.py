@@ -1,0 +1,108 @@
+"""Snapshots of a running node: copied between two batches, encoded and written beside the traffic."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kbcore.clock import Clock
+from kbcore.config import Config
+from kbcore.durable.commit import Committer
+from kbcore.durable.snapshot import Capture, capture, encode
+from kbcore.errors import KBError
+from kbcore.plug.ports import LogStore
+from kbcore.state.catalog import Catalog
+
+_log = logging.getLogger("kbcore.snapshots")
+
+
+class Snapshots:
+    """Takes snapshots, one at a time, and drops the log that they and nobody else make necessary.
+
+    `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is told the
+    seconds and the outcome of each.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        catalog: Catalog,
+        committer: Committer,
+        clock: Clock,
+        config: Config,
+        *,
+        offload_disk: Callable[[Callable[[], Any]], Any],
+        give_way: Callable[[], None],
+        droppable: Callable[[int], int],
+        told: Callable[[float, str], None],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._committer = committer
+        self._clock = clock
+        self._offload_disk = offload_disk
+        self._give_way = give_way
+        self._droppable = droppable
+        self._told = told
+        self._log_bytes = config.snapshot_log_mb << 20
+        self._minutes = config.snapshot_minutes
+        self._at_bytes = 0
+        self._at = clock.monotonic()
+        self._taking = threading.Lock()
+
+    @property
+    def bytes_since(self) -> int:
+        """Bytes of log since the last snapshot, or since the start."""
+        return self._committer.bytes - self._at_bytes
+
+    def age(self) -> float:
+        """Seconds since the last snapshot, or since the start."""
+        return self._clock.monotonic() - self._at
+
+    def take(self) -> int:
+        """Take one and drop the log it makes unnecessary; returns its sequence number."""
+        begun, outcome = self._clock.monotonic(), "failed"
+        try:
+            with self._taking:
+                head = self._take()
+            outcome = "ok"
+            return head
+        finally:
+            self._told(self._clock.monotonic() - begun, outcome)
+
+    def try_take(self) -> None:
+        """Take one; where that fails the whole log is kept, and writes go on."""
+        try:
+            self.take()
+        except KBError as error:
+            _log.warning("snapshot failed, the whole log is kept: %s", error)
+
+    def due(self) -> bool:
+        """Whether there is something new, and enough of it or for long enough."""
+        return bool(self.bytes_since) and (self.grown or self.age() >= self._minutes * 60)
+
+    @property
+    def grown(self) -> bool:
+        """Whether there is enough new log for a snapshot."""
+        return self.bytes_since >= self._log_bytes
+
+    def captured(self) -> tuple[int, Capture]:
+        """A copy of the state, and the last place in the log that it includes; nobody writes while it is made."""
+        return self._committer.exclusively(lambda head: (head, capture(self._catalog)))
+
+    def _take(self) -> int:
+        for tenant in self._catalog.tenants():
+            with tenant.lock.read():
+                tenant.accesses.settle()
+        (head, copy), chunks = self.captured(), list[bytes]()
+        for chunk in encode(copy):
+            chunks.append(chunk)
+            self._give_way()
+        self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
+        unneeded = self._droppable(head)
+        self._offload_disk(lambda: self._store.drop_before(unneeded))
+        self._at_bytes = self._committer.bytes
+        self._at = self._clock.monotonic()
+        return head

@@ -1,0 +1,257 @@
+"""Consolidation: facts that repeat themselves are summed up in one.
+
+Positive facts that are valid now and agree in scope, predicate, arity and first argument are a group. A large enough group
+has one summary, `<predicate>_consolidated(<first argument>, <count>)`. Groups of two arities that count the same share one.
+What facts a run counts are those of the moment it looks; the next run mends what changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbcore.context.summaries import SUFFIX, is_summary
+from kbcore.errors import Conflict
+from kbcore.reason.budget import Budget
+from kbcore.state.changes import AssertFacts, Change, ChangeSet, Delta, EvictFacts, EvictReason
+from kbcore.state.facts import Fact, FactRows, Row, derived_row
+from kbcore.state.partition import Partition, RowKey, StoredRelation, located
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.evict import RECORD_BYTES
+from kbplanner.backend import Attribute
+from kbplanner.limits import DEFAULT_LIMITS
+from kbplanner.schema import RelationSchema
+from kbplanner.terms import Atom
+
+_FACT_BYTES = 512
+"""Bytes of a summary in a log record beside its first argument and predicate, at most."""
+
+
+class _Moved(Conflict):
+    """The tenant or the scope is another one now."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Facts that agree in their first argument: how many, and when the first and the last of them were told."""
+
+    predicate: str
+    first: str
+    count: int
+    start: int
+    end: int
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the summary carries."""
+        return {"consolidated": True, "sources": self.count, "from": self.start, "to": self.end}
+
+
+@dataclass(slots=True)
+class _Decided:
+    """Groups whose summary is new or another one, and old summaries that go: predicate, first argument, count."""
+
+    partition: Partition | None
+    groups: list[Group] = field(default_factory=list)
+    replaced: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsolidateOutcome:
+    """What a consolidation did, or (`dry_run`) would do.
+
+    `consolidated` facts are in the groups whose summaries, `facts`, are new or changed; `removed` counts summaries that were
+    replaced, or whose group became too small. `timestamp` is in epoch milliseconds.
+    """
+
+    consolidated: int
+    facts: list[Row]
+    removed: int
+    timestamp: int
+    dry_run: bool
+
+
+class Turns:
+    """One consolidation of a tenant at a time: two would each leave a summary of the same group."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def consolidate(
+    commit: Callable[[ChangeSet], Delta],
+    find: Callable[[], Tenant],
+    scope: str | None,
+    predicates: Sequence[str] | None,
+    least: int,
+    budget: Budget,
+    now: int,
+    dry_run: bool,
+) -> ConsolidateOutcome:
+    """Bring the summaries of one partition up to date, of some predicates or (None) all: groups of `least` facts and more.
+
+    Sources stay. Summaries are not summed up again. Raises BudgetExceeded before anything has changed.
+    """
+    while True:
+        tenant = find()
+        turns = tenant.attached.setdefault("consolidation", Turns())
+        if not isinstance(turns, Turns):
+            raise AssertionError("something else is kept in the place of the turns")
+        with turns.lock:
+            with tenant.lock.read():
+                decided = _decide(tenant, tenant.partition(scope), predicates, least, budget)
+            found = ConsolidateOutcome(
+                sum(group.count for group in decided.groups), [], len(decided.replaced), now, dry_run
+            )
+            budget.check_answers(len(decided.groups))
+            if not dry_run:
+                try:
+                    for changes in _records(decided, scope):
+                        check = _check(find, tenant, scope, decided.partition)
+                        found.timestamp = commit(ChangeSet(tenant.database, tenant.name, changes, check)).at
+                except _Moved:
+                    continue
+            found.facts = list(_rows(tenant, decided, scope, budget, dry_run))
+            return found
+
+
+def _decide(
+    tenant: Tenant, partition: Partition | None, predicates: Sequence[str] | None, least: int, budget: Budget
+) -> _Decided:
+    found = _Decided(partition)
+    if partition is None:
+        return found
+    wanted: dict[tuple[str, str, str], Group] = {}
+    for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
+        schema = stored.schema
+        chosen = predicates is None or schema.predicate in predicates
+        if not (chosen and schema.positive and schema.arity > 1):
+            continue
+        if len(schema.predicate) + len(SUFFIX) > DEFAULT_LIMITS.predicate_chars:
+            continue  # its summary would have a name that nobody may use
+        for group in _groups(tenant, stored, least, budget):
+            same = wanted.setdefault((schema.predicate, group.first, str(group.count)), group)
+            same.start, same.end = min(same.start, group.start), max(same.end, group.end)
+        budget.check_time()
+    for predicate, first, count, metadata in _known(tenant, partition, predicates):
+        known = wanted.get((predicate, first, count))
+        if known is not None and is_summary(metadata) and metadata != known.metadata:
+            continue  # it stays, and gets new metadata
+        if known is not None:
+            del wanted[predicate, first, count]
+        elif is_summary(metadata):
+            found.replaced.append((predicate, first, count))
+    found.groups = list(wanted.values())
+    return found
+
+
+def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) -> Iterator[Group]:
+    arity = stored.schema.arity
+    rows, ids = stored.relation.match([0] * arity)
+    firsts = rows[0::arity]
+    if any(is_summary(metadata) for metadata in stored.metadata.values()):
+        kept = [
+            i for i in range(len(ids)) if not is_summary(stored.metadata.get(tuple(rows[i * arity : (i + 1) * arity])))
+        ]
+        firsts, ids = array("I", [firsts[i] for i in kept]), array("I", [ids[i] for i in kept])
+    counts = {symbol: count for symbol, count in Counter(firsts).items() if count >= least}
+    if not counts:
+        return
+    spans: dict[int, tuple[int, int]] = {}
+    created = stored.relation.attributes(Attribute.CREATED_AT, ids)
+    for part in budget.slices(len(ids)):
+        budget.check_time()
+        for place in part:
+            symbol = firsts[place]
+            if symbol in counts:
+                at = int(created[place])
+                start, end = spans.get(symbol, (at, at))
+                spans[symbol] = (min(start, at), max(end, at))
+    symbols = sorted(counts)
+    for symbol, text in zip(symbols, tenant.engine.texts(array("I", symbols)), strict=True):
+        yield Group(stored.schema.predicate, text, counts[symbol], *spans[symbol])
+
+
+def _known(
+    tenant: Tenant, partition: Partition, predicates: Sequence[str] | None
+) -> Iterator[tuple[str, str, str, Mapping[str, Any] | None]]:
+    """Facts that say what a summary says, valid now: what they sum up, first argument, count, metadata."""
+    for stored in partition.relations():
+        name, schema = stored.schema.predicate, stored.schema
+        if not (name.endswith(SUFFIX) and schema.positive and schema.arity == 2):
+            continue
+        predicate = name.removesuffix(SUFFIX)
+        if predicates is not None and predicate not in predicates:
+            continue
+        rows, ids = stored.relation.match([0, 0])
+        texts = tenant.engine.texts(rows)
+        for i in range(len(ids)):
+            key: RowKey = tuple(rows[2 * i : 2 * i + 2])
+            yield predicate, texts[2 * i], texts[2 * i + 1], stored.metadata.get(key)
+
+
+def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...]]:
+    """What is to be written, in log records: nearly always one, in which old summaries go and new ones come.
+
+    After a crash between two of several some groups are without a summary until the next run.
+    """
+    old: dict[str, list[str]] = {}
+    new: list[Fact] = []
+    size = 0
+
+    def record() -> tuple[Change, ...]:
+        rows = tuple(FactRows(predicate + SUFFIX, 2, args, True, scope) for predicate, args in old.items())
+        evicted: tuple[Change, ...] = (EvictFacts(rows, EvictReason.REPLACED),) if rows else ()
+        return (*evicted, AssertFacts(tuple(new))) if new else evicted
+
+    for predicate, first, count in decided.replaced:
+        if size > RECORD_BYTES:
+            yield record()
+            old, size = {}, 0
+        old.setdefault(predicate, []).extend((first, count))
+        size += 6 * len(first) + 64
+    for group in decided.groups:
+        if size > RECORD_BYTES:
+            yield record()
+            old, new, size = {}, [], 0
+        args = group.first, str(group.count)
+        new.append(Fact(group.predicate + SUFFIX, args, scope=scope, metadata=group.metadata))
+        size += 6 * (len(group.first) + len(group.predicate)) + _FACT_BYTES
+    if old or new:
+        yield record()
+
+
+def _check(
+    find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None
+) -> Callable[[], None]:
+    def check() -> None:
+        present = find()
+        if present is not tenant or present.partition(scope) is not partition:
+            raise _Moved("the scope is another one now")
+
+    return check
+
+
+def _rows(tenant: Tenant, decided: _Decided, scope: str | None, budget: Budget, dry_run: bool) -> Iterator[Row]:
+    for part in budget.slices(len(decided.groups)):
+        with tenant.lock.read():
+            for group in decided.groups[part.start : part.stop]:
+                yield _row(tenant, decided.partition, group, scope, dry_run)
+
+
+def _row(tenant: Tenant, partition: Partition | None, group: Group, scope: str | None, dry_run: bool) -> Row:
+    schema = RelationSchema(group.predicate + SUFFIX, 2)
+    args = [group.first, str(group.count)]
+    stored = partition.get(schema) if partition else None
+    if stored is not None and not stored.gone and not dry_run:
+        shown = stored.rows(tenant.engine, *located(stored.relation, tenant.engine.intern_many(args), 1))
+        if shown:
+            return shown[0]
+    return {**derived_row(Atom(schema.predicate, tuple(args)), args, scope), "metadata": group.metadata}

@@ -1,0 +1,137 @@
+"""Decay: what has expired goes, and then every fact that matters too little."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kbcore.context.salience import Scores
+from kbcore.plug.ports import SalienceScorer
+from kbcore.reason.budget import Budget
+from kbcore.state.changes import ChangeSet, Delta, EvictReason
+from kbcore.state.facts import Row
+from kbcore.state.partition import RowKey, StoredRelation, located
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.evict import Doomed, evict, expired, still_expired, total
+
+
+@dataclass(slots=True)
+class DecayOutcome:
+    """What decay removed, or (`dry_run`) would remove: facts that had expired, facts that had faded, and both as rows.
+
+    `truncated` says that there are more than the rows listed. Times are epoch milliseconds.
+    """
+
+    expired: int
+    evicted: int
+    timestamp: int
+    dry_run: bool
+    atoms: list[Row] = field(default_factory=list)
+    truncated: bool = False
+
+
+def decay(
+    commit: Callable[[ChangeSet], Delta],
+    find: Callable[[], Tenant],
+    scope: str | None,
+    threshold: float,
+    scorer: SalienceScorer,
+    budget: Budget,
+    now: int,
+    dry_run: bool,
+) -> DecayOutcome:
+    """Evict from one partition what has expired at `now`, and what has a salience below `threshold` then.
+
+    Facts that are not valid yet stay. What is derived from evicted facts is no longer derived. Raises BudgetExceeded before
+    anything has changed.
+    """
+    tenant = find()
+    with tenant.lock.read():
+        partitions = tenant.partitions(scope)
+        over = [_sorted(tenant, one, budget) for one in expired(partitions)]
+        scores = Scores(tenant, scorer, now, budget)
+        faded: list[Doomed] = []
+        for partition in partitions:
+            for stored in partition.relations():
+                ids = scores.below(stored, threshold)
+                if len(ids):
+                    faded.append(_sorted(tenant, Doomed(stored, stored.relation.rows(ids), len(ids)), budget))
+                budget.check_time()
+    shown: list[tuple[StoredRelation, RowKey, Row]] = []
+    for doomed, why in ((over, _since), (faded, _below(scores, threshold))):
+        for one in doomed:
+            shown.extend(_shown(tenant, one, budget, budget.max_answers - len(shown), why if dry_run else None))
+    found = DecayOutcome(total(over), total(faded), now, dry_run)
+    listed = len(shown)
+    found.truncated = listed == budget.max_answers and listed < found.expired + found.evicted
+    if not dry_run:
+        ago, at = evict(commit, find, tenant, over, EvictReason.EXPIRED, still_expired)
+        weak, later = evict(commit, find, tenant, faded, EvictReason.FADED, _judge(scores, threshold))
+        if (total(ago), total(weak)) != (found.expired, found.evicted):
+            shown = _of(shown, [*ago, *weak])
+        found = replace(found, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later))
+    found.atoms = [row for _, _, row in shown]
+    return found
+
+
+def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
+    return Doomed(one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.via), one.count)
+
+
+def _judge(scores: Scores, threshold: float) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
+    """Facts that were told again or used since have a higher salience, at the same moment."""
+
+    def judge(tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]) -> list[bool]:
+        tenant.accesses.settle()
+        return [score < threshold for score in scores.of(stored, ids)]
+
+    return judge
+
+
+_Why = Callable[[StoredRelation, "array[int]"], "Iterator[dict[str, Any]]"]
+
+
+def _since(stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
+    for _, end in stored.windows(ids):
+        yield {"reason": EvictReason.EXPIRED.value, "since": end}
+
+
+def _below(scores: Scores, threshold: float) -> _Why:
+    def why(stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
+        for parts in scores.parts(stored, ids):
+            yield {"reason": EvictReason.FADED.value, "threshold": threshold, **parts}
+
+    return why
+
+
+def _shown(
+    tenant: Tenant, one: Doomed, budget: Budget, most: int, why: _Why | None
+) -> Iterator[tuple[StoredRelation, RowKey, Row]]:
+    """Rows as shown outside, as many as may be listed. The lock is held for a slice at a time."""
+    stored, arity = one.stored, one.stored.schema.arity
+    for part in budget.slices(min(one.count, most)):
+        budget.check_time()
+        with tenant.lock.read():
+            if stored.gone:
+                return
+            rows, ids = located(stored.relation, one.rows[part.start * arity : part.stop * arity], len(part))
+            shown = stored.rows(tenant.engine, rows, ids)
+            if why is not None:
+                for row, reason in zip(shown, why(stored, ids), strict=True):
+                    row["why"] = reason
+        for place, row in enumerate(shown):
+            yield stored, tuple(rows[place * arity : (place + 1) * arity]), row
+
+
+def _of(
+    shown: Sequence[tuple[StoredRelation, RowKey, Row]], gone: Sequence[Doomed]
+) -> list[tuple[StoredRelation, RowKey, Row]]:
+    """Of the rows those of facts that went."""
+    went: dict[StoredRelation, set[RowKey]] = {}
+    for one in gone:
+        arity = one.stored.schema.arity
+        keys = (tuple(one.rows[i * arity : (i + 1) * arity]) for i in range(one.count))
+        went.setdefault(one.stored, set()).update(keys)
+    return [each for each in shown if each[1] in went.get(each[0], ())]

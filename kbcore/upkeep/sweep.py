@@ -1,0 +1,96 @@
+"""The sweeper: facts whose time is over are evicted by and by, without anybody asking."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from kbcore.clock import Clock
+from kbcore.errors import KBError
+from kbcore.state.changes import ChangeSet, Delta, EvictReason
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.evict import evict, expired, still_expired, total
+
+BATCH = 10_000
+"""Facts evicted at a time: a write of some milliseconds. Others have their turn in between."""
+
+_log = logging.getLogger("kbcore.sweep")
+
+
+class Sweeper:
+    """Evicts expired facts of every partition of every tenant, at intervals of so many milliseconds (0: never by itself).
+
+    `find` gives a tenant by database and name, brought to now. It runs beside everything else, in a thread of its own, until
+    it is closed. A node that only follows must not have one: it takes evictions from the log.
+    """
+
+    def __init__(
+        self,
+        tenants: Callable[[], Iterable[Tenant]],
+        find: Callable[[str, str], Tenant],
+        commit: Callable[[ChangeSet], Delta],
+        clock: Clock,
+        pause: Callable[[], None],
+        interval_ms: int,
+    ) -> None:
+        self._tenants = tenants
+        self._find = find
+        self._commit = commit
+        self._clock = clock
+        self._pause = pause
+        self._interval = interval_ms / 1000
+        self._swept = clock.monotonic()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if interval_ms:
+            self._thread = threading.Thread(target=self._run, name="kbcore-sweeper", daemon=True)
+            self._thread.start()
+
+    def tick(self) -> int:
+        """Sweep if the interval has passed since the last time; how many facts went."""
+        if not self._interval or self._clock.monotonic() - self._swept < self._interval:
+            return 0
+        return self.sweep()
+
+    def sweep(self) -> int:
+        """Evict what has expired, tenant by tenant; how many facts went."""
+        self._swept = self._clock.monotonic()
+        evicted = 0
+        for tenant in list(self._tenants()):
+            if self._stop.is_set():
+                break
+            try:
+                evicted += self._sweep(tenant.database, tenant.name)
+            except KBError as error:
+                # A full disk, a dropped database, a stop: what is not done now is done the next time.
+                _log.warning("expired facts of tenant %s stay for now: %s", tenant.name, error)
+            self._pause()
+        return evicted
+
+    def close(self) -> None:
+        """Stop; a batch under way is finished."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _sweep(self, database: str, name: str) -> int:
+        evicted = 0
+        while not self._stop.is_set():
+            tenant = self._find(database, name)
+            with tenant.lock.read():
+                doomed = expired(tenant.partitions(), BATCH)
+            if not doomed:
+                break
+            gone, _ = evict(
+                self._commit, lambda: self._find(database, name), tenant, doomed, EvictReason.EXPIRED, still_expired
+            )
+            if not gone:
+                break
+            evicted += total(gone)
+            self._pause()
+        return evicted
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            self.tick()

@@ -1,0 +1,38 @@
+"""How much a stored row matters: recent, often used, important, certain. The C engine has the same formula."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+ENOUGH = 99
+"""Accesses from which on the frequency is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Salience:
+    """Weights (finite, not below 0), the half-life of recency in milliseconds, the present in epoch milliseconds."""
+
+    recency: float
+    frequency: float
+    priority: float
+    half_life_ms: float
+    now_ms: int
+
+    def is_valid(self) -> bool:
+        """Whether an engine takes it."""
+        weights = self.recency, self.frequency, self.priority, self.half_life_ms
+        return all(0 <= weight <= 1e300 for weight in weights) and self.half_life_ms > 0
+
+    def score(self, created_at: int, last_access: int, accesses: int, priority: float, confidence: float) -> float:
+        """The salience of a row with these cells, 0 to 1; `last_access` 0 means as created, `confidence` NaN unknown."""
+        age = max(0, self.now_ms - (last_access or created_at))
+        recency = 2.0 ** -(age / self.half_life_ms)
+        frequency = 1.0 if accesses >= ENOUGH else math.log(1 + max(accesses, 0)) / math.log(100)
+        value = clamp(self.recency * recency + self.frequency * frequency + self.priority * priority)
+        return value if math.isnan(confidence) else value * clamp(confidence)
+
+
+def clamp(value: float) -> float:
+    """Within 0 to 1; what is not a number counts as nothing."""
+    return min(value, 1.0) if value > 0 else 0.0

@@ -1,0 +1,34 @@
+"""What may happen to a fact whose opposite is stored: both stay, it is refused, the newest wins, or the surest does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution, Standing
+from kbplugins.merge_basic import Always
+
+
+class Surest:
+    """The higher confidence wins; one that is unknown counts as 1, and the new fact wins a tie."""
+
+    always = None
+
+    def resolve(self, conflict: MergeConflict) -> Resolution:
+        """Who wins."""
+        return Resolution(Keep.TARGET if _sure(conflict.target) > _sure(conflict.source) else Keep.SOURCE)
+
+
+def _sure(facts: Sequence[Standing]) -> float:
+    return max((1.0 if fact.confidence is None else fact.confidence for fact in facts), default=0.0)
+
+
+@hookimpl
+def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:
+    """Offer the four of the HTTP interface."""
+    return {
+        "KEEP_BOTH": Always(Keep.BOTH),
+        "REJECT": Always(Keep.REFUSE),
+        "NEWEST_WINS": Always(Keep.SOURCE),
+        "CONFIDENCE": Surest(),
+    }

@@ -1,0 +1,167 @@
+"""What the adapters share: one request over HTTP with a time limit, a size limit and no redirects; failures without secrets.
+
+httpx's blocking client works on sockets of the standard library, so that under gevent a call waits without holding up
+anybody else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from kbcore.config import Config
+from kbcore.errors import ConfigError, ProviderFailed
+from kbcore.plug.ports import Completion, CompletionRequest
+
+MAX_ANSWER_BYTES = 4 << 20
+"""Bytes of an answer that are read; a longer one is a failure."""
+
+CONNECT_SECONDS = 10.0
+
+_PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+"""Statuses after which another try may help."""
+
+_REFUSED = frozenset((400, 404, 413, 415, 422, 501))
+"""Statuses that find fault with the request."""
+
+_SHOWN = 300
+
+log = logging.getLogger("kbplugins.llm_http")
+
+
+class HTTPProvider(ABC):
+    """A language model behind an HTTP interface; its address comes from the settings and from nowhere else."""
+
+    name: ClassVar[str]
+    base_url: ClassVar[str]
+    needs_key: ClassVar[bool] = True
+
+    def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
+        self._key = config.llm_api_key
+        self._model = config.llm_model
+        base = config.llm_base_url or self.base_url
+        if not self._model:
+            raise ConfigError(f"LLM_PROVIDER={self.name}: LLM_MODEL has to name a model")
+        if self.needs_key and not self._key and not config.llm_base_url:
+            raise ConfigError(f"LLM_PROVIDER={self.name}: {base} needs a key in LLM_API_KEY")
+        self._base = base
+        self._http = httpx.Client(
+            headers={"User-Agent": "kbcore", "Accept": "application/json", "Accept-Encoding": "identity"},
+            follow_redirects=False,
+            trust_env=not _is_here(base),  # a proxy of the environment is for addresses elsewhere
+            transport=transport,
+            limits=httpx.Limits(max_keepalive_connections=config.llm_max_concurrency),
+        )
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._model
+
+    def complete(self, request: CompletionRequest) -> Completion:
+        """Answer a request; raises ProviderFailed."""
+        answer = self._post(self.path(), self.headers(), self.body(request), request.timeout)
+        try:
+            found = self.read(answer)
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+            raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True) from error
+        if type(found.text) is not str:
+            raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
+        used, made = (count if type(count) is int else None for count in (found.input_tokens, found.output_tokens))
+        return Completion(found.text, used, made, found.truncated)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._http.close()
+
+    @abstractmethod
+    def path(self) -> str:
+        """Where below the base address a request goes."""
+
+    @abstractmethod
+    def headers(self) -> Mapping[str, str]:
+        """The headers that carry the key."""
+
+    @abstractmethod
+    def body(self, request: CompletionRequest) -> dict[str, Any]:
+        """A request in the words of the interface."""
+
+    @abstractmethod
+    def read(self, answer: dict[str, Any]) -> Completion:
+        """An answer in ours; any error about its shape means that it is of another one."""
+
+    def _post(self, path: str, headers: Mapping[str, str], body: dict[str, Any], timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout
+        limits = httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
+        try:
+            with self._http.stream("POST", self._base + path, json=body, headers=dict(headers), timeout=limits) as answer:
+                content = self._content(answer, deadline)
+        except httpx.TimeoutException as error:
+            raise ProviderFailed(f"{self.name} did not answer in time", "timeout", retry=True) from error
+        except httpx.HTTPError as error:  # its text may quote a header
+            log.warning("%s at %s could not be reached: %s", self.name, self._base, type(error).__name__)
+            raise ProviderFailed(f"{self.name} could not be reached ({type(error).__name__})", retry=True) from None
+        if answer.status_code != 200:
+            raise self._failed(answer, content)
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ProviderFailed(f"{self.name} gave an answer that is not JSON", retry=True) from error
+        if not isinstance(found, dict):
+            raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
+        return found
+
+    def _content(self, answer: httpx.Response, deadline: float) -> bytes:
+        content = bytearray()
+        for part in answer.iter_raw():
+            content += part
+            if len(content) > MAX_ANSWER_BYTES:
+                raise ProviderFailed(f"{self.name} gave an answer of more than {MAX_ANSWER_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise ProviderFailed(f"{self.name} did not answer in time", "timeout", retry=True)
+        return bytes(content)
+
+    def _failed(self, answer: httpx.Response, content: bytes) -> ProviderFailed:
+        status = answer.status_code
+        said = content[:_SHOWN].decode("utf-8", "replace")
+        if self._key:
+            said = said.replace(self._key, "[key]")
+        log.warning("%s answered %d: %s", self.name, status, said)
+        if 300 <= status < 400:
+            return ProviderFailed(f"{self.name} redirects, which is not followed")
+        kind = "rate_limited" if status == 429 else "refused" if status in _REFUSED else "error"
+        after = _seconds(answer.headers.get("Retry-After"))
+        return ProviderFailed(f"{self.name} answered {status}", kind, retry=status in _PASSING, retry_after=after)
+
+
+def _is_here(base: str) -> bool:
+    host = urlsplit(base).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _seconds(text: str | None) -> float | None:
+    """What a Retry-After header asks for: seconds, or a date; None for nothing of use."""
+    if text is None:
+        return None
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text.strip()[:9])
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=timezone.utc)
+    return max(0.0, (at - datetime.now(timezone.utc)).total_seconds())

@@ -1,0 +1,136 @@
+"""Metrics sent to a StatsD daemon by UDP: `METRICS_SINKS=statsd`, `STATSD_ADDRESS`.
+
+Counters are added up and gauges kept until the next second, durations go one by one; labels become tags as DogStatsD and
+others read them. What does not fit into memory or into the socket at once is dropped: nobody waits for a daemon.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from kbcore.config import Config
+from kbcore.errors import ConfigError
+from kbcore.metrics import Kind, MetricSpec
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.ports import MetricsSink
+
+SECONDS = 1.0
+"""Between two sendings."""
+
+PACKET = 1400
+"""Bytes of a datagram: under the usual size of a frame."""
+
+WAITING = 20_000
+"""Values that wait to be sent, at most; the oldest go."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_./{}<>-]")
+
+
+class Statsd:
+    """Sends every second what was counted since the last time."""
+
+    pushes = True
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._address = address
+        self._waiting: deque[tuple[str, Kind, str, float]] = deque(maxlen=WAITING)
+        self._mutex = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kbcore-statsd", daemon=True)
+        self._thread.start()
+
+    def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
+        """What takes the values of a family with these labels."""
+        pairs = zip(spec.labels, labels, strict=True)
+        tags = ",".join(f"{name}:{_UNSAFE.sub('_', value)}" for name, value in pairs)
+        name, kind, append = spec.name, spec.kind, self._waiting.append
+        suffix = f"|#{tags}" if tags else ""
+        if kind is Kind.HISTOGRAM and name.endswith("_seconds"):
+            name, factor = name.removesuffix("_seconds") + "_ms", 1000.0
+            return lambda value: append((name, kind, suffix, value * factor))
+        return lambda value: append((name, kind, suffix, value))
+
+    def expose(self) -> bytes | None:
+        """There is nothing to fetch."""
+        return None
+
+    def send(self) -> int:
+        """Send what waits; how many datagrams went."""
+        sent = 0
+        with self._mutex:
+            for packet in _packets(self._lines()):
+                try:
+                    self._socket.sendto(packet, self._address)
+                    sent += 1
+                except OSError:  # nobody listens, or the socket is full: the values are lost, as is usual for StatsD
+                    continue
+        return sent
+
+    def close(self) -> None:
+        """Send the last values and stop."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join()
+        self.send()
+        self._socket.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(SECONDS):
+            self.send()
+
+    def _lines(self) -> list[str]:
+        added: dict[tuple[str, str], float] = {}
+        stands: dict[tuple[str, str], float] = {}
+        timed: list[str] = []
+        for _ in range(len(self._waiting)):
+            name, kind, suffix, value = self._waiting.popleft()
+            if kind is Kind.COUNTER:
+                added[name, suffix] = added.get((name, suffix), 0.0) + value
+            elif kind is Kind.GAUGE:
+                stands[name, suffix] = value
+            else:
+                timed.append(f"{name}:{value:.6g}|{'ms' if name.endswith('_ms') else 'h'}{suffix}")
+        found = [f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value]
+        for (name, suffix), value in stands.items():
+            if value < 0:  # a gauge with a sign would be a change: it is set to 0 first
+                found.append(f"{name}:0|g{suffix}")
+            found.append(f"{name}:{value:.15g}|g{suffix}")
+        return found + timed
+
+
+def _packets(lines: Sequence[str]) -> Iterator[bytes]:
+    packet = b""
+    for line in lines:
+        more = line.encode()
+        if packet and len(packet) + len(more) + 1 > PACKET:
+            yield packet
+            packet = b""
+        packet = packet + b"\n" + more if packet else more
+    if packet:
+        yield packet
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[V6]:PORT`; raises ConfigError. A name is looked up once, here."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(f"STATSD_ADDRESS={text!r}: must be HOST:PORT")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+    except OSError as error:
+        raise ConfigError(f"STATSD_ADDRESS={text!r}: {error}") from error
+    return str(found[0][4][0]), int(port)
+
+
+@hookimpl
+def kb_metrics_sinks(config: Config) -> Mapping[str, Callable[[Sequence[MetricSpec]], MetricsSink]]:
+    """Offer the sink under the name `statsd`."""
+    return {"statsd": lambda specs: Statsd(address_of(config.statsd_address))}

@@ -1,0 +1,109 @@
+"""psycopg, imported when it is needed, and its errors turned into ours. No password gets into a message."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from typing import Any
+
+from kbcore.config import Config
+from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageFailed, StorageFull
+from kbcore.storage_urls import HIDDEN, redacted, secrets_of
+
+CONNECT_SECONDS = 5
+
+_MISTAKES = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "connection option")
+"""Signs of a URL or a login that another try will not mend."""
+
+
+class Unreachable(Exception):
+    """The server does not answer, or the connection broke; nothing is known about what was under way."""
+
+
+class Driver:
+    """Connects as the settings say, and judges errors."""
+
+    def __init__(self, config: Config) -> None:
+        if not config.storage_url:
+            raise ConfigError("STORAGE_BACKEND=postgres needs STORAGE_URL, such as postgresql://user@host/database")
+        try:
+            self.psycopg: Any = importlib.import_module("psycopg")
+        except ImportError as error:
+            raise ConfigError(
+                f"STORAGE_BACKEND=postgres needs psycopg: install the extra, `pip install 'kbcore[postgres]'` ({error})"
+            ) from error
+        self._url = config.storage_url
+        self._secrets = secrets_of(config.storage_url)
+        self._timeout = config.storage_timeout_ms
+        # What a lost write may cost is the policy's to say; the server never waits for less than its own memory.
+        self._synchronous = "on" if config.fsync_policy == "always" else "off"
+        self.place = redacted(config.storage_url)
+        self.timeout = config.storage_timeout_ms / 1000
+
+    def connect(self, purpose: str) -> Any:
+        """A connection with autocommit; raises ConfigError, Unreachable."""
+        name = f"kbcore pid {os.getpid()} on {socket.gethostname()}"[:63]
+        settings = {
+            "statement_timeout": self._timeout,
+            "synchronous_commit": self._synchronous,
+            # A peer that is gone must not keep its lock: noticed within a minute, also where no packet tells.
+            "tcp_keepalives_idle": 30,
+            "tcp_keepalives_interval": 10,
+            "tcp_keepalives_count": 3,
+            "idle_in_transaction_session_timeout": 0 if purpose == "log" else self._timeout,
+        }
+        connection = None
+        try:
+            connection = self.psycopg.connect(
+                self._url,
+                autocommit=True,
+                application_name=name,
+                connect_timeout=CONNECT_SECONDS,
+                tcp_user_timeout=self._timeout,
+                keepalives_idle=30,
+            )
+            with connection.cursor() as cursor:
+                for key, value in settings.items():
+                    cursor.execute(f"SET {key} = '{value}'")
+        except self.psycopg.Error as error:
+            if connection is not None:
+                connection.close()
+            raise self.refused(error) from None  # the cause may quote the URL
+        return connection
+
+    def refused(self, error: Exception) -> Exception:
+        """What a failed connect means."""
+        text = self.clean(str(error))
+        state = getattr(error, "sqlstate", None) or ""
+        wrong = isinstance(error, self.psycopg.ProgrammingError) or state[:2] in ("28", "3D", "42")
+        # Without a state it is libpq's own text: a login that was refused looks like a server that is away.
+        wrong = wrong or any(sign in text for sign in _MISTAKES)
+        return ConfigError(f"STORAGE_URL={self.place!r}: {text}") if wrong else Unreachable(f"{self.place}: {text}")
+
+    def verdict(self, error: Exception) -> Exception:
+        """What a failed statement means: no room, out of time, a broken connection, or something nobody foresaw."""
+        errors = self.psycopg.errors
+        text = f"{self.place}: {self.clean(str(error))}"
+        if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
+            return StorageFull(text)
+        if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable, errors.ReadOnlySqlTransaction)):
+            return NotReady(text)
+        if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
+            return LogCorrupted(text, directory=self.place, segment="", offset=0)
+        if isinstance(error, (self.psycopg.OperationalError, self.psycopg.InterfaceError)):
+            return Unreachable(text)
+        if isinstance(error, (errors.InsufficientPrivilege, errors.UndefinedTable, errors.InvalidSchemaName)):
+            return ConfigError(text)
+        return StorageFailed(text)
+
+    def clean(self, text: str) -> str:
+        """A text of the server or the library, in one line and without what is secret."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return " ".join(text.split())
+
+
+def stopped(error: Exception) -> KBError:
+    """The error to raise where nothing more can be tried."""
+    return error if isinstance(error, KBError) else NotReady(str(error))

@@ -1,0 +1,18 @@
+"""The durable log in one SQLite file: `STORAGE_BACKEND=sqlite`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kbcore.config import Config
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.ports import LogStore
+from kbplugins.storage_sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore", "kb_storage_backends"]
+
+
+@hookimpl
+def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogStore]]:
+    """Offer the log under the name `sqlite`."""
+    return {"sqlite": SqliteStore}

@@ -1,0 +1,79 @@
+"""Another log put in the place of this one: made whole in a folder aside, then moved over, which a crash only delays.
+
+The folder counts as soon as it has a MANIFEST, which is written last. From then on every start moves it over before anything
+else, so that what is found is the old log or the new one, never a mixture.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kbcore.clock import Clock
+from kbcore.errors import InvalidInput, StorageFailed, StorageFull
+from kbcore.plug.ports import LogSeed
+from kbplugins.storage_wal import manifest as manifests
+from kbplugins.storage_wal import planting, segment, snapshots
+from kbplugins.storage_wal.files import Disk
+
+ASIDE = "bootstrap.tmp"
+
+logger = logging.getLogger(__name__)
+
+
+def stage(disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segment_bytes: int) -> None:
+    """Make the new log aside; durable on return. Raises StorageFull or SnapshotFailed, with nothing changed."""
+    aside = Disk(disk.files, disk.path(ASIDE))
+    try:
+        planting.plant(aside, clock, seed, chunks, segment_bytes)
+    except StorageFailed:
+        raise
+    except BaseException:
+        _discard(aside)
+        raise
+
+
+def finish(disk: Disk) -> bool:
+    """Move what was made aside over what is here; whether there was something whole. To be called before a log is opened."""
+    if ASIDE not in disk.names():
+        return False
+    aside = Disk(disk.files, disk.path(ASIDE))
+    there = aside.names()
+    if manifests.NAME not in there:
+        _discard(aside)
+        return False
+    try:
+        _move(disk, aside, set(there))
+    except StorageFull as error:  # there is no way back any more: the next start goes on from here
+        raise StorageFailed(error.message, error.details) from error
+    return True
+
+
+def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
+    new = manifests.load(aside)
+    logger.info("%s: log %s from record %d on takes the place of what was here", disk.folder, new.log_id, new.durable + 1)
+    wanted = [snapshots.name_of(seq) for seq in new.snapshots] + [segment.name_of(first) for first in new.segments]
+    moved = {name for name in wanted if name not in there}  # before a crash
+    for name in disk.names():
+        if (segment.first_of(name) is not None or snapshots.seq_of(name) is not None) and name not in moved:
+            disk.unlink(name)
+    for name in wanted:
+        if name not in moved:
+            disk.rename(f"{ASIDE}/{name}", name)
+    # Before MANIFEST: it must never name a file that a power cut takes back.
+    disk.sync_folder()
+    disk.rename(f"{ASIDE}/{manifests.NAME}", manifests.NAME)
+    disk.sync_folder()
+    aside.sync_folder()
+
+
+def _discard(aside: Disk) -> None:
+    for name in aside.names():
+        aside.discard(name)
+
+
+def later(epoch: int, current: int) -> int:
+    """A term that may follow the current one; raises InvalidInput for any other."""
+    if not current < epoch < 1 << 31:
+        raise InvalidInput(f"term {epoch} is not later than {current}")
+    return epoch

@@ -1,0 +1,189 @@
+"""`kbcore salvage`: what is sound of a damaged log, and what is lost of it, tenant by tenant.
+
+Every file is read, whatever MANIFEST says. The copy begins with the snapshot from which the sound records lead furthest. The
+records after it get numbers without gaps, so the copy has a higher term: who followed the damaged log begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kbcore.errors import ConfigError, KBError, LogCorrupted
+from kbcore.plug.ports import LogSeed
+from kbplugins.storage_wal import frame, opening, segment, snapshots
+from kbplugins.storage_wal import manifest as manifests
+from kbplugins.storage_wal.files import READ, Disk
+from kbplugins.storage_wal.segment import Header
+
+BATCH = 4 << 20
+Owners = Callable[[bytes], Iterable[tuple[str, str]]]
+
+
+@dataclass(slots=True)
+class _Place:
+    file: str
+    offset: int
+    end: int
+
+
+class Salvage:
+    """A damaged folder, read; nothing in it is changed. Raises LogCorrupted where nothing at all can be read."""
+
+    def __init__(self, disk: Disk, owners: Owners, *, skip_damaged: bool) -> None:
+        self._disk = disk
+        self._owners = owners
+        self._names = disk.names()
+        self._epoch = 1
+        self._highest = 0
+        self._log_id = self._identity()
+        self._places: dict[int, _Place] = {}
+        self._debris: list[tuple[int, bytes]] = []  # unreadable bytes, and the record expected where they begin
+        for name in self._names:
+            if segment.first_of(name) is not None:
+                self._read_segment(name)
+        self._base, self._reach = self._choose()
+        self._highest = max(self._highest, self._reach, *self._places)
+        later = sorted(seq for seq in self._places if seq > self._reach)
+        self._later = later if skip_damaged else []
+        self._dropped = [] if skip_damaged else later
+
+    @property
+    def seed(self) -> LogSeed:
+        """What the copy begins with."""
+        return LogSeed(self._log_id.hex(), self._epoch + 1, self._base)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The chunks of the snapshot it begins with."""
+        return snapshots.read(self._disk, self._log_id, self._base)
+
+    def batches(self) -> Iterator[list[tuple[int, int, bytes]]]:
+        """The records after it, in order."""
+        batch: list[tuple[int, int, bytes]] = []
+        size = 0
+        for seq in (*range(self._base + 1, self._reach + 1), *self._later):
+            kind, version, payload = self._record(self._places[seq])
+            batch.append((kind, version, payload))
+            size += len(payload)
+            if size >= BATCH:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def report(self) -> dict[str, Any]:
+        """What was kept and what is lost: ranges of sequence numbers of the damaged log, in all and by tenant.
+
+        `certain` is False where the records themselves cannot be read, and the tenant is a guess from what is left of them.
+        """
+        kept = set(self._later)
+        missing = [seq for seq in range(self._reach + 1, self._highest + 1) if seq not in kept]
+        by_tenant: dict[tuple[str | None, str | None, bool], list[int]] = {}
+        for seq in missing:
+            if seq in self._places:
+                place = self._places[seq]
+                found: set[tuple[str | None, str | None]] = set(self._owners(self._record(place)[2]))
+                certain = bool(found)
+            else:
+                found = self._guess(seq)
+                certain = False
+            for owner in found or {(None, None)}:
+                by_tenant.setdefault((*owner, certain), []).append(seq)
+        order = sorted(by_tenant.items(), key=lambda item: (item[1][0], str(item[0])))
+        return {
+            "from": self._disk.folder,
+            "logId": self._log_id.hex(),
+            "epoch": self._epoch + 1,
+            "snapshot": self._base,
+            "soundPrefix": self._reach,
+            "keptAfterDamage": len(self._later),
+            "head": self._reach + len(self._later),
+            "lost": _ranges(missing),
+            "lostByTenant": [
+                {"database": database, "tenant": tenant, "certain": certain, "ranges": _ranges(numbers)}
+                for (database, tenant, certain), numbers in order
+            ],
+        }
+
+    def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:
+        """Whom the unreadable bytes speak of where a record should have been."""
+        before = [(first, data) for first, data in self._debris if first <= seq]
+        return set(self._owners(max(before, key=lambda found: found[0])[1])) if before else set()
+
+    def _identity(self) -> bytes:
+        found: bytes | None = None
+        try:
+            manifest = manifests.load(self._disk)
+            found = bytes.fromhex(manifest.log_id)
+            self._epoch = manifest.epoch
+            self._highest = max(manifest.durable, *manifest.snapshots, 0)
+        except KBError:
+            self._highest = 0  # MANIFEST is one of the files that may be damaged; segments and snapshots know the rest
+        for name in self._names:
+            header = None
+            if segment.first_of(name) is not None:
+                try:
+                    header = Header.decode(self._disk.read_file(name)[: segment.HEADER_BYTES])
+                except ConfigError:
+                    continue
+            elif snapshots.seq_of(name) is not None:
+                found = found or snapshots.log_id_of(self._disk, name)
+            if header is not None and found in (None, header.log_id):
+                found, self._epoch = header.log_id, max(self._epoch, header.epoch)
+        if found is None:
+            raise LogCorrupted(
+                f"{self._disk.folder}: no file of a log can be read", directory=self._disk.folder, segment="", offset=0
+            )
+        return found
+
+    def _read_segment(self, name: str) -> None:
+        data = self._disk.read_file(name).rstrip(b"\0")
+        first = segment.first_of(name) or 1
+        at, end, expected = segment.HEADER_BYTES, segment.HEADER_BYTES, first
+        for offset, seq, _ in frame.find(data[at:], first, opening.id_checksum(self._log_id)):
+            start = at + offset
+            if start > end:
+                self._debris.append((expected, data[end:start]))
+            length = frame.HEADER.unpack_from(data, start)[0]
+            end, expected = start + frame.HEADER_BYTES + length, seq + 1
+            self._places.setdefault(seq, _Place(name, start, end))
+        if len(data) > end:
+            self._debris.append((expected, data[end:]))
+
+    def _choose(self) -> tuple[int, int]:
+        """The snapshot to begin with, and the last record that can be reached from it without a gap."""
+        there = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
+        bases = [0, *(seq for seq in there if self._is_sound(seq))]
+        return max(((base, self._reached(base)) for base in bases), key=lambda found: (found[1], found[0]))
+
+    def _is_sound(self, seq: int) -> bool:
+        try:
+            return not snapshots.verify(self._disk, self._log_id, seq)
+        except ConfigError:
+            return False
+
+    def _reached(self, base: int) -> int:
+        while base + 1 in self._places:
+            base += 1
+        return base
+
+    def _record(self, place: _Place) -> tuple[int, int, bytes]:
+        fd = self._disk.open(place.file, READ)
+        try:
+            data = self._disk.read(place.file, fd, place.end - place.offset, place.offset)
+        finally:
+            self._disk.close(fd)
+        _, _, _, _, _, kind, version, _ = frame.HEADER.unpack_from(data)
+        return kind, version, data[frame.HEADER_BYTES :]
+
+
+def _ranges(numbers: list[int]) -> list[list[int]]:
+    """Rising numbers as [first, last] of each run."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found

@@ -1,0 +1,8 @@
+"""With which status a process ends that cannot do what it was told; `kbcore serve` knows no more of the other commands."""
+
+from __future__ import annotations
+
+from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageBusy, StorageFailed
+
+EXIT_CODES: dict[type[KBError], int] = {LogCorrupted: 65, NotReady: 69, StorageFailed: 74, StorageBusy: 75, ConfigError: 78}
+"""By the names of sysexits: bad data, storage server away, an input/output error, try again later, bad configuration."""

@@ -1,0 +1,24 @@
+"""`kbcore run`: carry out a text in the rule language."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+import click
+
+from kbserver.cli._target import Target, target_options, timeout_option
+
+
+@click.command("run")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--scope", help="partition for what names none")
+@timeout_option
+@target_options
+def command(target: Target, file: TextIO, scope: str | None, timeout_ms: int | None) -> None:
+    """Carry out FILE (`-` is standard input) from top to bottom: clauses are told, questions (?- goal.) are asked.
+
+    All of it or nothing; a question sees the clauses before it. `kbcore load` is for large files.
+    """
+    found = target.execute(file.read(), scope, timeout_ms)
+    if found:
+        click.echo(found)

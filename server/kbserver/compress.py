@@ -1,0 +1,52 @@
+"""gzip for answers of some size, for clients that take it. Streams of events are never compressed: they would be held up."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+LEAST_BYTES = 1024
+LARGE_BYTES = 256 * 1024
+"""From here on it is done off the event loop, where it holds up nobody."""
+
+LEVEL = 2
+_GZIP = 31
+_KINDS = ("application/json", "text/plain", "text/html", "application/manifest+json", "application/problem+json")
+_REFUSED = re.compile(r"0(?:\.0{0,3})?")
+
+VARY = "Accept-Encoding"
+
+
+@lru_cache(maxsize=256)
+def takes_gzip(accepted: str) -> bool:
+    """Whether an `Accept-Encoding` header allows gzip."""
+    wishes: dict[str, bool] = {}
+    for part in accepted.lower().split(","):
+        coding, _, parameter = part.partition(";")
+        name, _, value = parameter.partition("=")
+        wishes[coding.strip()] = not (name.strip() == "q" and _REFUSED.fullmatch(value.strip()))
+    return wishes.get("gzip", wishes.get("x-gzip", wishes.get("*", False)))
+
+
+def compressible(kind: str, size: int) -> bool:
+    """Whether an answer of a content type and size in bytes is worth it."""
+    return size >= LEAST_BYTES and kind.startswith(_KINDS)
+
+
+def compressed(parts: list[bytes], size: int, offload: Callable[[Callable[[], bytes]], bytes]) -> bytes:
+    """The parts of an answer of `size` bytes as one gzip member; `offload` calls where it holds up nobody."""
+    return offload(lambda: _gzip(parts)) if size >= LARGE_BYTES else _gzip(parts)
+
+
+def _gzip(parts: list[bytes]) -> bytes:
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP)
+    return b"".join([*map(packer.compress, parts), packer.flush()])
+
+
+def wanted_by(environ: Mapping[str, Any]) -> bool:
+    """Whether the client of a request takes gzip."""
+    accepted = environ.get("HTTP_ACCEPT_ENCODING")
+    return bool(accepted) and takes_gzip(accepted)

@@ -1,0 +1,61 @@
+"""The body of a request as it comes in: read within a time, and left alone where nobody wants it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gevent
+from gevent.pywsgi import Input
+
+from kbserver.wire import Head
+
+BODY_SECONDS = 30.0
+
+_DISCARD = 64 * 1024
+
+
+class TooSlow(OSError):
+    """A client that took longer than it may."""
+
+
+class BodyInput(Input):  # type: ignore[misc]
+    """The body of a request, to be read within a time; what is left unread is read off only if it is little."""
+
+    __slots__ = ("at_hand", "broken", "deadline")
+
+    def __init__(self, rfile: Any, head: Head, sock: Any, at_hand: int) -> None:
+        super().__init__(rfile, head.length, socket=sock, chunked_input=head.chunked)
+        self.at_hand = at_hand
+        self.broken = False
+        self.deadline: float | None = None
+
+    def read(self, length: int | None = None) -> bytes:
+        """Read up to `length` bytes; raises TooSlow, an OSError, when the client takes too long."""
+        if not self.chunked_input and (self.content_length or 0) <= self.at_hand:
+            return bytes(super().read(length))
+        now = time.monotonic()
+        self.deadline = self.deadline or now + BODY_SECONDS
+        try:
+            with gevent.Timeout(max(0.001, self.deadline - now), TooSlow(f"the body took over {BODY_SECONDS:g} seconds")):
+                return bytes(super().read(length))
+        except OSError:
+            self.broken = True
+            raise
+        except ValueError as error:  # what pywsgi makes of a chunk without a size
+            self.broken = True
+            raise OSError("a chunk has no size") from error
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether too much of the body is unread for the connection to be used again."""
+        if self.broken:
+            return True
+        if self.chunked_input:
+            return bool(self.chunk_length != 0)
+        left = (self.content_length or 0) - self.position
+        return left > 0 and (left > _DISCARD or self.socket is not None)
+
+    def _discard(self) -> None:
+        if not self.abandoned:
+            super()._discard()

@@ -1,0 +1,145 @@
+"""Calls of tools: whose they are, how they are stopped, what is answered.
+
+A tool that fails is no failure of the protocol: the model reads the error, in the shape that HTTP has for it, and can do
+better.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbcore.errors import InvalidInput, KBError
+from kbcore.reason.turns import Caller
+from kbserver.errors import ErrorAnswer
+from kbserver.hookspecs import Principal
+from kbserver.mcp.rpc import written
+from kbserver.mcp.tools import TRANSACTION, Tool
+from kbserver.permissions import demand
+
+if TYPE_CHECKING:
+    from kbcore.kb import KnowledgeBase
+    from kbcore.runtime import Runtime
+
+Fail = Callable[[Exception, str], ErrorAnswer]
+Stop = Callable[[KBError], None]
+
+
+class Call:
+    """One call under way, as the core sees who waits for it; it can be stopped from any thread.
+
+    `connection` is whoever waits at the other end of a connection, if that can be told.
+    """
+
+    def __init__(self, connection: Caller | None = None) -> None:
+        self._connection = connection
+        self._mutex = threading.Lock()
+        self._stops: list[Stop] = []
+        self.stopped: KBError | None = None
+
+    def watch(self, stop: Stop) -> Callable[[], None]:
+        """Have `stop` called when the call is stopped, or the client leaves."""
+        with self._mutex:
+            self._stops.append(stop)
+            stopped = self.stopped
+        unwatch = None if self._connection is None else self._connection.watch(stop)
+        if stopped is not None:
+            stop(stopped)
+
+        def end() -> None:
+            with self._mutex:
+                self._stops.remove(stop)
+            if unwatch is not None:
+                unwatch()
+
+        return end
+
+    def stop(self, error: KBError) -> None:
+        """End the work of the call soon, with this error."""
+        with self._mutex:
+            self.stopped = self.stopped or error
+            stops = list(self._stops)
+        for stop in stops:
+            stop(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose knowledge base a request is about, by its headers, and the number of the request.
+
+    `principal` is who sends it, None where nobody is asked.
+    """
+
+    database: str
+    tenant: str
+    number: str
+    transaction: str | None = None
+    strict: bool = False
+    principal: Principal | None = None
+
+    def demand(self, needed: str) -> None:
+        """Raise Forbidden where the sender has not the role that is needed."""
+        if self.principal is not None:
+            demand(self.principal.role, self.principal.name, needed)
+
+
+class Toolbox:
+    """The tools of a profile, and the runtime they work on."""
+
+    def __init__(self, runtime: Runtime, tools: dict[str, Tool], fail: Fail) -> None:
+        self.tools = tools
+        self._runtime = runtime
+        self._fail = fail
+
+    def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
+        """Do the work of a tool, and show the outcome as the protocol wants it; errors are answers too."""
+        done, found = self.attempt(tool, arguments, who, call)
+        content = [{"type": "text", "text": written(found).decode()}]
+        return {"content": content, "isError": not done, **({"structuredContent": found} if done else {})}
+
+    def attempt(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> tuple[bool, dict[str, Any]]:
+        """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows it.
+
+        Arguments that it does not have are ignored as over HTTP, but not by a tool that takes something away.
+        """
+        try:
+            return True, self._outcome(tool, arguments, who, call)
+        except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
+            failed = self._fail(error, who.number)
+            return False, {"code": failed.code, "message": failed.message, "details": failed.details}
+
+    def _outcome(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
+        who.demand(tool.needs)
+        rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
+        transaction = _transaction(arguments, who)
+        if transaction is not None and not tool.grouped:
+            raise InvalidInput.at(TRANSACTION, "this cannot be part of a transaction")
+        with self._knowledge_base(tool, who, transaction, call) as kb:
+            return tool.work(kb, rest, who.strict or tool.destroys, self._runtime.clock.now_ms())
+
+    def _knowledge_base(
+        self, tool: Tool, who: Who, transaction: str | None, call: Call
+    ) -> AbstractContextManager[KnowledgeBase]:
+        if transaction is None:
+            return _as_it_is(self._runtime.knowledge_base(who.database, who.tenant, call))
+        return self._runtime.in_transaction(who.database, who.tenant, transaction, writes=tool.writes, caller=call)
+
+
+@contextmanager
+def _as_it_is(kb: KnowledgeBase) -> Iterator[KnowledgeBase]:
+    yield kb
+
+
+def _transaction(arguments: dict[str, Any], who: Who) -> str | None:
+    found = arguments.get(TRANSACTION)
+    if found is None:
+        return who.transaction
+    if type(found) is not str or len(found) > _LONGEST_ID:
+        raise InvalidInput.at(TRANSACTION, "is no id of a transaction")
+    return found
+
+
+_LONGEST_ID = 128

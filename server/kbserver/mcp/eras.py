@@ -1,0 +1,91 @@
+"""The two eras of the protocol, and which of them a request is of.
+
+Through 2025-11-25 a client opens a session with `initialize`. From 2026-07-28 on there are no sessions: every request says
+its version and capabilities, and its headers repeat for proxies what its body says.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kbserver.mcp.rpc import INVALID_PARAMS, Failure, Message
+
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Versions that `initialize` reaches, the newest first."""
+
+MODERN = ("2026-07-28",)
+"""Versions without sessions."""
+
+SUPPORTED = (*MODERN, *LEGACY)
+
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+SERVER_KEY = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
+
+VERSION_HEADER = "HTTP_MCP_PROTOCOL_VERSION"
+METHOD_HEADER = "HTTP_MCP_METHOD"
+NAME_HEADER = "HTTP_MCP_NAME"
+
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Requests whose name is repeated in a header, and the parameter it is."""
+
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
+
+
+def is_modern(message: Message, environ: Mapping[str, Any]) -> bool:
+    """Whether a request says that it is of the era without sessions, in its body or its headers."""
+    return VERSION_KEY in message.meta or environ.get(VERSION_HEADER) in MODERN
+
+
+def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
+    """Refuse a request without sessions that does not say what it must, or says it differently twice; raises Failure."""
+    meta = message.meta
+    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        raise Failure(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}")
+    version = meta[VERSION_KEY]
+    if type(version) is not str:
+        raise Failure(INVALID_PARAMS, f"params._meta[{VERSION_KEY!r}] must be a text")
+    if type(meta[CAPABILITIES_KEY]) is not dict:
+        raise Failure(INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY!r}] must be an object")
+    if environ.get(VERSION_HEADER) != version:
+        raise Failure(HEADER_MISMATCH, f"header MCP-Protocol-Version must be {version}, as the body has it")
+    if environ.get(METHOD_HEADER) != message.method:
+        raise Failure(HEADER_MISMATCH, "header Mcp-Method must be the method of the body")
+    name = NAMED.get(message.method)
+    said = None if name is None else message.params.get(name)
+    if said is not None and decoded(environ.get(NAME_HEADER)) != said:
+        raise Failure(HEADER_MISMATCH, f"header Mcp-Name must be params.{name} of the body")
+    check_version(version, MODERN)
+
+
+def check_version(version: str | None, known: tuple[str, ...] = SUPPORTED) -> None:
+    """Refuse a version that is not spoken here; raises Failure with those that are."""
+    if version is not None and version not in known:
+        data = {"supported": list(SUPPORTED), "requested": version}
+        raise Failure(UNSUPPORTED_VERSION, f"protocol version {version[:40]} is not supported", data, status=400)
+
+
+def agreed(wanted: Any) -> str:
+    """The version a session will have: the one wanted, or else the newest that sessions have."""
+    return wanted if wanted in LEGACY else LEGACY[0]
+
+
+def decoded(value: str | None) -> str | None:
+    """The text of a header that may be in base64; None where it is absent or broken, so that it equals nothing."""
+    found = None if value is None else _ENCODED.fullmatch(value)
+    if found is None:
+        return value
+    try:
+        raw = base64.b64decode(found[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == found[1] else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None

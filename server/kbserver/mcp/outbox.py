@@ -1,0 +1,127 @@
+"""What waits to be sent on a stream: messages in their order, and resources that have changed, each named once.
+
+One writer at a time takes from an outbox. It is never waited for: who adds to a full one closes it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kbserver.mcp.rpc import written
+
+KEEP_ALIVE_SECONDS = 10.0
+"""A comment goes out after so much silence: a client that is gone is noticed when something is written to it."""
+
+COALESCE_SECONDS = 0.25
+"""Changes of one resource within this time are one notification."""
+
+MOST_WAITING = 1000
+
+COMMENT = b": still here\n\n"
+
+Json = dict[str, Any]
+
+
+def frame(message: Json, event: str = "message") -> bytes:
+    """Write a message as one server-sent event."""
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), written(message))
+
+
+class Outbox:
+    """A bounded queue in front of one stream, which may be taken up again by another connection.
+
+    `updated` makes the notification that a resource has changed.
+    """
+
+    def __init__(self, updated: Callable[[str], Json]) -> None:
+        self._updated = updated
+        self._ready = threading.Condition()
+        self._messages: deque[Json] = deque()
+        self._changed: dict[str, None] = {}
+        self._last: Json | None = None
+        self._taker: object | None = None
+        self.closed = False
+
+    @property
+    def taken(self) -> bool:
+        """Whether a connection takes from it."""
+        return self._taker is not None
+
+    def put(self, message: Json) -> None:
+        """Add a message; one too many closes the stream."""
+        with self._ready:
+            if len(self._messages) >= MOST_WAITING:
+                self.closed = True
+            elif not self.closed:
+                self._messages.append(message)
+            self._ready.notify_all()
+
+    def changed(self, uri: str) -> None:
+        """Add that a resource has changed."""
+        with self._ready:
+            if uri in self._changed or self.closed:
+                return
+            if len(self._changed) >= MOST_WAITING:
+                self.closed = True
+            else:
+                self._changed[uri] = None
+            self._ready.notify_all()
+
+    def forget(self, uri: str) -> None:
+        """Do not tell of a resource any more."""
+        with self._ready:
+            self._changed.pop(uri, None)
+
+    def close(self, last: Json | None = None) -> None:
+        """End the stream once what waits is sent, with a last message if there is one."""
+        with self._ready:
+            self._last = last if not self.closed else self._last
+            self.closed = True
+            self._ready.notify_all()
+
+    def frames(self) -> Iterator[bytes]:
+        """What goes out, as server-sent events, until the stream is closed or another taker comes."""
+        taker = object()
+        with self._ready:
+            self._taker = taker
+            self._ready.notify_all()
+        told_at = -COALESCE_SECONDS
+        try:
+            while True:
+                parts, told_at, done = self._next(taker, told_at)
+                if parts:
+                    yield b"".join(parts)
+                if done:
+                    return
+        finally:
+            with self._ready:
+                if self._taker is taker:
+                    self._taker = None
+
+    def _next(self, taker: object, told_at: float) -> tuple[list[bytes], float, bool]:
+        """Wait for what is next: the events to send, when changes were told of last, and whether that was all."""
+        until = time.monotonic() + KEEP_ALIVE_SECONDS
+        with self._ready:
+            while True:
+                now = time.monotonic()
+                due = told_at + COALESCE_SECONDS
+                if self._taker is not taker:
+                    return [], told_at, True
+                tell = bool(self._changed) and (now >= due or self.closed)
+                if self._messages or tell or self.closed:
+                    parts = [frame(message) for message in self._messages]
+                    self._messages.clear()
+                    if tell:
+                        parts += [frame(self._updated(uri)) for uri in self._changed]
+                        self._changed.clear()
+                        told_at = now
+                    if self.closed and self._last is not None:
+                        parts.append(frame(self._last))
+                    return parts, told_at, self.closed
+                if now >= until:
+                    return [COMMENT], told_at, False
+                self._ready.wait(min(until, due if self._changed else until) - now)

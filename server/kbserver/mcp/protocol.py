@@ -1,0 +1,196 @@
+"""What each request of the protocol is answered with, whichever way it came.
+
+Streams are the business of `transport.py`: a request that is answered by one never comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbcore import __version__
+from kbcore.errors import KBError, NotFound
+from kbserver.mcp import resources, uris
+from kbserver.mcp.calls import Call, Fail, Toolbox, Who
+from kbserver.mcp.eras import SERVER_KEY, SUPPORTED, agreed
+from kbserver.mcp.prompts import PROMPTS
+from kbserver.mcp.rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Json, Message
+from kbserver.mcp.sessions import Session, Sessions
+from kbserver.mcp.subscriptions import Subscriptions
+from kbserver.mcp.tools import Tool, tools_of
+
+if TYPE_CHECKING:
+    from kbcore.kb import KnowledgeBase
+    from kbcore.runtime import Runtime
+
+SERVER = {"name": "kbcore", "title": "kbcore knowledge base", "version": __version__}
+
+INSTRUCTIONS = (
+    "A knowledge base of facts and rules. Call predicates to see what it knows, ask to answer goals (arguments that start "
+    "with ? are variables), tell to store a fact, teach for rules, explain for why something holds, context for the facts "
+    "that matter for a prompt."
+)
+
+LIST_TTL_MS = 300_000
+"""How long a client may keep the lists of tools, resources and prompts: they change only with the version."""
+
+NO_RESOURCE = -32002
+"""What clients of the first era are told where there is no such resource."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request to be answered: of whom, in which era, in which session if it has one, and how it can be stopped."""
+
+    message: Message
+    who: Who
+    modern: bool
+    session: Session | None = None
+    call: Call = field(default_factory=Call)
+
+
+class Protocol:
+    """The tool protocol over one runtime; `fail` makes the answer to an error of the core."""
+
+    def __init__(self, runtime: Runtime, fail: Fail) -> None:
+        self._runtime = runtime
+        self._fail = fail
+        self.toolbox = Toolbox(runtime, tools_of(runtime.config.mcp_tools, runtime.model is not None), fail)
+        self.subscriptions = Subscriptions(runtime.feed)
+        self.sessions = Sessions(runtime.clock, self.subscriptions)
+        self._both: dict[str, Callable[[Request], Json]] = {
+            "tools/list": self._tools_list,
+            "tools/call": self._tools_call,
+            "resources/list": lambda asked: _listed({"resources": list(resources.LISTED)}),
+            "resources/templates/list": lambda asked: _listed({"resourceTemplates": list(resources.TEMPLATES)}),
+            "resources/read": self._resources_read,
+            "prompts/list": lambda asked: _listed({"prompts": [prompt.shown for prompt in PROMPTS.values()]}),
+            "prompts/get": self._prompts_get,
+        }
+        self._modern = {**self._both, "server/discover": _discover}
+        self._legacy = {
+            **self._both,
+            "ping": lambda asked: {},
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+
+    def tool(self, message: Message) -> Tool:
+        """The tool a request calls; raises Failure."""
+        name = message.text("name")
+        tool = self.toolbox.tools.get(name)
+        if tool is None:
+            raise Failure(INVALID_PARAMS, f"there is no tool {name[:64]!r}; tools/list names those there are")
+        return tool
+
+    def answer(self, asked: Request) -> Json:
+        """The result of a request; raises Failure."""
+        methods = self._modern if asked.modern else self._legacy
+        method = methods.get(asked.message.method)
+        if method is None:
+            raise Failure(METHOD_NOT_FOUND, f"there is no method {asked.message.method[:64]!r}")
+        try:
+            found = method(asked)
+        except Failure:
+            raise
+        except Exception as error:
+            raise self.failure(error, asked.who.number) from error
+        if not asked.modern:
+            return {key: value for key, value in found.items() if key not in ("ttlMs", "cacheScope")}
+        return complete(found)
+
+    def failure(self, error: Exception, number: str) -> Failure:
+        """An error of the core as one of the protocol, with the shape HTTP has for it as its data."""
+        failed = self._fail(error, number)
+        wrong = isinstance(error, KBError) and 400 <= failed.status < 500
+        data = {"code": failed.code, "message": failed.message, "details": failed.details}
+        return Failure(INVALID_PARAMS if wrong else INTERNAL_ERROR, failed.message, data)
+
+    def welcome(self, message: Message) -> Json:
+        """What `initialize` is answered with: the version agreed on, and what there is."""
+        version = agreed(message.params.get("protocolVersion"))
+        return {
+            "protocolVersion": version,
+            "capabilities": CAPABILITIES,
+            "serverInfo": SERVER,
+            "instructions": INSTRUCTIONS,
+        }
+
+    def close(self) -> None:
+        """End what is under way for clients: sessions, and the streams that hang on them."""
+        self.sessions.close_all()
+
+    def _tools_list(self, asked: Request) -> Json:
+        if asked.message.params.get("cursor") is not None:
+            raise Failure(INVALID_PARAMS, "params.cursor: the list has one page only")
+        return _listed({"tools": [tool.shown for tool in self.toolbox.tools.values()]})
+
+    def _tools_call(self, asked: Request) -> Json:
+        tool = self.tool(asked.message)
+        return self.toolbox.call(tool, asked.message.object("arguments"), asked.who, asked.call)
+
+    def _resources_read(self, asked: Request) -> Json:
+        uri = asked.message.text("uri")
+        address = uris.read_uri(uri)
+        try:
+            found = None if address is None else resources.read(self._kb(asked), uri, address)
+        except NotFound:
+            found = None
+        if found is None:
+            raise Failure(INVALID_PARAMS if asked.modern else NO_RESOURCE, "there is no such resource", {"uri": uri})
+        return {"contents": [found], "ttlMs": 0, "cacheScope": "private"}
+
+    def _prompts_get(self, asked: Request) -> Json:
+        name, given = asked.message.text("name"), asked.message.object("arguments")
+        prompt = PROMPTS.get(name)
+        if prompt is None:
+            raise Failure(INVALID_PARAMS, f"there is no prompt {name[:64]!r}; prompts/list names those there are")
+        for argument, _, needed in prompt.arguments:
+            value = given.get(argument)
+            if value is None and not needed:
+                given.pop(argument, None)
+            elif type(value) is not str or not value:
+                raise Failure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
+        content = {"type": "text", "text": prompt.text(self._kb(asked), given)}
+        return {"description": prompt.description, "messages": [{"role": "user", "content": content}]}
+
+    def _subscribe(self, asked: Request) -> Json:
+        uri = asked.message.text("uri")
+        if not self.sessions.follow(_session(asked), uri):
+            raise Failure(NO_RESOURCE, "there can be no such resource", {"uri": uri})
+        return {}
+
+    def _unsubscribe(self, asked: Request) -> Json:
+        self.sessions.leave(_session(asked), asked.message.text("uri"))
+        return {}
+
+    def _kb(self, asked: Request) -> KnowledgeBase:
+        return self._runtime.knowledge_base(asked.who.database, asked.who.tenant, asked.call)
+
+
+CAPABILITIES: Json = {
+    "tools": {"listChanged": False},
+    "resources": {"subscribe": True, "listChanged": False},
+    "prompts": {"listChanged": False},
+}
+
+
+def complete(found: Json) -> Json:
+    """Mark a result as the whole one, and as ours, as the era without sessions wants it."""
+    return {**found, "resultType": "complete", "_meta": {**found.get("_meta", {}), SERVER_KEY: SERVER}}
+
+
+def _discover(asked: Request) -> Json:
+    offered: dict[str, Any] = {"supportedVersions": list(SUPPORTED), "capabilities": CAPABILITIES}
+    return _listed({**offered, "instructions": INSTRUCTIONS})
+
+
+def _listed(found: Json) -> Json:
+    return {**found, "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+
+
+def _session(asked: Request) -> Session:
+    if asked.session is None:
+        raise Failure(INVALID_REQUEST, "this needs a session: call initialize, and send its Mcp-Session-Id")
+    return asked.session

@@ -1,0 +1,127 @@
+"""JSON-RPC 2.0: one message in, one message out. Both the tool protocol and agent-to-agent speak it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kbcore.errors import InvalidInput
+from kbserver.body import parse_object
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+Id = str | int
+Json = dict[str, Any]
+
+
+class Failure(Exception):
+    """A request that is answered with an error; `status` is that of HTTP where it is not the usual one of its code."""
+
+    def __init__(
+        self, code: int, message: str, data: Any = None, *, status: int | None = None, id: Id | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.status = status
+        self.id = id
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request, or with no id a notification; `reply` is set for what answers a request of ours."""
+
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    id: Id | None = None
+    reply: bool = False
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What stands beside the parameters; empty where it is not an object."""
+        found = self.params.get("_meta")
+        return found if isinstance(found, dict) else {}
+
+    def text(self, name: str) -> str:
+        """A parameter that must be a text; raises Failure."""
+        value = self.params.get(name)
+        if type(value) is not str or not value:
+            raise Failure(INVALID_PARAMS, f"params.{name} must be a text")
+        return value
+
+    def object(self, name: str) -> dict[str, Any]:
+        """A parameter that is an object, empty where it is absent; raises Failure."""
+        value = self.params.get(name)
+        if value is None:
+            return {}
+        if type(value) is not dict:
+            raise Failure(INVALID_PARAMS, f"params.{name} must be an object")
+        return value
+
+
+def read_message(body: bytes, max_depth: int) -> Message:
+    """Read the one message of a body; raises Failure. Batches are refused."""
+    try:
+        found = parse_object(body, max_depth)
+    except InvalidInput as error:
+        code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
+        hint = "; batches are not taken" if body.lstrip()[:1] == b"[" else ""
+        raise Failure(code, error.message + hint) from error
+    if not body:
+        raise Failure(PARSE_ERROR, "the body is empty")
+    id = found.get("id")
+    if "id" in found and type(id) not in (str, int):
+        raise Failure(INVALID_REQUEST, "id must be a text or a whole number")
+    if found.get("jsonrpc") != "2.0":
+        raise Failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
+    method, params = found.get("method"), found.get("params")
+    if method is None and id is not None and ("result" in found or "error" in found):
+        return Message("", {}, id, reply=True)
+    if type(method) is not str or not method:
+        raise Failure(INVALID_REQUEST, "method must be a text", id=id)
+    if params is not None and type(params) is not dict:
+        raise Failure(INVALID_PARAMS, "params must be an object", id=id)
+    return Message(method, params or {}, id)
+
+
+def result(id: Id | None, value: Any) -> Json:
+    """The answer to a request."""
+    return {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+def error(id: Id | None, failure: Failure) -> Json:
+    """The error that answers a request; null as the id where it could not be read."""
+    said: Json = {"code": failure.code, "message": failure.message}
+    if failure.data is not None:
+        said["data"] = failure.data
+    return {"jsonrpc": "2.0", "id": failure.id if id is None else id, "error": said}
+
+
+def notification(method: str, params: Json) -> Json:
+    """A message that wants no answer."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def written(value: Any) -> bytes:
+    """Write JSON on one line."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer of more than 64 bits, such as a sum may be
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return True

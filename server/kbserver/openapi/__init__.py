@@ -1,0 +1,1 @@
+"""The OpenAPI document: made of what the routes say about themselves, with examples that really happened."""

@@ -1,0 +1,188 @@
+"""What operations have in common: parameters, headers, and errors, written once and referred to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kbserver.answers import JSON
+from kbserver.compress import compressible
+from kbserver.errors import STATUS
+from kbserver.idempotency import HEADER, REPLAYED, takes_key
+from kbserver.jsonschema import TEXT, Schema, named, nullable, obj, said, words
+from kbserver.operations import Answer, Operation
+from kbserver.permissions import PUBLIC, need_of
+from kbserver.request_context import NAME_PATTERN, NAME_RULE
+
+ERROR_STATUSES: dict[int, tuple[str, ...]] = {
+    status: tuple(code for code in STATUS if STATUS[code] == status) for status in sorted(set(STATUS.values()))
+} | {410: ("NOT_FOUND",), 415: ("VALIDATION_ERROR",)}
+"""The codes of each status of an error."""
+
+_MEANINGS = {
+    400: "The request is not sound; nothing was changed.",
+    401: "No key, or one that is not known.",
+    403: "The key does not allow this.",
+    404: "What was addressed does not exist.",
+    409: "The present state does not allow this, or this node takes no writes.",
+    410: "The route is gone.",
+    413: "Too large.",
+    415: "The body is not JSON in UTF-8.",
+    422: "The work went over a limit.",
+    429: "Too much at once.",
+    500: "A bug; the log has more.",
+    501: "This needs a language model, and none is configured.",
+    502: "The language model failed.",
+    503: "The server is not ready, or stopping.",
+    507: "No room on the disk; reads go on.",
+}
+
+_NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+_PAGE_ROWS = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "X-Tenant-ID": {"required": True, "schema": _NAME, "description": f"Whose knowledge: {NAME_RULE}."},
+    "X-Database": {"schema": {**_NAME, "default": "default"}, "description": "Which database; 404 where there is none."},
+    "X-Transaction-ID": {
+        "schema": TEXT,
+        "description": "The transaction the request belongs to; 404 where it is not known, 409 where it has ended.",
+    },
+    HEADER: {
+        "schema": {"type": "string", "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
+        "description": "A write that is sent again with the same key is not carried out again, and has the answer it had.",
+    },
+    "If-None-Match": {"schema": TEXT, "description": "The ETag of what is known already; 304 where it is still so."},
+    "X-Request-ID": {
+        "schema": TEXT,
+        "description": "Echoed if it is 1 to 128 of `A-Z a-z 0-9 . _ -`; else a new one is made.",
+    },
+    "traceparent": {"schema": TEXT, "description": "A W3C trace; its id goes into the log line of the request."},
+}
+"""Parameters of many operations, all of them headers."""
+
+HEADERS: dict[str, dict[str, Any]] = {
+    "X-Request-ID": {"schema": TEXT, "description": "The number of the request, also in the log."},
+    "X-KB-Version": {"schema": TEXT, "description": "The version of the server."},
+    "RateLimit": {"schema": TEXT, "description": "Where rates are limited: what is left, and seconds until it is full."},
+    "RateLimit-Policy": {"schema": TEXT, "description": "Where rates are limited: requests and seconds of the limit."},
+    "X-Commit-Seq": {"schema": TEXT, "description": "Of a write: its place in the log, for `X-Min-Seq` of later reads."},
+    "X-Replication-Lag-Ms": {"schema": TEXT, "description": "Of a follower: how old, at most, what it shows is."},
+    "Content-Encoding": {"schema": words("gzip"), "description": "Of a long answer, where the client takes gzip."},
+    "Vary": {"schema": TEXT, "description": "What the answer depends on beside the address."},
+    "ETag": {"schema": TEXT, "description": "Changes with every change of the answer, for `If-None-Match`."},
+    "Cache-Control": {"schema": TEXT, "description": "Who may keep the answer, and for how long."},
+    "Link": {"schema": TEXT, "description": "Of a page that is not the last: the next, with `rel=\"next\"`."},
+    REPLAYED: {"schema": words("true"), "description": f"The answer of an earlier request with the same `{HEADER}`."},
+}
+"""Headers of many answers."""
+
+SECURITY: dict[str, dict[str, str]] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the server asks for keys."},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key in another header."},
+}
+"""How a key is sent."""
+
+PAGED: dict[str, Schema] = {
+    "limit": said(_PAGE_ROWS, "So many at most; where there are more, `Link` has the address of the next page."),
+    "cursor": said(TEXT, "Where the page begins: out of the `Link` of the one before. 409 after a change."),
+}
+
+_ERRORS: dict[int, Schema] = {
+    status: named(
+        f"Error{status}",
+        obj(
+            {
+                "code": words(*codes),
+                "message": said(TEXT, "What is wrong, for a person."),
+                "details": nullable(said({"type": "object"}, "What a program may act on.")),
+            }
+        ),
+    )
+    for status, codes in ERROR_STATUSES.items()
+}
+_ALWAYS = ("X-Request-ID", "X-KB-Version", "RateLimit", "RateLimit-Policy", "X-Commit-Seq", "X-Replication-Lag-Ms")
+_PACKED = ("Content-Encoding", "Vary")
+_LARGE = 1 << 20
+
+
+def parameters(path: str, method: str, declared: Operation) -> Iterator[str | dict[str, Any]]:
+    """The parameters of an operation; those that many have by name."""
+    for name in re.findall(r"{(\w+)}", path):
+        yield {"name": name, "in": "path", "required": True, "schema": _NAME}
+    if declared.tenant:
+        yield "X-Tenant-ID"
+        yield "X-Database"
+    if declared.transaction:
+        yield "X-Transaction-ID"
+    if _keyed(path, method):
+        yield HEADER
+    if declared.tagged:
+        yield "If-None-Match"
+    yield "X-Request-ID"
+    yield "traceparent"
+    if declared.body is not None:
+        wishes = ("handling=strict", *("wait=SECONDS" if wish == "wait" else wish for wish in declared.prefer))
+        text = f"Any of {', '.join(f'`{wish}`' for wish in wishes)}, joined by commas."
+        yield {"name": "Prefer", "in": "header", "schema": TEXT, "description": text}
+    for name, schema in {**declared.query, **(PAGED if declared.paged else {})}.items():
+        yield {"name": name, "in": "query", "schema": schema}
+    for name, schema in declared.headers.items():
+        yield {"name": name, "in": "header", "schema": schema}
+
+
+def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
+    """The role an operation needs, and how its key is sent; a server may also ask for none."""
+    role = need_of(method, re.sub(r"{(\w+)}", r"<\1>", path)).role
+    return role, [] if role == PUBLIC else [{"bearer": []}, {"header": []}, {}]
+
+
+def statuses(path: str, method: str, declared: Operation) -> list[int]:
+    """Every status of an error an operation may answer."""
+    return sorted({*declared.statuses(), *((409,) if _keyed(path, method) else ())})
+
+
+def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
+    """What an operation may answer, by status."""
+    more: list[str] = [REPLAYED] if _keyed(path, method) else []
+    more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
+    more += ["Link"] if declared.paged else []
+    found = {str(one.status): _answer(one, more, example) for one in declared.answers}
+    if declared.tagged:
+        found["304"] = {
+            "description": "Not changed since.",
+            "headers": _references(*_ALWAYS, "ETag", "Cache-Control", "Vary"),
+        }
+    for status in statuses(path, method, declared):
+        found.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
+    return dict(sorted(found.items()))
+
+
+def error(status: int, example: Mapping[str, Any] | None) -> dict[str, Any]:
+    """An error, whatever the operation."""
+    headers: dict[str, Any] = _references(*_ALWAYS, *_PACKED)
+    if status in (409, 429, 503):
+        headers["Retry-After"] = {"schema": said({"type": "integer"}, "Seconds.")}
+    if status == 401:
+        headers["WWW-Authenticate"] = {"schema": said(TEXT, "How a key is sent.")}
+    shown = {"schema": _ERRORS[status], **({"example": example} if example is not None else {})}
+    return {"description": _MEANINGS[status], "headers": headers, "content": {JSON: shown}}
+
+
+def _answer(one: Answer, more: list[str], example: Mapping[str, Any]) -> dict[str, Any]:
+    happened = example.get("answers", {}).get(str(one.status), {})
+    content = {
+        media: {"schema": schema, **({"example": happened[media]} if media in happened else {})}
+        for media, schema in one.content.items()
+    }
+    packed = _PACKED if any(compressible(media, _LARGE) for media in one.content) else ()
+    own = {name: {"schema": schema} for name, schema in one.headers.items()}
+    return {"description": one.says, "headers": {**_references(*_ALWAYS, *packed, *more), **own}, "content": content}
+
+
+def _references(*names: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _keyed(path: str, method: str) -> bool:
+    return method == "POST" and takes_key(path)

@@ -1,0 +1,135 @@
+"""The OpenAPI 3.1 document of an application: every listed route with its bodies, answers, headers, errors and examples."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any
+
+from flask import Flask
+
+from kbcore import __version__
+from kbserver.answers import JSON
+from kbserver.jsonschema import COMPONENTS, references
+from kbserver.openapi import common
+from kbserver.operations import Operation, operation_of
+from kbserver.schemas.base import envelope_of
+
+_UNDER_BLUEPRINT = re.compile(r"<(?:\w+:)?(\w+)>")
+_NOT_LISTED = frozenset({"HEAD", "OPTIONS"})
+
+def document(app: Flask) -> dict[str, Any]:
+    """Make the document of an application; routes that say nothing about themselves are not in it."""
+    from apispec import APISpec
+
+    spec = APISpec(
+        "kbcore",
+        __version__,
+        "3.1.0",
+        info={
+            "description": "Facts, rules, backward chaining with proofs, truth maintenance and context windows.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        servers=[{"url": "/"}],
+    )
+    examples = _examples()
+    for name, header in common.HEADERS.items():
+        spec.components.header(name, header)
+    for name, scheme in common.SECURITY.items():
+        spec.components.security_scheme(name, scheme)
+    for name, parameter in common.PARAMETERS.items():
+        spec.components.parameter(name, "header", {"name": name, **parameter})
+    used: set[str] = set()
+    statuses: set[int] = set()
+    tags: dict[str, str] = {}
+    for path, method, view, declared, endpoint in listed(app):
+        tag = endpoint.split(".")[0]
+        tags.setdefault(tag, _first_line(inspect.getmodule(view)))
+        known = examples["operations"].get(f"{method} {path}") or _of_alias(examples, app, endpoint, method)
+        made = _operation(path, method, view, declared, known)
+        used.update(references(made))
+        statuses.update(common.statuses(path, method, declared))
+        spec.path(path, operations={method.lower(): {**made, "tags": [tag]}})
+    for status in sorted(statuses):
+        refused = common.error(status, examples["errors"].get(str(status)))
+        used.update(references(refused))
+        spec.components.response(f"Error{status}", refused)
+    for name in sorted(_closure(used)):
+        spec.components.schema(name, COMPONENTS[name]())
+    for tag, description in tags.items():
+        spec.tag({"name": tag, "description": description})
+    found: dict[str, Any] = spec.to_dict()
+    return found
+
+
+def listed(app: Flask) -> Iterator[tuple[str, str, Any, Operation, str]]:
+    """Every path and method that is in the document, with its function and what that says about itself."""
+    for path, method, endpoint in routes(app):
+        view = app.view_functions[endpoint]
+        declared = operation_of(view)
+        if declared is not None and declared.listed:
+            yield path, method, view, declared, endpoint
+
+
+def routes(app: Flask) -> Iterator[tuple[str, str, str]]:
+    """Every path, as OpenAPI writes it, and method of an application, with its endpoint."""
+    for rule in app.url_map.iter_rules():
+        for method in sorted((rule.methods or set()) - _NOT_LISTED):
+            yield _UNDER_BLUEPRINT.sub(r"{\1}", rule.rule), method, rule.endpoint
+
+
+def operation_id(path: str, method: str) -> str:
+    """Name an operation: the words of its path, after the method where that is not POST."""
+    found = [word for word in re.split(r"[^A-Za-z0-9]+", path) if word]
+    if method != "POST":
+        found.insert(0, method.lower())
+    return found[0] + "".join(word[0].upper() + word[1:] for word in found[1:])
+
+
+def _operation(path: str, method: str, view: Any, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
+    first, _, rest = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
+    found: dict[str, Any] = {"operationId": operation_id(path, method), "summary": first.rstrip(".")}
+    if rest:
+        found["description"] = rest
+    found["x-role"], found["security"] = common.needed(path, method)
+    found["parameters"] = list(common.parameters(path, method, declared))
+    if declared.body is not None:
+        envelope = envelope_of(declared.body)
+        shown: dict[str, Any] = {"schema": envelope.ref}
+        if "request" in example:
+            shown["example"] = example["request"]
+        found["requestBody"] = {"required": not envelope.optional, "content": {JSON: shown}}
+    found["responses"] = common.answers(path, method, declared, example)
+    return found
+
+
+def _closure(names: set[str]) -> set[str]:
+    found: set[str] = set()
+    todo = [name for name in names if name in COMPONENTS]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += references(COMPONENTS[name]())
+    return found
+
+
+def _of_alias(examples: Mapping[str, Any], app: Flask, endpoint: str, method: str) -> Mapping[str, Any]:
+    """The example of another path of the same function."""
+    for path, other, same in routes(app):
+        if (other, same) == (method, endpoint) and f"{method} {path}" in examples["operations"]:
+            found: Mapping[str, Any] = examples["operations"][f"{method} {path}"]
+            return found
+    return {}
+
+
+def _first_line(module: Any) -> str:
+    return inspect.cleandoc(getattr(module, "__doc__", None) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _examples() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
+    return found

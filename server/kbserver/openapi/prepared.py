@@ -1,0 +1,33 @@
+"""A language model that has its answers prepared: for the examples of the document, which no chance may change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kbcore.plug.ports import Completion, CompletionRequest
+
+TEXT = "Gus works at Acme."
+QUESTION = "Where does Gus work?"
+
+_FACT = {"predicate": "works_at", "args": ["Gus", "Acme"], "negated": False, "confidence": 0.9}
+
+
+class Prepared:
+    """Knows one text and one question."""
+
+    name = "openai"
+    model = "a-model"
+
+    def complete(self, request: CompletionRequest) -> Completion:
+        """Answer what is asked for, by the key the schema wants first."""
+        answers: dict[str, Any] = {
+            "facts": {"facts": [_FACT]},
+            "queries": {"queries": [{"atoms": [{"predicate": "works_at", "args": ["Gus", "?x"]}]}]},
+            "sentences": {"sentences": [{"text": "Gus works at Acme.", "facts": [1]}], "confidence": 1},
+        }
+        wanted = next(iter((request.schema or {"properties": answers})["properties"]))
+        return Completion(json.dumps(answers[wanted]))
+
+    def close(self) -> None:
+        """Hold nothing."""

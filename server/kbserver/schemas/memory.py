@@ -1,0 +1,163 @@
+"""Bodies about what is remembered: upkeep, priorities, and questions by salience and by time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kbcore.errors import InvalidInput
+from kbcore.remembering import DECAY_THRESHOLD, LEAST_GROUP
+from kbplanner.jsonform import atom_from_json
+from kbplanner.terms import Term, Variable
+from kbserver.schemas import fields
+from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards
+from kbserver.schemas.fields import Reader, flag, fraction, moment, scope_to_read, scope_to_write, whole
+
+SALIENT = 50
+"""Facts a question by salience gives, where it does not say."""
+
+_SIGNED: dict[str, Reader] = {"predicate": fields.predicate, "args": fields.args, "negated": flag, "truthVal": flag}
+
+_decay = Envelope("Decay", {"threshold": fraction, "scope": scope_to_write, "dryRun": flag})
+_consolidate = Envelope(
+    "Consolidate", {"minGroupSize": whole(2), "scope": scope_to_write, "predicates": fields.predicates, "dryRun": flag}
+)
+_priority = Envelope(
+    "Priority", {**_SIGNED, "priority": fraction, "scope": scope_to_write}, required=("predicate", "args", "priority")
+)
+_salient = Envelope(
+    "Salient",
+    {
+        "predicate": fields.predicate,
+        "args": fields.pattern_args,
+        "limit": whole(1),
+        "minSalience": fraction,
+        "scope": scope_to_read,
+    },
+)
+_recall = Envelope(
+    "Recall",
+    {**_SIGNED, "args": fields.pattern_args, "timestamp": moment, "scope": scope_to_read, "limit": whole(1)},
+    required=("predicate", "args", "timestamp"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """Which partition shall forget what has a salience below `threshold`."""
+
+    threshold: float
+    scope: str | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """Which facts of a partition shall be summed up; `predicates` is None for all."""
+
+    min_group_size: int
+    predicates: tuple[str, ...] | None
+    scope: str | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """How important a stored fact is; `positive` is None for both signs."""
+
+    predicate: str
+    args: tuple[str, ...]
+    priority: float
+    positive: bool | None
+    scope: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Salient:
+    """Which facts are ranked: `predicate` None for all, `args` None for every arity."""
+
+    predicate: str | None
+    args: tuple[Term, ...] | None
+    limit: int
+    minimum: float
+    scope: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A pattern for what was valid at a moment; `positive` is None for both signs."""
+
+    predicate: str
+    args: tuple[Term, ...]
+    at: int
+    positive: bool | None
+    scope: str | None
+    limit: int | None
+
+
+@_decay.shapes
+def decay(data: dict[str, Any], *, strict: bool) -> Decay:
+    """Read the body of /memory/decay."""
+    found = _decay.load(data, strict)
+    return Decay(found.get("threshold", DECAY_THRESHOLD), found.get("scope"), found.get("dryRun", False))
+
+
+@_consolidate.shapes
+def consolidation(data: dict[str, Any], *, strict: bool) -> Consolidation:
+    """Read the body of /memory/consolidate."""
+    found = _consolidate.load(data, strict)
+    predicates = None
+    if "predicates" in found:
+        names = found["predicates"]
+        if type(names) is not list:
+            raise InvalidInput.at("predicates", "must be an array of predicates")
+        predicates = tuple(_predicate(name, f"predicates[{place}]") for place, name in enumerate(names))
+    least = found.get("minGroupSize", LEAST_GROUP)
+    return Consolidation(least, predicates, found.get("scope"), found.get("dryRun", False))
+
+
+@_priority.shapes
+def priority(data: dict[str, Any], *, strict: bool) -> Priority:
+    """Read the body of /memory/priority: one fact, and a number."""
+    found = _priority.load(data, strict)
+    atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
+    args = []
+    for index, arg in enumerate(atom_terms(atom)):
+        if isinstance(arg, Variable):
+            raise InvalidInput.at(f"args[{index}]", "a variable names no single fact")
+        args.append(arg)
+    return Priority(atom.predicate, tuple(args), found["priority"], sign(found), found.get("scope"))
+
+
+@_salient.shapes
+def salient(data: dict[str, Any], *, strict: bool) -> Salient:
+    """Read the body of /memory/query/salient."""
+    found = _salient.load(data, strict)
+    predicate, args = None, None
+    if "args" in found and "predicate" not in found:
+        raise InvalidInput.at("predicate", "is needed where there are args")
+    if "args" in found:
+        atom = atom_from_json({"predicate": found["predicate"], "args": wildcards(found["args"])})
+        predicate, args = atom.predicate, atom_terms(atom)
+    elif "predicate" in found:
+        predicate = _predicate(found["predicate"], "predicate")
+    return Salient(predicate, args, found.get("limit", SALIENT), found.get("minSalience", 0.0), found.get("scope"))
+
+
+@_recall.shapes
+def recall(data: dict[str, Any], *, strict: bool) -> Recall:
+    """Read the body of /memory/recall."""
+    found = _recall.load(data, strict)
+    atom = atom_from_json({"predicate": found["predicate"], "args": wildcards(found["args"])})
+    return Recall(
+        atom.predicate, atom_terms(atom), found["timestamp"], sign(found), found.get("scope"), found.get("limit")
+    )
+
+
+def _predicate(value: Any, path: str) -> str:
+    """Read a predicate that stands by itself."""
+    try:
+        return atom_from_json({"predicate": value, "args": []}).predicate
+    except InvalidInput as error:
+        wrong = (error.details or {}).get("fields") or {"": [error.message]}
+        raise InvalidInput.at(path, next(iter(wrong.values()))[0]) from None

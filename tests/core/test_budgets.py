@@ -1,0 +1,334 @@
+"""What a request may use: limits it lowers for itself, its place in line, and what stops it.
+
+Loops that look at the deadline and rest, beside the engine's slices: reading answers and stored facts (`Relation.match`),
+`asOf` (`moment.held`), rows (`sorted_rows`, `_shown`, `_with_undefined`), JSON (`Written.rows`, `rows_written`,
+`proofs_written`, `proof_text`), ground programs (`GroundRun.read`, `ComponentReader.ground`, `touched`), proofs
+(`Proof.expand`), inheritance (`annotate`, `weigh`), what fell (`cascade`, `compared`), aggregates of stored facts. A test
+below holds them to it by a clock that runs out at a rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from fractions import Fraction
+
+import pytest
+from support.runtimes import runtime
+
+from kbcore import open_kb
+from kbcore.clock import ManualClock
+from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
+from kbcore.loading import bulk_rows
+from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.turns import Turn, Turns
+from kbplanner import relation
+from kbplanner.backend import Limits
+from kbplanner.parser import parse_goal, parse_rule
+
+RULES = """
+reach(?x, ?y) :- edge(?x, ?y).
+reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z).
+pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).
+tick(0) :- edge(_, _).
+tick(?n) :- tick(?m), ?n = ?m + 1.
+total(sum(?c)) :- pairs(?a, ?b, ?c).
+"""
+BOMB = parse_goal("pairs(?a, ?b, ?c)").goal.literal
+
+
+@pytest.fixture
+def node():
+    with runtime(clock=ManualClock()) as found:
+        kb = found.knowledge_base(tenant="t")
+        kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()])
+        facts = [(str(n), str((n + 1) % 300)) for n in range(300)]
+        kb.assert_rows([bulk_rows("edge", 2, [arg for row in facts for arg in row])])
+        yield found
+
+
+def limit_of(call):
+    with pytest.raises(BudgetExceeded) as met:
+        call()
+    return met.value.details["limit"], met.value.details["value"], met.value.details["rule"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "limit", "value"),
+    [
+        (BudgetWanted(rows=1000), "derivedRows", 1000),
+        (BudgetWanted(steps=5000), "steps", 5000),
+        (BudgetWanted(bytes=65_536), "memoryBytes", 65_536),
+    ],
+)
+def test_a_request_lowers_a_limit_and_the_error_names_it_and_the_rule(node, wanted, limit, value):
+    kb = node.knowledge_base(tenant="t")
+    found = limit_of(lambda: kb.infer(BOMB, wanted=wanted))
+    assert found[:2] == (limit, value)
+    assert found[2] == "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _)."
+
+
+def test_no_limit_is_raised_above_the_setting():
+    with runtime(query_max_rows=500, query_max_answers=10, query_timeout_ms=77) as node:
+        budget = node.knowledge_base()._budget(BudgetWanted(10**9, 10**9, 10**12, 10**15, 10**9))
+        assert budget.limits == Limits(500, node.limits.bytes, node.limits.steps)
+        assert (budget.max_answers, budget.timeout_ms) == (10, 77)
+
+
+def test_answers_and_nodes_of_proofs_are_counted(node):
+    kb = node.knowledge_base(tenant="t")
+    goal = parse_goal("reach(?x, ?y)").goal.literal
+    assert limit_of(lambda: kb.infer(goal, wanted=BudgetWanted(answers=100)))[:2] == ("answers", 100)
+    assert len(kb.infer(goal, limit=100, wanted=BudgetWanted(answers=100))) == 100
+    with runtime(query_max_proof_nodes=50) as small:
+        kb = small.knowledge_base()
+        kb.assert_rules([parse_rule("p(?x) :- q(?x), r(?x).")])
+        kb.assert_rows([bulk_rows(name, 1, [str(n) for n in range(40)]) for name in "qr"])
+        goal = parse_goal("p(?x)").goal.literal
+        assert len(kb.prove(goal, limit=16)) == 16
+        for form in ("tree", "dag"):
+            assert limit_of(lambda form=form: kb.prove(goal, form=form))[:2] == ("proofNodes", 50)
+        assert len(kb.prove(goal, nodes=1)) == 40
+
+
+def test_the_time_of_a_goal_is_its_own():
+    with open_kb() as kb:
+        kb.tell_many("edge", [(str(n), "x") for n in range(800)])
+        kb.teach(RULES)
+        with pytest.raises(BudgetExceeded) as met:
+            kb.ask("tick(?n)", timeout_ms=1)
+        assert met.value.details == {"limit": "timeMs", "value": 1, "rule": "tick(?n) :- tick(?m), ?n = ?m + 1."}
+        with pytest.raises(BudgetExceeded):
+            kb.explain("tick(?n)", timeout_ms=1)
+        assert len(kb.ask("edge(1, ?x)", timeout_ms=1)) == 1
+
+
+def test_what_an_aggregate_is_taken_over_and_proofs_meet_limits_that_name_the_rule(node):
+    kb = node.knowledge_base(tenant="t")
+    wanted = BudgetWanted(rows=20_000)
+    total = parse_goal("total(?n)").goal.literal
+    met = ("derivedRows", 20_000, "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).")
+    assert limit_of(lambda: kb.infer(total, wanted=wanted)) == met
+    reach = parse_goal("reach(?x, ?y)").goal.literal
+    assert limit_of(lambda: kb.prove(reach, limit=64, wanted=wanted))[2].startswith("reach(?x, ?")
+
+
+def test_what_is_retracted_stays_retracted_when_counting_what_fell_is_cut_short(node):
+    kb = node.knowledge_base(tenant="t")
+    outcome = kb.retract_fact("edge", ["1", "2"], wanted=BudgetWanted(rows=10))
+    assert (outcome.retracted, outcome.truncated) == (1, True)
+    assert kb.query_rows("edge", ["1", "2"]) == []
+
+
+class Leaves:
+    """A caller who leaves as soon as the goal is a long one."""
+
+    def __init__(self, error):
+        self.error = error
+        self.watched = self.ended = 0
+
+    def watch(self, stop):
+        self.watched += 1
+        stop(self.error)
+
+        def end():
+            self.ended += 1
+
+        return end
+
+
+@pytest.mark.parametrize("error", [CallerLeft(), NotReady("the server is stopping")])
+def test_a_long_goal_ends_when_its_caller_leaves(node, error):
+    caller = Leaves(error)
+    kb = node.knowledge_base(tenant="t", caller=caller)
+    assert len(kb.infer(parse_goal("edge(1, ?x)").goal.literal)) == 1
+    assert caller.watched == 0
+    with pytest.raises(type(error)):
+        kb.infer(BOMB)
+    assert (caller.watched, caller.ended) == (1, 1)
+    assert node.turns.working(("default", "t")) == 0
+    with pytest.raises(type(error)):
+        kb.prove(BOMB)
+
+
+def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
+    """The caller leaves while the engine is inside a slice; nobody else looks at a clock."""
+    begun, stops = threading.Event(), []
+
+    class Client:
+        def watch(self, stop):
+            stops.append(stop)
+            return lambda: None
+
+    def offload(call):
+        begun.set()
+        return call()
+
+    node.offload = offload
+    kb = node.knowledge_base(tenant="t", caller=Client())
+    raised = []
+
+    def ask():
+        try:
+            kb.infer(BOMB)
+        except CallerLeft as error:
+            raised.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert begun.wait(30)
+    stops[0](CallerLeft())
+    asking.join(30)
+    assert len(raised) == 1
+
+
+def test_turns_are_taken_in_order_and_handed_on():
+    turns = Turns(1)
+    first, second, third, other = Turn(turns, "t"), Turn(turns, "t"), Turn(turns, "t"), Turn(turns, "u")
+    first.take(0)
+    other.take(0)  # another tenant has turns of its own
+    assert not turns.enter(second)
+    assert not turns.enter(third)
+    assert turns.waiting("t") == 2
+    first.leave()
+    assert (second.come.is_set(), third.come.is_set()) == (True, False)
+    turns.leave(third)  # out of the line, without having had a turn
+    assert turns.working("t") == 1
+    turns.leave(second)
+    other.leave()
+    assert (turns.working("t"), turns.waiting("t"), turns.working("u")) == (0, 0, 0)
+
+
+def test_whoever_gets_no_turn_in_time_is_told_so_and_leaves_the_line():
+    turns = Turns(2)
+    busy = [Turn(turns, "t") for _ in range(2)]
+    for turn in busy:
+        turn.take(0)
+    late = Turn(turns, "t")
+    with pytest.raises(RateLimited) as told:
+        late.take(0)
+    assert told.value.details == {"retryAfterSeconds": 1.0, "limit": "TENANT_MAX_INFERENCES", "value": 2}
+    late.leave()
+    assert turns.waiting("t") == 0
+    for turn in busy:
+        turn.leave()
+    assert turns.working("t") == 0
+
+
+def test_one_who_waits_in_line_can_be_stopped():
+    turns = Turns(1)
+    busy, late = Turn(turns, "t"), Turn(turns, "t")
+    busy.take(0)
+    raised = []
+
+    def wait():
+        try:
+            late.take(60)
+        except CallerLeft as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    late.stop(CallerLeft())
+    waiting.join(30)
+    assert len(raised) == 1
+    late.leave()
+    busy.leave()
+    assert (turns.working("t"), turns.waiting("t")) == (0, 0)
+
+
+class RunsOut(ManualClock):
+    """A clock on which the time of every request is over at its n-th reading."""
+
+    def __init__(self, readings):
+        super().__init__()
+        self.left = readings
+        self.read = 0
+
+    def monotonic(self):
+        self.read += 1
+        return 0.0 if self.read <= self.left else 1e9
+
+
+QUESTIONS = {
+    "rows": lambda kb, goal: kb.infer(goal, min_confidence=0.1),
+    "moment": lambda kb, goal: kb.infer(goal, as_of=1_700_000_000_001),
+    "undefined": lambda kb, goal: kb.infer(goal, include_undefined=True),
+    "facts": lambda kb, goal: kb.query_rows("edge", parse_goal("edge(?x, ?y)").goal.literal.atom.args),
+    "json": lambda kb, goal: kb.infer_json(goal, lambda rows, rest: rest() or b"[]", min_confidence=0.1),
+    "proofs": lambda kb, goal: kb.prove(goal, limit=70),
+    "explain": lambda kb, goal: kb.explain(parse_goal("reach(?x, ?y), edge(?x, ?z)").body, limit=70),
+    "sum": lambda kb, goal: kb.aggregate("edge", "SUM", arg_index=0),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
+    """The time runs out at the first, the second, ... look at the clock: always the same error, never half an answer."""
+    monkeypatch.setattr(relation, "PIECE", 100)  # so that a sum over the edges is more than one piece
+    with runtime(clock=(clock := RunsOut(1 << 60))) as node:
+        kb = node.knowledge_base(tenant="t")
+        kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])
+        kb.assert_rules([parse_rule("reach(?x, ?y) :- near(?x, ?y) [confidence=0.5].")])
+        edges = [(n, n % 40 + 1 if n > 40 else n + 1) for n in range(1200)]
+        kb.assert_rows([bulk_rows("edge", 2, [str(node) for edge in edges for node in edge])])
+        goal = parse_goal("reach(?x, ?y)").goal.literal
+        question = QUESTIONS[name]
+        whole = question(kb, goal)
+        clock.read = 0
+        assert question(kb, goal) == whole
+        looks = clock.read  # the fewest it takes: what the goal has derived is kept
+        assert looks > 4  # it does rest
+        for readings in range(2, looks - 2, max(1, looks // 12)):
+            clock.read, clock.left = 0, readings
+            assert limit_of(lambda: question(kb, goal))[0] == "timeMs"
+        clock.left = 1 << 60
+        assert question(kb, goal) == whole
+        assert node.turns.working(("default", "t")) == 0
+
+
+def test_what_an_interrupted_proof_held_is_given_back_at_once(node):
+    """Not when garbage collection finds it: that may come where a lock is held that giving back takes."""
+    kb, goal = node.knowledge_base(tenant="t"), parse_goal("reach(0, ?x)").goal.literal
+    engine = node.find_tenant("default", "t").engine
+    with pytest.raises(ValueError, match="enough") as left:
+        kb.prove_json(goal, stop)
+    with pytest.raises(BudgetExceeded) as spent:
+        kb.prove(goal, wanted=BudgetWanted(steps=2000))
+    with pytest.raises(BudgetExceeded) as said:
+        kb.explain([parse_goal("reach(0, ?x)").body[0]], wanted=BudgetWanted(steps=2000))
+    held = engine.bytes  # the errors have the frames, and all that is in these
+    del left, spent, said
+    gc.collect()
+    engine.find("0")
+    assert engine.bytes == held
+
+
+def stop(proofs, rest):
+    next(iter(proofs))
+    raise ValueError("enough")
+
+
+def test_sums_are_exact_over_many_slices():
+    with open_kb() as kb:
+        values = ["1e16", "1", "-1e16", "0.1"] * 700 + ["9007199254740993"]
+        kb.tell_many("v", [(str(place), value) for place, value in enumerate(values)])
+        exact = float(sum(Fraction(value) for value in values))
+        assert kb.kb.aggregate("v", "SUM", arg_index=1).result == exact
+        assert kb.kb.aggregate("v", "MIN", arg_index=1).result == -1e16
+        assert kb.kb.aggregate("v", "AVG", arg_index=1).result == exact / len(values)
+
+
+@pytest.mark.parametrize(("limit", "offset"), [(1, 0), (10, 5), (5000, 100), (150_000, 0), (159_999, 3)])
+def test_the_first_of_many_answers_are_those_of_all(limit, offset):
+    """More answers than are gathered at a time, of which some are wanted: the rest is let go on the way."""
+    with runtime(clock=ManualClock()) as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])
+        edges = [str(node) for n in range(400) for node in (n * 7 % 400, (n + 1) * 7 % 400)]
+        kb.assert_rows([bulk_rows("edge", 2, edges)])
+        goal = parse_goal("reach(?x, ?y)").goal.literal
+        every = sorted(kb.tuples(goal.atom), key=lambda pair: (int(pair[0]), int(pair[1])))
+        assert len(every) == 160_000
+        found = kb.infer(goal, limit=limit, offset=offset)
+        assert [tuple(row["args"]) for row in found] == every[offset : offset + limit]

@@ -1,0 +1,219 @@
+"""Queries by meaning: an embedder in tests that hashes words, and what becomes of windows when one fails."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from dataclasses import replace
+
+import pytest
+from support.runtimes import BASE
+from support.runtimes import runtime as plain_runtime
+
+import kbcore
+from kbcore.clock import ManualClock
+from kbcore.config import Config
+from kbcore.context.embedding import FAILURES, PAUSE_SECONDS
+from kbcore.context.request import WindowRequest
+from kbcore.context.vectors import NEAR, POOL, VECTOR_WEIGHT, Vectors, text_of
+from kbcore.errors import ConfigError
+from kbcore.plug.conformance_embedder import EmbedderConformance
+from kbcore.runtime import open_runtime
+from kbcore.state.facts import Fact
+
+SAME = {"physician": "doctor", "employed": "works", "automobile": "car"}
+"""What the embedder of the tests knows of meaning."""
+
+
+class Hashing:
+    """Each word turns one number up; words of the same meaning turn the same."""
+
+    name = "hashing"
+    dimension = 64
+
+    def __init__(self) -> None:
+        self.seen: list[list[str]] = []
+        self.spoil = None
+        self.watch = None
+
+    def embed(self, texts):
+        self.seen.append(list(texts))
+        if self.watch is not None:
+            self.watch()
+        found = [self.vector(text) for text in texts]
+        return found if self.spoil is None else self.spoil(found)
+
+    def vector(self, text):
+        numbers = [0.0] * self.dimension
+        for word in text.lower().split():
+            digest = hashlib.blake2b(SAME.get(word, word).encode(), digest_size=2).digest()
+            numbers[int.from_bytes(digest, "big") % self.dimension] += 1.0
+        return numbers
+
+
+class TestHashing(EmbedderConformance):
+    def make_embedder(self):
+        return Hashing()
+
+
+class Plugin:
+    def __init__(self, embedder):
+        self.embedder = embedder
+
+    @kbcore.hookimpl
+    def kb_embedders(self):
+        return {"hashing": lambda config: self.embedder}
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def embedder():
+    return Hashing()
+
+
+@pytest.fixture
+def kb(clock, embedder):
+    config = replace(BASE, storage_backend="memory", embedder="hashing")
+    with open_runtime(config, plugins=[Plugin(embedder)], clock=clock) as node:
+        yield node.knowledge_base()
+
+
+def tell(kb):
+    kb.assert_facts([Fact("is", ("bob", "physician")), Fact("is", ("ann", "plumber")), Fact("likes", ("cid", "tea"))])
+
+
+def first(kb, query, **more):
+    return [entry.text for entry in kb.context(WindowRequest(query=query, **more)).entries]
+
+
+def outcomes(kb):
+    text = (kb._runtime.metrics.expose() or b"").decode()
+    lines = [line for line in text.splitlines() if line.startswith("svc_embedder_texts_total{")]
+    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+
+
+def test_a_fact_that_means_it_comes_first(kb, clock):
+    tell(kb)
+    clock.advance(60)
+    kb.assert_facts([Fact("likes", ("newest", "fact"))])
+    assert first(kb, "doctor bob") == ["is(bob, physician)", *first(kb, "doctor bob")[1:]]
+    (entry, *_) = kb.context(WindowRequest(query="doctor", explain=True)).entries
+    assert entry.text == "is(bob, physician)"
+    assert entry.why["lexical"] == pytest.approx(VECTOR_WEIGHT / 3**0.5)
+
+
+def test_words_and_meaning_blend_as_documented(kb):
+    tell(kb)
+    plain = Hashing()
+    with plain_runtime(clock=ManualClock()) as node:
+        other = node.knowledge_base()
+        tell(other)
+        words = {e.text: e.why["lexical"] for e in other.context(WindowRequest(query="bob tea", explain=True)).entries}
+    asked = plain.vector("bob tea")
+    for entry in kb.context(WindowRequest(query="bob tea", explain=True)).entries:
+        row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
+        vector = plain.vector(text_of(row))
+        product = sum(a * b for a, b in zip(asked, vector, strict=True))
+        cosine = product / (sum(a * a for a in asked) * sum(a * a for a in vector)) ** 0.5
+        wanted = (1 - VECTOR_WEIGHT) * words[entry.text] + VECTOR_WEIGHT * (cosine if cosine >= NEAR else 0.0)
+        assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_text_is_embedded_once(kb, embedder):
+    tell(kb)
+    first(kb, "doctor")
+    assert sorted(embedder.seen[0]) == ["ann is plumber", "bob is physician", "cid likes tea", "doctor"]
+    kb.assert_facts([Fact("is", ("dan", "baker"), positive=False)])
+    first(kb, "doctor")
+    assert embedder.seen[1:] == [["dan not is baker"]]
+    first(kb, "physician")
+    assert embedder.seen[2:] == [["physician"]]
+    kb.context(WindowRequest())
+    assert len(embedder.seen) == 3
+
+
+def test_the_store_is_bounded(kb, monkeypatch):
+    kb.assert_facts([Fact("p", (f"c{i}",)) for i in range(700)])
+    monkeypatch.setattr("kbcore.context.vectors.STORE_BYTES", 1)
+    for at in range(5):
+        first(kb, f"text {at}")
+    tenant = kb._read_tenant()
+    assert len(Vectors.of(tenant, 64)) == POOL
+
+
+def test_no_lock_is_held_meanwhile(kb, embedder):
+    tell(kb)
+
+    def write():
+        writer = threading.Thread(target=lambda: kb.assert_facts([Fact("told", ("meanwhile",))]))
+        writer.start()
+        writer.join(10)
+        assert not writer.is_alive()
+
+    embedder.watch = write
+    assert "told(meanwhile)" in first(kb, "doctor")
+    assert outcomes(kb) == {"ok": 4}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda found: 1 / 0,
+        lambda found: found[1:],
+        lambda found: [vector[1:] for vector in found],
+        lambda found: [[float("nan")] * 64 for _ in found],
+        lambda found: [[1e300] * 64 for _ in found],
+        lambda found: [["x"] * 64 for _ in found],
+        lambda found: None,
+    ],
+)
+def test_one_that_fails_leaves_it_to_words(kb, embedder, caplog, spoil):
+    tell(kb)
+    embedder.spoil = spoil
+    with caplog.at_level(logging.WARNING, "kbcore.embedder"):
+        assert first(kb, "tea")[0] == "likes(cid, tea)"
+    assert "hashing" in caplog.text
+    assert outcomes(kb) == {"failed": 4}
+
+
+def test_one_that_keeps_failing_is_left_alone_for_a_while(kb, embedder, clock):
+    tell(kb)
+    embedder.spoil = lambda found: 1 / 0
+    for at in range(FAILURES + 5):
+        first(kb, f"text {at}")
+    assert len(embedder.seen) == FAILURES
+    clock.advance(int(PAUSE_SECONDS) + 1)
+    embedder.spoil = None
+    assert first(kb, "doctor bob")[0] == "is(bob, physician)"
+
+
+def test_a_diff_asks_again_and_a_transaction_sees_its_own_facts(kb):
+    tell(kb)
+    kb.context(WindowRequest(max_facts=1, query="doctor", session="s"))
+    kb.retract_fact("is", ("bob", "physician"))
+    kb.assert_facts([Fact("is", ("eve", "physician"))])
+    found = kb.context_diff("s", {})
+    assert [entry.text for entry in found.added] == ["is(eve, physician)"]
+    assert kb.context_diff("unheard", {}).refresh
+    node, id = kb._runtime, kb._runtime.begin()
+    with node.in_transaction("default", "default", id) as inside:
+        inside.assert_facts([Fact("is", ("fay", "doctor"))])
+    with node.in_transaction("default", "default", id, writes=False) as inside:
+        assert first(inside, "fay physician")[0] == "is(fay, doctor)"
+
+
+def test_one_without_a_dimension(embedder):
+    embedder.dimension = 0
+    with pytest.raises(ConfigError, match="dimension"):
+        open_runtime(replace(BASE, storage_backend="memory", embedder="hashing"), plugins=[Plugin(embedder)])
+
+
+def test_a_name_nobody_offers():
+    with pytest.raises(ConfigError, match="EMBEDDER='mine'"), plain_runtime(embedder="mine"):
+        pass
+    assert Config().embedder == "none"

@@ -1,0 +1,128 @@
+"""Words of facts, and what a search sees right after a write."""
+
+from __future__ import annotations
+
+import pytest
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.context.lexical import LexicalIndex
+from kbcore.context.words import words
+from kbcore.errors import BudgetExceeded
+from kbcore.state.facts import Fact
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("works_at", ["work"]),
+        ("worksFor", ["work"]),
+        ("lives-in-cities", ["live", "citi"]),
+        ("HTTPServer2Request", ["http", "server", "2", "request"]),
+        ("Café Noël", ["cafe", "noel"]),
+        ("STRASSE Straße", ["strass", "strass"]),
+        ("Alice's brother", ["alic", "brother"]),
+        ("what is the of", []),
+        ("東京都", ["東京", "京都"]),
+        ("", []),
+        ("!? _ -", []),
+    ],
+)
+def test_words(text, expected):
+    assert words(text) == expected
+
+
+def search(kb, text, k=10, scope=None):
+    with kb._reads(None) as (tenant, budget):
+        hits = LexicalIndex.of(tenant).search(tenant.partition(scope), text, k, budget)
+        found = [
+            (stored.schema.predicate, *tenant.engine.texts(stored.relation.match([0] * stored.schema.arity)[0]))
+            for stored, _, _ in hits
+        ]
+        return found, [score for _, _, score in hits]
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def kb(clock):
+    with runtime(clock=clock) as node:
+        yield node.knowledge_base()
+
+
+def test_what_is_gone_or_over_is_not_found_any_more(kb, clock):
+    kb.assert_facts([Fact("likes", ("ann", "green tea")), Fact("drinks", ("bob", "tea"), ttl=5)])
+    assert [hit[0] for hit in search(kb, "teas")[0]] == ["drinks", "likes"]
+    clock.advance(6)
+    assert [hit[0] for hit in search(kb, "teas")[0]] == ["likes"]
+    kb.retract_fact("likes", ("ann", "green tea"))
+    assert search(kb, "teas") == ([], [])
+    kb.assert_facts([Fact("likes", ("ann", "green tea"))])
+    assert [hit[0] for hit in search(kb, "teas")[0]] == ["likes"]
+
+
+def test_rows_that_moved_together(kb):
+    kb.assert_facts([Fact("p", (f"tea{i}", "cup")) for i in range(3000)])
+    search(kb, "tea")
+    for i in range(2990):
+        kb.retract_fact("p", (f"tea{i}", "cup"))
+    kb.assert_facts([Fact("p", ("coffee", "mug"))])
+    assert len(search(kb, "tea", 100)[0]) == 10
+    assert len(search(kb, "mug", 100)[0]) == 1
+
+
+def test_a_transaction_sees_its_own_facts_and_nobody_else_does(kb):
+    kb.assert_facts([Fact("likes", ("ann", "tea")), Fact("sells", ("shop", "tea"))])
+    node, id = kb._runtime, kb._runtime.begin()
+    with node.in_transaction("default", "default", id) as inside:
+        inside.assert_facts([Fact("drinks", ("bob", "tea")), Fact("likes", ("cid", "tea"))])
+    with node.in_transaction("default", "default", id, writes=False) as inside:
+        found, scores = search(inside, "tea")
+        assert [hit[0] for hit in found] == ["drinks", "likes", "likes", "sells"]
+        assert len(search(inside, "tea", 2)[0]) == 2
+    assert len(search(kb, "tea")[0]) == 2
+    with node.in_transaction("default", "default", id) as inside:
+        inside.commit()
+    found, later = search(kb, "tea")
+    assert len(found) == 4
+    assert later == pytest.approx(scores)
+
+
+def test_places_given_up_are_worked_in_anew(kb, monkeypatch):
+    monkeypatch.setattr("kbcore.context.postings.FEW", 10)
+    kb.assert_facts([Fact("stays", (f"tea{i}", "pot")) for i in range(5)])
+    for turn in range(4):
+        kb.assert_facts([Fact("state", (f"tea{i}", f"turn{turn}")) for i in range(40)])
+        assert len(search(kb, "tea", 100)[0]) == 45
+        for i in range(40):
+            kb.retract_fact("state", (f"tea{i}", f"turn{turn}"))
+        assert len(search(kb, "tea", 100)[0]) == 5
+    index = LexicalIndex.of(kb._read_tenant())
+    (shelf,) = index._shelves.values()
+    assert len(shelf.postings.shown) < 100
+
+
+def test_a_search_without_a_known_word_finds_nothing(kb):
+    kb.assert_facts([Fact("likes", ("ann", "tea"))])
+    assert search(kb, "zebra") == search(kb, "") == search(kb, "what is the") == ([], [])
+    assert search(kb, "tea", 0) == ([], [])
+
+
+def test_indexing_meets_its_budget_and_goes_on_where_it_was(kb, clock):
+    kb.assert_facts([Fact("p", (f"word{i}", "tea")) for i in range(5000)])
+    kb.retract_fact("p", ("word4999", "tea"))
+    with kb._reads(None) as (tenant, budget):
+        budget.deadline = 0.0
+        with pytest.raises(BudgetExceeded):
+            LexicalIndex.of(tenant).search(tenant.partition(None), "tea", 10, budget)
+    assert len(search(kb, "tea", 6000)[0]) == 4999
+
+
+def test_equal_facts_come_in_the_order_they_were_told(kb):
+    kb.assert_facts([Fact("q", (f"cup{i}", "tea")) for i in range(30)])
+    with kb._reads(None) as (tenant, budget):
+        hits = LexicalIndex.of(tenant).search(tenant.partition(None), "tea", 5, budget)
+    assert [row for _, row, _ in hits] == [0, 1, 2, 3, 4]

@@ -1,0 +1,121 @@
+"""What a tenant may come to."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.http import make_runtime
+
+from kbcore.errors import RateLimited
+from kbcore.state.facts import Fact, FactRows
+from kbplanner.parser import parse_rule
+
+
+def facts(*names, scope=None, predicate="p"):
+    return [Fact(predicate, (name,), scope=scope) for name in names]
+
+
+def limit_of(refused):
+    assert refused.value.retry_after > 0
+    return refused.value.details["limit"]
+
+
+def test_facts_up_to_the_limit_and_those_that_are_there_again():
+    runtime, store, _ = make_runtime(tenant_max_facts=3)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_facts(facts("a", "b"))
+        with pytest.raises(RateLimited) as refused:
+            kb.assert_facts(facts("c", "d"))
+        assert limit_of(refused) == "TENANT_MAX_FACTS"
+        assert len(store.records) == 1
+        kb.assert_facts(facts("a", "b", "c", "c"))
+        kb.assert_facts(facts("a", "c"))
+        kb.assert_rows([FactRows("p", 1, ["a", "b"])])
+        for more in (facts("d"), facts("a", scope="s"), facts("a", predicate="q")):
+            with pytest.raises(RateLimited):
+                kb.assert_facts(more)
+        with pytest.raises(RateLimited):
+            kb.assert_rows([FactRows("p", 1, ["a", "z"])])
+        runtime.knowledge_base(tenant="other").assert_facts(facts("a", "b", "c"))
+        kb.retract_fact("p", ("a",))
+        kb.assert_facts(facts("d"))
+
+
+def test_copies_of_scopes_count_too():
+    runtime, _, _ = make_runtime(tenant_max_facts=5, tenant_max_scopes=2)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_facts(facts("a", "b"))
+        kb.fork_scope(None, "one")
+        with pytest.raises(RateLimited) as refused:
+            kb.fork_scope(None, "two")
+        assert limit_of(refused) == "TENANT_MAX_FACTS"
+        kb.assert_facts(facts("x", scope="two"))
+        with pytest.raises(RateLimited) as refused:
+            kb.assert_facts(facts("x", scope="three"))
+        assert limit_of(refused) in ("TENANT_MAX_FACTS", "TENANT_MAX_SCOPES")
+        kb.drop_scope("one")
+        kb.assert_facts(facts("c", "d"))
+        with pytest.raises(RateLimited):
+            kb.merge_scope("two")
+        kb.drop_scope("two")
+        kb.assert_facts(facts("y", scope="three"))
+
+
+def test_rules_and_bytes():
+    runtime, _, _ = make_runtime(tenant_max_rules=1)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_rules([parse_rule("q(?x) :- p(?x).")])
+        kb.assert_rules([parse_rule("q(?x) :- p(?x).")])
+        with pytest.raises(RateLimited) as refused:
+            kb.assert_rules([parse_rule("r(?x) :- p(?x).")])
+        assert limit_of(refused) == "TENANT_MAX_RULES"
+    runtime, _, _ = make_runtime(tenant_max_bytes=1)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        kb.assert_facts(facts("a"))
+        with pytest.raises(RateLimited) as refused:
+            kb.assert_facts(facts("b"))
+        assert limit_of(refused) == "TENANT_MAX_BYTES"
+        kb.retract_fact("p", ("a",))
+
+
+def test_a_transaction_is_held_to_the_limits_as_a_whole():
+    runtime, _, _ = make_runtime(tenant_max_facts=2)
+    with runtime:
+        id = runtime.begin(tenant="t")
+        for name in "abc":
+            with runtime.in_transaction("default", "t", id) as kb:
+                kb.assert_facts(facts(name))
+        with pytest.raises(RateLimited), runtime.in_transaction("default", "t", id) as kb:
+            kb.commit()
+        assert runtime.knowledge_base(tenant="t").predicates()["totalFacts"] == 0
+
+
+def test_writers_at_once_do_not_slip_through_together():
+    runtime, _, _ = make_runtime(tenant_max_facts=10)
+    with runtime:
+        kb = runtime.knowledge_base(tenant="t")
+        refused = []
+
+        def write(number):
+            try:
+                kb.assert_facts(facts(f"n{number}"))
+            except RateLimited:
+                refused.append(number)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stored = kb.predicates()["totalFacts"]
+        assert stored == 30 - len(refused)
+        assert 1 <= stored <= 10
+        for number in range(10 - stored):
+            kb.assert_facts(facts(f"later{number}"))
+        with pytest.raises(RateLimited):
+            kb.assert_facts(facts("last"))

@@ -1,0 +1,203 @@
+"""A node's part in replication: settings, refusals, readiness by the clock, terms, and the log that is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.links import Link, catch_up, following, node
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.config import Config
+from kbcore.durable.shipping import Unpacking, packed
+from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
+from kbcore.plug.ports import LogSeed
+from kbcore.replicating import check_settings, raise_term
+from kbcore.state.access import Uncounted
+from kbcore.state.changes import AssertFacts, ChangeSet
+from kbcore.state.facts import Fact
+
+
+def tell(made, *names):
+    for name in names:
+        made.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", (name,)),)),)))
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def leader(tmp_path):
+    with node(tmp_path / "leader") as made:
+        tell(made, "a")
+        yield made
+
+
+@pytest.fixture
+def follower(tmp_path, leader, clock):
+    with following(tmp_path / "follower", Link(leader), clock=clock) as made:
+        yield made
+
+
+def replicated(made):
+    return made.health()["checks"]["replication"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"replication_mode": "LEADER"}, "REPLICATION_TOKEN"),
+        ({"replication_mode": "FOLLOWER", "replication_token": "x" * 16}, "LEADER_URL"),
+        ({"replication_mode": "LEADER", "replication_token": "x" * 16, "storage_backend": "memory"}, "STORAGE_BACKEND"),
+        ({"replication_mode": "LEADER", "replication_token": "x" * 16, "fsync_policy": "interval"}, "FSYNC_POLICY"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(settings, named):
+    with pytest.raises(ConfigError, match=named):
+        check_settings(replace(Config(), **settings))
+
+
+def test_the_token_is_not_shown():
+    assert "secret" not in repr(Config().updated({"REPLICATION_TOKEN": "a-secret-of-all-nodes"}))
+    with pytest.raises(ConfigError) as caught:
+        Config().updated({"REPLICATION_TOKEN": "a secret"})
+    assert "a secret" not in str(caught.value)
+
+
+def test_a_follower_takes_no_writes_of_its_own(follower):
+    catch_up(follower)
+    kb = follower.knowledge_base("default", "t")
+    for write in (
+        lambda: tell(follower, "b"),
+        lambda: follower.begin("default", "t"),
+        lambda: follower.admin().create_tenant("default", "new"),
+        lambda: kb.assert_facts([Fact("p", ("b",))]),
+    ):
+        with pytest.raises(ReadOnlyFollower) as caught:
+            write()
+        assert caught.value.details == {"leader": "http://leader.test:9300"}
+    assert follower.log_head() == 1
+    assert follower.sweeper._thread is None
+
+
+def test_reads_on_a_follower_count_no_accesses_until_it_leads(leader, follower):
+    catch_up(follower)
+    assert isinstance(follower.find_tenant("default", "t").accesses, Uncounted)
+    leader.commit(ChangeSet("default", "new", (AssertFacts((Fact("p", ("a",)),)),)))
+    catch_up(follower)
+    assert isinstance(follower.find_tenant("default", "new").accesses, Uncounted)
+    follower.replication.promote(force=True)
+    assert not isinstance(follower.find_tenant("default", "new").accesses, Uncounted)
+
+
+def test_readiness_follows_the_clock(leader, follower, clock):
+    link = follower.replication.follower._source
+    assert replicated(follower)["status"] == "fail"
+    catch_up(follower)
+    assert replicated(follower) == {"status": "pass", "message": "follower of http://leader.test:9300: at 1"}
+    link.down = True
+    follower.replication.follower.step()
+    assert replicated(follower)["status"] == "warn"
+    clock.advance(299_000)
+    assert (replicated(follower)["status"], follower.health()["status"]) == ("warn", "degraded")
+    assert follower.replication.lag_ms() == 299_000
+    clock.advance(2_000)
+    assert (replicated(follower)["status"], follower.health()["status"]) == ("fail", "unhealthy")
+    link.down = False
+    catch_up(follower)
+    assert replicated(follower)["status"] == "pass"
+    assert follower.replication.lag_ms() == 0
+
+
+def test_back_off_grows_and_ends(follower):
+    link = follower.replication.follower._source
+    link.down = True
+    rests = [follower.replication.follower.step() for _ in range(9)]
+    assert rests == sorted(rests)
+    assert (rests[0], rests[-1]) == (0.05, 3.0)
+    link.down = False
+    assert follower.replication.follower.step() == 0.0
+
+
+def test_a_place_that_is_not_reached_is_told(leader):
+    leader.replication.wait_for(1, 0.0)
+    with pytest.raises(NotReady) as caught:
+        leader.replication.wait_for(2, 0.0)
+    assert caught.value.details == {"reason": "not caught up", "wanted": 2, "applied": 1}
+
+
+def test_a_promoted_follower_leads_in_a_later_term(leader, follower, tmp_path):
+    catch_up(follower)
+    with pytest.raises(Conflict, match="still answers"):
+        follower.replication.promote()
+    follower.replication.follower._source.down = True
+    follower.replication.follower.step()
+    assert follower.replication.promote().epoch == 2
+    tell(follower, "b")
+    # The old leader is ahead in its own way, and gives in to the later term.
+    tell(leader, "x", "y")
+    leader.close()
+    with following(tmp_path / "leader", Link(follower)) as old:
+        catch_up(old)
+        assert old.log_status().epoch == 2
+        assert old.log_head() == follower.log_head() == 2
+        assert old.replication.follower.standing.divergences == 1
+    with pytest.raises(Conflict):
+        follower.replication.promote()
+
+
+def test_a_leader_of_an_earlier_term_is_refused(leader, follower, tmp_path):
+    catch_up(follower)
+    follower.close()
+    config = replace(Config(), storage_dir=str(tmp_path / "follower"), min_free_mb=0)
+    assert raise_term(config).epoch == 2
+    with following(tmp_path / "follower", Link(leader)) as ahead:
+        tell(leader, "b")
+        ahead.replication.follower.step()
+        assert ahead.replication.follower.standing.refused
+        assert replicated(ahead)["status"] == "fail"
+        assert ahead.log_head() == 1
+
+
+def test_what_followers_need_is_kept_within_bounds(leader):
+    part = leader.replication.leader
+    tell(leader, *map(str, range(9)))
+    assert part.droppable(10) == 10
+    part._note("f", 4)
+    assert part.droppable(10) == 3
+    part._retain_bytes = 0
+    part._marks.append((8, part._written))
+    assert part.droppable(10) >= 3
+    part._retain_seconds = -1
+    assert part.followers() == []
+
+
+def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
+    seed = LogSeed("ab" * 16, 3, 7)
+    data = b"".join(packed(seed, [b"one", b"", b"three" * 50]))
+    for size in (1, 7, len(data)):
+        reading = Unpacking(1000)
+        pieces = [data[start : start + size] for start in range(0, len(data), size)]
+        assert [chunk for piece in pieces for chunk in reading.feed(piece)] == [b"one", b"", b"three" * 50]
+        assert (reading.seed, reading.whole) == (seed, True)
+    for place in range(len(data)):
+        reading = Unpacking(1000)
+        damaged = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        try:
+            list(reading.feed(damaged))
+        except BadShipment:
+            continue
+        assert not reading.whole, f"byte {place}"
+    with pytest.raises(BadShipment, match="more than"):
+        list(Unpacking(100).feed(data))
+
+
+def test_without_replication_nothing_is_said_of_it():
+    with runtime() as alone:
+        assert "replication" not in alone.health()["checks"]
+        assert alone.replication.lag_ms() is None
+        with pytest.raises(Conflict):
+            alone.replication.promote(force=True)

@@ -1,0 +1,114 @@
+"""What operators install is right: files parse, name settings there are, and the steps of the image work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbcore.doubts import known_names
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+IMAGE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+UNIT = (DEPLOY / "kbcore.service").read_text(encoding="utf-8")
+
+
+def instructions(kind: str) -> list[str]:
+    lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", IMAGE, flags=re.M)).splitlines()
+    return [re.sub(r"\s+", " ", line.partition(" ")[2].strip()) for line in lines if line.startswith(kind + " ")]
+
+
+def test_the_image_has_two_stages_a_user_and_a_health_check() -> None:
+    assert [line.split(" AS ")[-1] for line in instructions("FROM")] == ["build", "python:3.13-slim"]
+    assert instructions("USER") == ["9300:9300"]
+    assert "/health/ready" in instructions("HEALTHCHECK")[0]
+    settings = dict(pair.split("=", 1) for pair in instructions("ENV")[0].split(" "))
+    assert {name for name in settings if not name.startswith(("PATH", "PYTHON"))} <= known_names()
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    command = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if command is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([command, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_only_what_is_needed_goes_into_the_image() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert lines[1] == "*"
+    kept = [line[1:] for line in lines if line.startswith("!")]
+    assert [name for name in kept if not (ROOT / name).exists()] == []
+    assert {"csrc", "kbcore", "planner", "plugins", "server", "pyproject.toml", "setup.py"} <= set(kept)
+
+
+def test_compose() -> None:
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+    services = found["services"]
+    assert set(services) == {"leader", "follower", "prometheus", "grafana"}
+    assert services["follower"]["environment"]["LEADER_URL"] == "http://leader:9300"
+    for name in ("leader", "follower"):
+        assert set(services[name]["environment"]) <= known_names()
+        assert services[name]["read_only"] is True
+        assert services[name]["cap_drop"] == ["ALL"]
+    for service in services.values():
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert set(service["secrets"]) <= set(found["secrets"])
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).is_file() if source.startswith(".") else source in found["volumes"]
+    for path in ("prometheus/prometheus.yml", "grafana/datasource.yml", "grafana/dashboards.yml"):
+        assert yaml.safe_load((DEPLOY / path).read_text(encoding="utf-8"))
+
+
+def test_settings_of_the_unit_can_be_used() -> None:
+    command = [sys.executable, "-m", "kbserver.cli", "config", "check", "--strict", "--env-file"]
+    done = subprocess.run([*command, str(DEPLOY / "kbcore.env.example")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_unit_is_one(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd is not installed")
+    unit = tmp_path / "kbcore.service"
+    unit.write_text(UNIT.replace("/opt/kbcore/bin/kbcore", "/bin/true"), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60)
+    assert "kbcore.service" not in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_tests_named_by_the_threat_model_exist() -> None:
+    page = (ROOT / "docs" / "operations" / "threat-model.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|tests/\w+))`", page))
+    assert len(named) > 10
+    there = {path.name for path in (ROOT / "tests").rglob("*.py")}
+    assert [name for name in named if not (ROOT / name).exists() and name.split("/")[-1] not in there] == []
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_image(tmp_path: Path) -> None:
+    """What its first stage runs, here, in a folder of its own; what comes of it answers, and is small."""
+    script = next(line for line in instructions("RUN") if "pip --python" in line)
+    script = script.replace("/opt/kbcore", str(tmp_path / "kb")).replace("python -m", f"{sys.executable} -m")
+    source = tmp_path / "src"
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"]
+    source.mkdir()
+    for name in kept:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(ROOT / name, source / name)
+    done = subprocess.run(["bash", "-ec", script], cwd=source, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    kbcore = tmp_path / "kb" / "bin" / "kbcore"
+    shown = subprocess.run([kbcore, "config", "check"], capture_output=True, text=True, check=False, env={"HOST": "::"})
+    assert shown.returncode == 0, shown.stderr
+    size = sum(path.stat().st_size for path in (tmp_path / "kb").rglob("*") if path.is_file() and not path.is_symlink())
+    print(f"installed: {size / 1e6:.1f} MB")
+    assert size < 70_000_000

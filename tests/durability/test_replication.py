@@ -1,0 +1,184 @@
+"""Replication between real processes: killed on both sides, cut off, truncated, diverged, promoted."""
+
+import json
+import random
+
+import pytest
+from support.replicas import TOKEN, Proxy, Reader, Writer, caught_up, follower, get, leader, numbers, standing, until
+
+
+def url(server):
+    return "http://{}:{}".format(*server.address)
+
+
+def kills(tmp_path, rounds, seed):
+    """Kill one side or the other under load, again and again."""
+    rng = random.Random(seed)
+    first = leader(tmp_path / "leader")
+    port = first.address[1]
+    second = follower(tmp_path / "follower", url(first))
+    writer, reader = Writer(first), Reader(second)
+    try:
+        for _ in range(rounds):
+            before = writer.acknowledged
+            until(lambda at=before: writer.acknowledged > at + 5, 30)
+            if rng.random() < 0.5:
+                first.kill()
+                first = leader(tmp_path / "leader", port)
+                writer.server = first
+            else:
+                second.kill()
+                second = follower(tmp_path / "follower", url(first))
+                reader.server = second
+            caught_up(second, first)
+        writer.stop()
+        caught_up(second, first)
+        reader.stop()
+        assert set(range(writer.acknowledged)) <= numbers(first), "an acknowledged write is lost"
+        assert numbers(second) == numbers(first)
+        assert reader.reads > 0
+        assert standing(second)["leader"]["divergences"] == 0
+    finally:
+        writer._stop = reader._stop = True
+        first.kill()
+        second.kill()
+
+
+def test_kills_on_both_sides(tmp_path):
+    kills(tmp_path, 3, 1)
+
+
+@pytest.mark.slow
+def test_many_kills_on_both_sides(tmp_path):
+    kills(tmp_path, 200, 2)
+
+
+def test_a_cut_network_and_a_held_one(tmp_path):
+    with leader(tmp_path / "leader") as first:
+        proxy = Proxy(first.address)
+        with follower(tmp_path / "follower", proxy.url, READY_STALE_S="1") as second:
+            first.post("/tell", {"predicate": "n", "args": ["0"]})
+            until(lambda: numbers(second) == {0})
+            assert until(lambda: get(second, "/health/ready")[0] == 200)
+            proxy.cut()
+            first.post("/tell", {"predicate": "n", "args": ["1"]})
+            assert until(lambda: get(second, "/health/ready")[0] == 503), "it is stale for longer than it may be"
+            _, body, headers = get(second, "/health/ready")
+            assert "does not answer" in body.decode()
+            assert int(headers["X-Replication-Lag-Ms"]) > 1000
+            assert numbers(second) == {0}, "what was there is still read"
+            proxy.heal()
+            until(lambda: numbers(second) == {0, 1})
+            proxy.hold()
+            first.post("/tell", {"predicate": "n", "args": ["2"]})
+            assert until(lambda: int(get(second, "/health")[2]["X-Replication-Lag-Ms"]) > 800)
+            proxy.cut()
+            proxy.heal()
+            until(lambda: numbers(second) == {0, 1, 2})
+            assert until(lambda: get(second, "/health/ready")[0] == 200)
+        proxy.close()
+
+
+def test_a_log_that_is_gone_is_made_good_by_the_state(tmp_path):
+    settings = {"WAL_RETAIN_MB": "0", "WAL_SEGMENT_MB": "1"}
+    with leader(tmp_path / "leader", **settings) as first:
+        port = first.address[1]
+        second = follower(tmp_path / "follower", url(first))
+        for n in range(3):
+            first.post("/tell", {"predicate": "n", "args": [str(n)]})
+        caught_up(second, first)
+        assert standing(second)["leader"]["bootstraps"] == 1
+        second.kill()
+        for n in range(3, 8):
+            first.post("/tell", {"predicate": "n", "args": [str(n)]})
+            rows = [{"predicate": "wide", "args": [f"{n}-{i}", "." * 300]} for i in range(4000)]
+            assert first.post("/assert/facts", {"facts": rows})[0] == 200
+            assert first.post("/admin/snapshot", {})[0] == 200
+        assert len(list((tmp_path / "leader").glob("wal-*"))) < 4
+        first.kill()
+        first = leader(tmp_path / "leader", port, **settings)
+        with first, follower(tmp_path / "follower", url(first)) as second:
+            until(lambda: numbers(second) == set(range(8)))
+            assert standing(second)["leader"]["bootstraps"] == 1
+            first.post("/tell", {"predicate": "n", "args": ["8"]})
+            until(lambda: numbers(second) == set(range(9)))
+            second.kill()
+        with first, follower(tmp_path / "follower", url(first)) as second:
+            assert numbers(second) == set(range(9)), "the state that was fetched is durable"
+
+
+def test_the_drill(tmp_path):
+    """The leader dies, its follower is promoted, and what comes back as a leader or a follower is told its place."""
+    first = leader(tmp_path / "first")
+    port = first.address[1]
+    with follower(tmp_path / "second", url(first)) as second:
+        for n in range(5):
+            first.post("/tell", {"predicate": "n", "args": [str(n)]})
+        caught_up(second, first)
+        assert second.post("/admin/promote", {})[0] == 409, "the leader lives"
+        first.kill()
+        until(lambda: "does not answer" in get(second, "/health/ready")[1].decode())
+        status, body = second.post("/admin/promote", {})
+        assert (status, json.loads(body)["epoch"]) == (200, 2)
+        assert second.post("/tell", {"predicate": "n", "args": ["5"]})[0] == 200
+        assert standing(second)["role"] == "LEADER"
+        # The old leader has gone on alone, and now comes to follow: its own writes give way to the later term.
+        first = leader(tmp_path / "first", port)
+        first.post("/tell", {"predicate": "n", "args": ["99"]})
+        # A follower of the new leader that is pointed at the old one refuses it.
+        with follower(tmp_path / "third", url(second)) as third:
+            until(lambda: numbers(third) == set(range(6)))
+        with follower(tmp_path / "third", url(first)) as third:
+            assert until(lambda: "old" in get(third, "/health/ready")[1].decode())
+            assert get(third, "/health/ready")[0] == 503
+            assert numbers(third) == set(range(6))
+        first.kill()
+        with follower(tmp_path / "first", url(second)) as old:
+            until(lambda: numbers(old) == set(range(6)))
+            assert standing(old)["epoch"] == 2
+            second.post("/tell", {"predicate": "n", "args": ["6"]})
+            until(lambda: numbers(old) == set(range(7)))
+
+
+def test_a_log_that_went_its_own_way_in_the_same_term_is_not_thrown_away(tmp_path):
+    with leader(tmp_path / "leader") as first:
+        first.post("/tell", {"predicate": "n", "args": ["0"]})
+        with leader(tmp_path / "other") as other:
+            for n in range(3):
+                other.post("/tell", {"predicate": "n", "args": [str(10 + n)]})
+        with follower(tmp_path / "other", url(first)) as astray:
+            assert until(lambda: "another log" in get(astray, "/health/ready")[1].decode())
+            assert numbers(astray) == {10, 11, 12}
+            assert get(astray, "/health/ready")[0] == 503
+
+
+@pytest.mark.parametrize(("leads", "follows"), [("sqlite", "wal"), ("wal", "sqlite")])
+def test_storages_of_any_kind_follow_each_other(tmp_path, leads, follows):
+    first = leader(tmp_path / "leader", STORAGE_BACKEND=leads)
+    port = first.address[1]
+    second = follower(tmp_path / "follower", url(first), STORAGE_BACKEND=follows)
+    try:
+        for n in range(4):
+            first.post("/tell", {"predicate": "n", "args": [str(n)]})
+        caught_up(second, first)
+        first.post("/admin/snapshot", {})
+        second.kill()
+        first.kill()
+        first = leader(tmp_path / "leader", port, STORAGE_BACKEND=leads)
+        first.post("/tell", {"predicate": "n", "args": ["4"]})
+        second = follower(tmp_path / "follower", url(first), STORAGE_BACKEND=follows)
+        until(lambda: numbers(second) == set(range(5)))
+        until(lambda: standing(second)["leader"]["head"] == 5)
+        assert standing(second)["leader"]["divergences"] == 0
+        assert standing(second)["leader"]["bootstraps"] == 0
+    finally:
+        first.kill()
+        second.kill()
+
+
+def test_a_stranger_gets_nothing(tmp_path):
+    with leader(tmp_path / "leader") as first:
+        for path in ("/replication/log", "/replication/snapshot", "/replication/status"):
+            assert get(first, path)[0] == 401
+            assert get(first, path, Authorization="Bearer wrong")[0] == 403
+        assert get(first, "/replication/status", Authorization=f"Bearer {TOKEN}")[0] == 200

@@ -1,0 +1,133 @@
+"""Windows of random knowledge: enough to prove the goals again, never over a budget, never contradictory, exact diffs."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.context.request import Bucket, WindowRequest
+from kbcore.context.room import tokens
+from kbcore.context.window import Entry, Window
+from kbcore.state.facts import Fact
+from kbplanner.parser import parse_rule
+from kbplanner.terms import Atom, Literal, Variable
+
+RULES = [
+    parse_rule(text)
+    for text in (
+        "path(?x, ?y) :- edge(?x, ?y).",
+        "path(?x, ?z) :- edge(?x, ?y), path(?y, ?z).",
+        "both(?x) :- path(?x, ?y), path(?y, ?x), ?x != ?y.",
+        "~open(?x) :- shut(?x).",
+        "lone(?x) :- node(?x), not path(?x, ?x).",
+        "degree(?x, count(?y)) :- edge(?x, ?y).",
+    )
+]
+X, Y = Variable("x"), Variable("y")
+NAMES = st.sampled_from("abcd")
+FACTS = st.one_of(
+    st.builds(lambda x, y: Fact("edge", (x, y)), NAMES, NAMES),
+    st.builds(lambda p, x, sign: Fact(p, (x,), sign), st.sampled_from(("node", "open", "shut")), NAMES, st.booleans()),
+    st.builds(lambda x, ttl: Fact("edge", (x, "d"), ttl=ttl), NAMES, st.integers(1, 3000)),
+)
+GOALS = st.lists(
+    st.one_of(
+        st.builds(lambda x: Literal(Atom("path", (x, Y))), NAMES),
+        st.sampled_from([Literal(Atom(p, (X,))) for p in ("both", "open", "lone", "node")]),
+        st.just(Literal(Atom("degree", (X, Y)))),
+        st.builds(lambda x: Literal(Atom("open", (x,)), negated=True), NAMES),
+    ),
+    max_size=3,
+)
+BUCKETS = st.sampled_from([(), (Bucket("e", ("edge",), 2.0), Bucket("rest", None, 1.0))])
+WRITES = st.lists(st.tuples(st.booleans(), FACTS, st.integers(0, 2000)), min_size=1, max_size=12)
+
+
+def write(kb, clock, writes):
+    for told, fact, pause in writes:
+        if told:
+            kb.assert_facts([fact])
+        else:
+            kb.retract_fact(fact.predicate, fact.args, positive=fact.positive)
+        clock.advance(pause)
+
+
+def atoms(window: Window) -> set[tuple[str, tuple[str, ...], bool]]:
+    return {(entry.predicate, entry.args, entry.negated) for entry in window.entries}
+
+
+def told(entry: Entry) -> Entry:
+    """An entry without what drifts by itself: salience, category, and when something was concluded."""
+    return entry._replace(salience=0.0, category="", created_at=0 if entry.provenance else entry.created_at)
+
+
+@settings(max_examples=60, deadline=None)
+@given(WRITES, GOALS)
+def test_what_a_window_holds_proves_its_goals(writes, goals):
+    clock = ManualClock()
+    with runtime(clock=clock) as node, runtime(clock=clock) as other:
+        kb, again = node.knowledge_base(), other.knowledge_base()
+        kb.assert_rules(RULES)
+        write(kb, clock, writes)
+        found = kb.context(WindowRequest(max_facts=1000, goals=goals, auto_resolve=False, predicates=("nothing",)))
+        again.assert_rules(RULES)
+        stored = [e for e in found.entries if e.provenance is None]
+        again.assert_facts([Fact(e.predicate, e.args, not e.negated) for e in stored])
+        for goal in goals:
+            answers = {(row["predicate"], tuple(row["args"]), row["negated"]) for row in kb.infer(goal)}
+            assert answers <= atoms(found)
+            if goal.atom.predicate != "lone" and not goal.negated:
+                assert answers == {(r["predicate"], tuple(r["args"]), r["negated"]) for r in again.infer(goal)}
+
+
+@settings(max_examples=80, deadline=None)
+@given(WRITES, GOALS, st.integers(1, 8), st.integers(1, 30), st.sampled_from([None, 1, 2]), BUCKETS)
+def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets):
+    clock = ManualClock()
+    with runtime(clock=clock) as node:
+        kb = node.knowledge_base()
+        kb.assert_rules(RULES)
+        write(kb, clock, writes)
+        asked = WindowRequest(max_facts=most, max_tokens=most_tokens, goals=goals, max_per_predicate=alike, buckets=buckets)
+        found = kb.context(asked)
+        assert kb.context(asked) == found
+        assert len(found.entries) <= most
+        assert tokens(found.chars) <= most_tokens
+        held = atoms(found)
+        assert len(held) == len(found.entries)
+        assert not [one for one in held if (one[0], one[1], not one[2]) in held]
+        if alike is not None:
+            for name in {entry.predicate for entry in found.entries}:
+                assert sum(entry.predicate == name for entry in found.entries) <= alike
+        for share in found.buckets.values():
+            assert share.facts_included <= share.max_allocation
+        for entry in found.entries:
+            if entry.provenance is None:
+                rows = kb.query_rows(entry.predicate, entry.args, positive=not entry.negated)
+                assert len(rows) == 1  # stored, and valid now
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WRITES, min_size=1, max_size=4), GOALS, st.integers(1, 8))
+def test_a_window_and_its_diffs_are_the_next_window(turns, goals, most):
+    clock = ManualClock()
+    with runtime(clock=clock) as node:
+        kb = node.knowledge_base()
+        kb.assert_rules(RULES)
+        write(kb, clock, turns[0])
+        asked = WindowRequest(max_facts=most, goals=goals, session="s")
+        first = kb.context(asked)
+        known, last = {e.key: told(e) for e in first.entries}, first.id
+        for writes in turns[1:]:
+            write(kb, clock, writes)
+            diff = kb.context_diff("s", {})
+            assert diff.previous == last
+            for entry in diff.removed:
+                del known[entry.key]
+            assert len(known) == diff.unchanged
+            known.update((e.key, told(e)) for e in diff.added)
+            last = diff.current
+            now = kb.context(asked)
+            assert (now.id, {e.key: told(e) for e in now.entries}) == (last, known)

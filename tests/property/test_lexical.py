@@ -1,0 +1,124 @@
+"""Lexical scores after any writes: those of the definition, and exactly those of an index that is made anew."""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import bm25
+from support.runtimes import runtime
+
+from kbcore.clock import ManualClock
+from kbcore.context.lexical import LexicalIndex
+from kbcore.state.facts import Fact
+from kbplanner.terms import Variable
+
+PREDICATES = ["worksAt", "works_at", "likes", "the", "teaWith"]
+WORDS = ["Ann", "tea", "green tea", "tea-tea-house", "works", "GreenHouse2", "of the", "bob", "green works for bob"]
+facts = st.tuples(st.sampled_from(PREDICATES), st.sampled_from(WORDS), st.sampled_from(WORDS))
+texts = st.lists(st.sampled_from([*WORDS, *PREDICATES, "unheard"]), min_size=1, max_size=4).map(" ".join)
+scopes = st.sampled_from([None, "s"])
+verbs = ["tell"] * 5 + ["brief", "brief", "retract", "retract", "pattern", "wait", "drop", "fork", "search", "restart"]
+steps = st.lists(st.tuples(st.sampled_from(verbs), facts, scopes, texts), max_size=25)
+
+
+def found(kb, scope, text, k, index=None):
+    """The facts that match, with their scores, and all facts with theirs."""
+    with kb._reads(None) as (tenant, budget):
+        partition = tenant.partition(scope)
+        if partition is None:
+            return [], {}
+        index = index(tenant) if index else LexicalIndex.of(tenant)
+        best = []
+        for stored, place, score in index.search(partition, text, k, budget):
+            ids = array("I", [place])
+            (row,) = stored.rows(tenant.engine, stored.relation.rows(ids), ids)
+            best.append(((row["predicate"], *row["args"]), score))
+        scored = dict(best) if k >= 1000 else {
+            (row["predicate"], *row["args"]): score
+            for stored, place, score in index.search(partition, text, 1000, budget)
+            for ids in (array("I", [place]),)
+            for row in stored.rows(tenant.engine, stored.relation.rows(ids), ids)
+        }
+        every = {}
+        for stored in partition.relations():
+            rows, ids = stored.relation.match([0] * stored.schema.arity)
+            for row in stored.rows(tenant.engine, rows, ids):
+                fact = (row["predicate"], *row["args"])
+                every[fact] = scored.get(fact, 0.0)
+        return best, every
+
+
+def afresh(tenant):
+    for partition in tenant.partitions():
+        for stored in partition.relations():
+            stored.flips = None
+    return LexicalIndex(tenant)
+
+
+def check(kb, scope, text):
+    for k in (1, 3, 1000):
+        best, every = found(kb, scope, text, k)
+        assert every == pytest.approx(dict(zip(every, bm25.scores(list(every), text), strict=True)), abs=1e-12)
+        ranked = sorted((score for score in every.values() if score), reverse=True)
+        assert [score for _, score in best] == ranked[:k]
+        assert all(every[fact] == score for fact, score in best)
+        assert len(set(best)) == len(best)
+    kept = kb._read_tenant().attached.pop("lexical", None)
+    new = found(kb, scope, text, 1000, afresh)
+    if kept is not None:
+        kept.close()
+    assert (best, every) == new
+
+
+@given(steps)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_scores_after_any_writes(made):
+    clock = ManualClock()
+    with tempfile.TemporaryDirectory() as folder:
+        node = runtime(Path(folder), clock=clock)
+        try:
+            kb = node.knowledge_base()
+            for verb, (predicate, *args), scope, text in made:
+                if verb in ("tell", "brief"):
+                    kb.assert_facts([Fact(predicate, tuple(args), scope=scope, ttl=10 if verb == "brief" else None)])
+                elif verb == "retract":
+                    kb.retract_fact(predicate, tuple(args), scope=scope)
+                elif verb == "pattern":
+                    kb.retract_pattern(predicate, (Variable("x"), args[1]), scope=scope)
+                elif verb == "wait":
+                    clock.advance(6)
+                elif verb == "drop" and "s" in kb.scopes():
+                    kb.drop_scope("s")
+                elif verb == "fork":
+                    kb.fork_scope(None, "s", overwrite=True)
+                elif verb == "restart":
+                    node.close()
+                    node = runtime(Path(folder), clock=clock)
+                    kb = node.knowledge_base()
+                elif verb == "search":
+                    found(kb, scope, text, 3)
+            for _, _, scope, text in made[-3:]:
+                check(kb, scope, text)
+        finally:
+            node.close()
+
+
+@given(st.lists(facts, min_size=1, max_size=40), st.lists(st.tuples(st.booleans(), texts), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_an_index_that_is_kept_up_with_changes_is_that_of_now(told, later):
+    with runtime() as node:
+        kb = node.knowledge_base()
+        for at, (predicate, *args) in enumerate(told):
+            kb.assert_facts([Fact(predicate, tuple(args))])
+            go, text = later[at % len(later)]
+            found(kb, None, text, 2)
+            if go:
+                kb.retract_fact(predicate, tuple(args))
+        best, every = found(kb, None, later[0][1], 1000)
+        assert every == pytest.approx(dict(zip(every, bm25.scores(list(every), later[0][1]), strict=True)), abs=1e-12)
+        assert len(best) == sum(score > 0 for score in every.values())

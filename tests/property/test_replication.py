@@ -1,0 +1,99 @@
+"""Whatever happens to link and nodes: a follower's state is its leader's at some place of the log, and never goes back."""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.content import digest
+from support.links import LINK_FAULTS, Link, catch_up, following, node
+
+from kbcore.state.changes import AssertFacts, ChangeSet, RetractPattern
+from kbcore.state.facts import Fact
+from kbplanner.terms import Variable
+
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.integers(1, 9)),
+    st.tuples(st.just("big"), st.integers(1, 2)),
+    st.tuples(st.just("retract"), st.integers(0, 5)),
+    st.tuples(st.just("teach"), st.integers(0, 5)),
+    st.tuples(st.just("nuke"), st.just(0)),
+    st.tuples(st.just("snapshot"), st.just(0)),
+    st.tuples(st.just("forget"), st.just(0)),
+    st.tuples(st.just("fault"), st.sampled_from(LINK_FAULTS)),
+    st.tuples(st.just("step"), st.integers(1, 3)),
+    st.tuples(st.just("restart follower"), st.booleans()),
+    st.tuples(st.just("restart leader"), st.booleans()),
+)
+
+
+def act(leader, kind, what, number):
+    if kind == "write":
+        for n in range(what):
+            leader.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", (str(n), str(number))),)),)))
+            yield
+    elif kind == "big":
+        facts = tuple(Fact("big", (f"{number}-{n}", "x" * 200)) for n in range(200 * what))
+        leader.commit(ChangeSet("default", "u", (AssertFacts(facts),)))
+        yield
+    elif kind == "retract":
+        leader.commit(ChangeSet("default", "t", (RetractPattern("p", (str(what), Variable("x")), True, None),)))
+        yield
+    elif kind == "teach":
+        leader.admin().create_tenant("default", f"n{what}")
+        yield
+    elif kind == "nuke":
+        leader.admin().nuke_database("default")
+        yield
+
+
+def close(runtime, clean):
+    """Let go of the folder, with a snapshot or as a killed process would."""
+    if clean:
+        runtime.close()
+    else:
+        runtime.replication.close()
+        runtime._store.close(clean=False)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(STEPS, min_size=3, max_size=25))
+def test_a_follower_is_its_leader_at_some_place(steps):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        leader = node(folder / "leader")
+        link = Link(leader)
+        follower = following(folder / "follower", link)
+        known = {0: digest(leader)}
+        reached = 0
+        for number, (kind, what) in enumerate(steps):
+            if kind == "fault":
+                link.fault = what
+            elif kind == "step":
+                for _ in range(what):
+                    follower.replication.follower.step()
+            elif kind == "snapshot":
+                leader.snapshot()
+            elif kind == "forget":  # the leader keeps nothing for a follower it does not remember
+                leader.replication.leader._followers.clear()
+                leader.snapshot()
+            elif kind == "restart follower":
+                close(follower, what)
+                follower = following(folder / "follower", link)
+            elif kind == "restart leader":
+                close(leader, what)
+                leader = node(folder / "leader")
+                link.leader = leader
+            else:
+                for _ in act(leader, kind, what, number):
+                    known[leader.log_head()] = digest(leader)
+            head = follower.log_head()
+            assert head >= reached, "it went back"
+            assert digest(follower) == known[head], f"at {head} it is not what the leader was"
+            reached = head
+        link.fault = ""
+        catch_up(follower)
+        assert follower.log_head() == leader.log_head()
+        assert digest(follower) == digest(leader)
+        follower.close()
+        leader.close()

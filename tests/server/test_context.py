@@ -1,0 +1,176 @@
+"""The routes of context windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.http import CONTEXT, NOW, Client, Served, error_of, serve_in_memory
+
+SUNSET = 1_782_864_000_000
+
+ENTRY = [
+    *("predicate", "args", "negated", "scope", "salience", "category", "charCount", "provenance"),
+    *("createdAt", "validFrom", "validUntil", "metadata"),
+]
+FAST = [
+    *("entries", "facts", "relevantRules", "rules", "totalFactsAvailable", "totalAvailable", "totalFactsIncluded"),
+    *("windowSize", "predicateDistribution", "totalCharCount", "tokenEstimate", "generatedAt"),
+]
+OPTIMIZED = [
+    *("windowId", "entries", "relevantRules", "totalFactsAvailable", "totalFactsIncluded", "deduplicationSavings"),
+    *("contradictionsFound", "contradictionsResolved", "contradictions", "bucketStats", "totalCharCount", "goalDriven"),
+    *("knowledgeGeneration", "generatedAt"),
+]
+GOAL = {"predicate": "grandparent", "args": ["ann", "?z"]}
+RULE = "grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z)."
+
+
+@pytest.fixture
+def family(client: Client) -> Client:
+    client.tell("parent", "ann", "bob")
+    client.tell("parent", "bob", "cy")
+    assert client.post("/teach", {"text": RULE}).status_code == 200
+    return client
+
+
+def window(client: Client, body: Any = None) -> dict[str, Any]:
+    response = client.post("/memory/context", body or {})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.get_json()
+    return found
+
+
+def test_the_fast_path(family: Client) -> None:
+    found = window(family, {"maxFacts": 1})
+    assert set(FAST) <= set(found)
+    (entry,) = found["entries"]
+    assert list(entry) == ENTRY
+    assert (entry["predicate"], entry["createdAt"], entry["validUntil"], entry["provenance"]) == ("parent", NOW, None, None)
+    assert found["facts"] == found["entries"]
+    assert (found["totalFactsAvailable"], found["totalFactsIncluded"], found["totalCharCount"]) == (2, 1, 16)
+    assert (found["tokenEstimate"], found["predicateDistribution"], found["rules"]) == (4, {"parent": 1}, [])
+    assert window(family, {"includeRules": True})["relevantRules"] == [RULE]
+
+
+def test_the_optimizing_path(family: Client) -> None:
+    found = window(family, {"goals": [GOAL], "sessionId": "s", "relevanceBuckets": [{"name": "b", "predicates": ["q"]}]})
+    assert {*OPTIMIZED, *FAST} <= set(found)
+    assert [entry["category"] for entry in found["entries"]] == ["goal_relevant"] * 3
+    assert found["entries"][0]["provenance"] == {"rule": RULE, "premises": ["parent(ann, bob)", "parent(bob, cy)"]}
+    assert found["bucketStats"] == {"b": {"factsIncluded": 0, "maxAllocation": 100, "minSalience": 0, "maxSalience": 0}}
+    assert (found["goalDriven"], found["relevantRules"], found["knowledgeGeneration"]) == (True, [RULE], 3)
+    assert found["windowId"].startswith("ctx-")
+    assert len(found["windowId"]) == 20
+    assert int(found["windowId"][4:], 16) >= 0
+
+
+def test_explanations(family: Client) -> None:
+    found = window(family, {"goals": [GOAL], "explain": True, "maxFacts": 2})
+    assert found["cut"]["goals"][0]["cut"] == {"maxFacts": 1}
+    assert found["entries"][1]["why"]["salience"] > 0
+
+
+def test_diffs(family: Client) -> None:
+    unknown = family.post("/context/diff", {"sessionId": "s"}).get_json()
+    assert unknown.pop("reason")
+    assert unknown == {
+        "previousWindowId": None,
+        "currentWindowId": "none",
+        "added": [],
+        "removed": [],
+        "unchanged": 0,
+        "fullRefreshRecommended": True,
+    }
+    first = window(family, {"sessionId": "s"})
+    family.tell("likes", "ann", "a/b")
+    family.post("/retract", {"predicate": "parent", "args": ["bob", "cy"]})
+    found = family.post("/context/diff", {"sessionId": "s"}).get_json()
+    assert found["previousWindowId"] == first["windowId"] != found["currentWindowId"]
+    assert {"predicate", "args", "salience", "category", "charCount"} <= set(found["added"][0])
+    assert [row["key"] for row in found["added"]] == ["likes/ann/a%2Fb"]
+    assert found["removed"] == [
+        {"key": "parent/bob/cy", "predicate": "parent", "args": ["bob", "cy"], "negated": False, "scope": None}
+    ]
+    assert (found["unchanged"], found["fullRefreshRecommended"]) == (1, True)
+    cleared = family.post("/context/session/clear", {"sessionId": "s"})
+    assert (cleared.text, cleared.content_type) == ("Session 's' cleared", "text/plain; charset=utf-8")
+    assert family.post("/context/diff", {"sessionId": "s"}).get_json()["previousWindowId"] is None
+
+
+def test_before_its_sunset_the_old_route_serves(family: Client) -> None:
+    response = family.post("/context/optimize", {"maxFacts": 1})
+    assert set(OPTIMIZED) <= set(response.get_json())
+    deprecated(response)
+    bad = family.post("/context/optimize", {"maxFacts": 0})
+    error_of(bad, 400, "VALIDATION_ERROR")
+    deprecated(bad)
+
+
+def test_after_its_sunset_the_old_route_is_gone(served: Served) -> None:
+    served.clock.advance(SUNSET - NOW - 1)
+    assert served.client.post("/context/optimize", {}).status_code == 200
+    served.clock.advance(1)
+    response = served.client.post("/context/optimize", {})
+    error = error_of(response, 410, "NOT_FOUND")
+    assert "/memory/context" in error["message"]
+    assert error["details"] == {"removedAfter": "2026-07-01", "successor": "/memory/context"}
+    deprecated(response)
+    with serve_in_memory(context_optimize_enabled=True) as kept:
+        kept.clock.advance(SUNSET - NOW)
+        response = kept.client.post("/context/optimize", {})
+        assert response.status_code == 200
+        deprecated(response)
+
+
+def deprecated(response: Any) -> None:
+    assert response.headers["Deprecation"] == "true"
+    assert response.headers["Sunset"] == "Wed, 01 Jul 2026 00:00:00 GMT"
+    assert response.headers["Link"] == '</memory/context>; rel="successor-version"'
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"maxFacts": 0}, "maxFacts"),
+        ({"maxFacts": "many"}, "maxFacts"),
+        ({"maxTokens": 0}, "maxTokens"),
+        ({"minSalience": 2}, "minSalience"),
+        ({"predicates": "p"}, "predicates"),
+        ({"predicates": ["p", ""]}, "predicates[1]"),
+        ({"format": "poem"}, "format"),
+        ({"goals": {}}, "goals"),
+        ({"goals": [GOAL, {"predicate": "p"}]}, "goals[1].args"),
+        ({"goals": [{"predicate": "<", "args": ["1", "2"]}]}, "goals[0].predicate"),
+        ({"sessionId": ""}, "sessionId"),
+        ({"sessionId": "a b"}, "sessionId"),
+        ({"relevanceBuckets": [{"weight": 1}]}, "relevanceBuckets[0].name"),
+        ({"relevanceBuckets": [{"name": "a"}, {"name": "a"}]}, "relevanceBuckets[1].name"),
+        ({"relevanceBuckets": [{"name": "a", "weight": -1}]}, "relevanceBuckets[0].weight"),
+        ({"relevanceBuckets": [{"name": "a", "predicates": [1]}]}, "relevanceBuckets[0].predicates[0]"),
+        ({"relevanceBuckets": ["a"]}, "relevanceBuckets[0]"),
+    ],
+)
+def test_requests_are_checked(client: Client, body: Any, field: str) -> None:
+    error = error_of(client.post("/memory/context", body), 400, "VALIDATION_ERROR")
+    assert list((error["details"] or {})["fields"]) == [field]
+
+
+@pytest.mark.parametrize("path", ["/context/diff", "/context/session/clear"])
+def test_a_session_is_needed(client: Client, path: str) -> None:
+    error = error_of(client.post(path, {}), 400, "VALIDATION_ERROR")
+    assert list((error["details"] or {})["fields"]) == ["sessionId"]
+
+
+@pytest.mark.parametrize("path", CONTEXT)
+def test_never_inside_a_transaction(client: Client, path: str) -> None:
+    id = client.post("/tx/begin").text
+    error_of(client.post(path, {"sessionId": "s"}, {"X-Transaction-ID": id}), 400, "VALIDATION_ERROR")
+    assert client.post(f"/tx/rollback/{id}").status_code == 200
+
+
+@pytest.mark.parametrize("path", CONTEXT)
+def test_unknown_keys_are_refused_only_if_asked(client: Client, path: str) -> None:
+    body = {"sessionId": "s", "unheard": 1}
+    assert client.post(path, body).status_code == 200
+    error_of(client.post(path, body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")

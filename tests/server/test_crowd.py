@@ -1,0 +1,119 @@
+"""No address takes all the connections there are."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.http import Served, serve_in_memory
+from support.sockets import Running
+
+from kbserver import crowd
+from kbserver.crowd import Crowd, origin
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("127.0.0.1", ""),
+        ("127.9.9.9", ""),
+        ("::1", ""),
+        ("::ffff:127.0.0.1", ""),
+        ("", ""),
+        ("not an address", ""),
+    ],
+)
+def test_what_an_address_is_counted_as(address: str, counted: str) -> None:
+    assert origin(address) == counted
+
+
+def test_an_address_has_so_many_and_others_theirs() -> None:
+    found = Crowd(2)
+    assert [found.enter("10.0.0.1") for _ in range(3)] == [True, True, False]
+    assert found.enter("10.0.0.2")
+    assert not found.swamped("10.0.0.1")
+    assert not found.enter("10.0.0.1")
+    assert found.swamped("10.0.0.1")
+    assert not found.swamped("10.0.0.2")
+    for _ in range(3):
+        found.leave("10.0.0.1")
+    assert found.enter("10.0.0.1")
+
+
+def test_without_a_limit_and_from_this_machine_nothing_is_counted() -> None:
+    for found, address in ((Crowd(0), "10.0.0.1"), (Crowd(1), "127.0.0.1")):
+        assert all(found.enter(address) for _ in range(9))
+        assert not found.swamped(address)
+        assert len(found) == 0
+
+
+@given(st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "2001:db8::1", "::1"]), max_size=40))
+def test_whoever_left_leaves_nothing(addresses: list[str]) -> None:
+    found = Crowd(3)
+    for address in addresses:
+        found.enter(address)
+    for address in addresses:
+        found.leave(address)
+    assert len(found) == 0
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory() as found:
+        yield found
+
+
+@pytest.fixture
+def crowded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A server that counts this machine too, and gives an address two connections."""
+    monkeypatch.setattr(crowd, "origin", lambda address: address)
+    found = Running(served.app)
+    found.server.crowd = Crowd(2)
+    yield found
+    found.stop()
+
+
+def test_one_too_many_is_told_and_the_others_go_on(crowded: Running) -> None:
+    held = [crowded.connection() for _ in range(2)]
+    for connection in held:
+        connection.request("GET", "/health")
+        assert connection.getresponse().read()
+    head, body = crowded.raw(HEALTH, half_close=False).split(b"\r\n\r\n", 1)
+    assert head.startswith(b"HTTP/1.1 429 ")
+    assert b"\r\nRetry-After: 1\r\n" in head
+    assert b"\r\nX-Request-ID: " in head
+    assert json.loads(body)["code"] == "RATE_LIMITED"
+    held[0].request("GET", "/health")
+    assert held[0].getresponse().read()
+    for connection in held:
+        connection.close()
+    assert any(crowded.raw(HEALTH).startswith(b"HTTP/1.1 200 ") for _ in range(500))
+
+
+def test_far_too_many_are_dropped(crowded: Running) -> None:
+    held = []
+
+    def come() -> bytes:
+        sock = socket.create_connection(("127.0.0.1", crowded.port), timeout=10)
+        held.append(sock)
+        if len(held) <= 2:
+            sock.sendall(HEALTH)
+        return sock.recv(12)
+
+    try:
+        answers = [come() for _ in range(8)]
+    finally:
+        for sock in held:
+            sock.close()
+    assert answers == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 429"] * 2 + [b""] * 4

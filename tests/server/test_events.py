@@ -1,0 +1,368 @@
+"""The event stream: what it says, how it is resumed, who is dropped, and that it slows nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.http import Served, serve_in_memory
+from support.servers import Server
+
+from kbcore.events import Place, Wanted
+from kbserver.ring import Behind, Ring
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory(events_buffer=50, events_max_streams=3) as found:
+        yield found
+        found.app.extensions["kbcore.events"].close()
+
+
+def tell(served: Served, *names: str) -> None:
+    for name in names:
+        served.client.tell("p", name)
+
+
+def opened(served: Served, query: str = "", **headers: str) -> Any:
+    named = {"X-Tenant-ID": "t", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    response = served.client.flask.get("/memory/events" + query, headers=named, buffered=False)
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"] == "text/event-stream"
+    assert response.headers["Cache-Control"] == "no-store"
+    return response
+
+
+def events(text: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: ")]
+
+
+def names(found: list[dict[str, Any]]) -> list[str]:
+    return [event["atom"]["args"][0] if "atom" in event else event["type"] for event in found]
+
+
+def parts(response: Any) -> Iterator[bytes]:
+    return iter(response.response)
+
+
+def last_id(text: bytes) -> str:
+    return [line[4:] for line in text.decode().splitlines() if line.startswith("id: ")][-1]
+
+
+def test_a_stream_begins_with_where_it_is_and_goes_on_with_events(served: Served) -> None:
+    tell(served, "before")
+    with opened(served) as response:
+        stream = parts(response)
+        hello = next(stream)
+        assert hello.startswith(b"retry: 3000\n")
+        tell(served, "a", "b")
+        text = next(stream)
+        assert names(events(text)) == ["a", "b"]
+        assert text.startswith(b"event: fact_asserted\nid: ")
+        assert events(text)[0]["eventId"] in text.decode().split("data:")[0]
+    with opened(served, Last_Event_ID=last_id(hello)) as again:
+        stream = parts(again)
+        next(stream)
+        assert names(events(next(stream))) == ["a", "b"]
+
+
+def test_a_stream_is_resumed_in_the_middle_of_a_change_set(served: Served) -> None:
+    with opened(served) as response:
+        stream = parts(response)
+        next(stream)
+        facts = [{"predicate": "p", "args": [name]} for name in "abcd"]
+        assert served.client.post("/assert/facts", {"facts": facts}).status_code == 200
+        tell(served, "e")
+        found = events(next(stream))
+    for place, event in enumerate(found):
+        for way in ({"query": f"?since={event['eventId']}"}, {"Last_Event_ID": event["eventId"]}):
+            with opened(served, **way) as again:
+                stream = parts(again)
+                assert b"events_lost" not in next(stream)
+                tell(served, "end")
+                assert names(events(next(stream)))[: 4 - place] == list("abcde")[place + 1 :]
+
+
+def test_a_time_is_a_place_too_and_what_is_not_kept_is_said(served: Served) -> None:
+    with opened(served) as response:
+        stream = parts(response)
+        next(stream)
+        served.clock.advance(1000)
+        tell(served, "a")
+        served.clock.advance(1000)
+        tell(served, "b")
+        at = [event["timestamp"] for event in events(next(stream))]
+    with opened(served, f"?since={at[1]}") as response:
+        stream = parts(response)
+        assert events(next(stream)) == []
+        assert names(events(next(stream))) == ["b"]
+    with opened(served, "?since=2001-01-01T00:00:00Z") as response:
+        stream = parts(response)
+        lost = events(next(stream))
+        assert [(event["type"], event["reason"]) for event in lost] == [("events_lost", "not_kept")]
+        assert names(events(next(stream))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("since", ["00000000.3.0", "{log}.999999"])
+def test_an_id_of_another_log_or_of_the_future_is_said_to_be_unknown(served: Served, since: str) -> None:
+    with opened(served) as response:
+        log = last_id(next(parts(response))).split(".")[0]
+    with opened(served, "?since=" + since.replace("{log}", log)) as response:
+        assert [event["reason"] for event in events(next(parts(response)))] == ["unknown_id"]
+
+
+def test_a_reader_that_does_not_keep_up_is_told_and_dropped(served: Served) -> None:
+    with opened(served) as response, opened(served) as other:
+        slow, quick = parts(response), parts(other)
+        place = last_id(next(slow))
+        next(quick)
+        seen = []
+        for n in range(60):
+            tell(served, str(n))
+            seen += names(events(next(quick)))
+        assert seen == [str(n) for n in range(60)]
+        assert [event["reason"] for event in events(next(slow))] == ["too_slow"]
+        assert next(slow, None) is None
+    with opened(served, Last_Event_ID=place) as response:
+        stream = parts(response)
+        lost = next(stream)
+        assert [event["reason"] for event in events(lost)] == ["not_kept"]
+        assert names(events(next(stream))) == [str(n) for n in range(10, 60)]
+    with opened(served, Last_Event_ID=last_id(lost)) as response:
+        assert events(next(parts(response))) == []
+
+
+def test_one_change_set_larger_than_the_buffer_is_kept_whole(served: Served) -> None:
+    with opened(served) as response:
+        stream = parts(response)
+        next(stream)
+        facts = [{"predicate": "p", "args": [str(n)]} for n in range(500)]
+        assert served.client.post("/assert/facts", {"facts": facts}).status_code == 200
+        found: list[str] = []
+        while len(found) < 500:
+            found += names(events(next(stream)))
+        assert found == [str(n) for n in range(500)]
+
+
+def test_streams_of_a_tenant_are_counted_and_let_go(served: Served) -> None:
+    hub = served.app.extensions["kbcore.events"]
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(opened(served))
+        refused = served.client.get("/memory/events")
+        assert refused.status_code == 429
+        assert refused.get_json()["details"]["limit"] == "EVENTS_MAX_STREAMS"
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert len(hub) == 3
+    assert len(hub) == 0
+    with opened(served):
+        assert len(hub) == 1
+
+
+def test_streams_end_when_the_server_stops(served: Served) -> None:
+    with opened(served) as response:
+        stream = parts(response)
+        next(stream)
+        served.app.extensions["kbcore.events"].close()
+        assert next(stream, None) is None
+    assert served.client.get("/memory/events").status_code == 503
+
+
+def test_tenants_do_not_hear_each_other(served: Served) -> None:
+    with opened(served, X_Tenant_ID="u") as response:
+        stream = parts(response)
+        next(stream)
+        tell(served, "a")
+        served.client.post("/tell", {"predicate": "p", "args": ["mine"]}, headers={"X-Tenant-ID": "u"})
+        assert names(events(next(stream))) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("?events=", "events"),
+        ("?events=fact_told", "events"),
+        ("?events=fact_asserted,", "events"),
+        ("?predicate=", "predicate"),
+        ("?scope=a/b", "scope"),
+        ("?since=yesterday", "since"),
+        ("?since=99999999999999999999", "since"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_its_name(served: Served, query: str, field: str) -> None:
+    answer = served.client.get("/memory/events" + query)
+    assert answer.status_code == 400
+    assert list(answer.get_json()["details"]["fields"]) == [field]
+
+
+def test_no_tenant_no_transaction_and_no_unknown_database(served: Served) -> None:
+    assert served.client.flask.get("/memory/events").status_code == 400
+    assert served.client.get("/memory/events", {"X-Transaction-ID": "x"}).status_code == 400
+    assert served.client.get("/memory/events", {"X-Database": "none"}).status_code == 404
+    assert served.client.flask.head("/memory/events", headers={"X-Tenant-ID": "t"}).status_code == 200
+
+
+def test_a_ring_forgets_the_oldest_and_readers_notice() -> None:
+    ring = Ring("0" * 8, 10, 1 << 20)
+    reader = ring.newest()
+    assert ring.read(reader, Wanted()) == b""
+    ring.begin(5, 1000)
+    with pytest.raises(Behind):
+        ring.after(Place(ring.log, 4))
+    assert ring.after(Place(ring.log, 5)) == reader
+
+
+class Listener:
+    """A raw subscriber of a real server."""
+
+    def __init__(self, server: Server, query: str = "", tenant: str = "t") -> None:
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.sock.settimeout(20)
+        self.sock.connect((server.address[0], int(server.address[1])))
+        self.sock.sendall(f"GET /memory/events{query} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode())
+        self.text = b""
+
+    def until(self, mark: bytes) -> bytes:
+        """Read on until a text comes, or the end."""
+        while mark not in self.text:
+            part = self.sock.recv(65536)
+            if not part:
+                break
+            self.text += part
+        return self.text
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def test_two_hundred_streams_and_one_that_does_not_read(tmp_path: Any) -> None:
+    """All hear everything in order; the one that does not read slows no write, and is let go of."""
+    with Server(tmp_path, EVENTS_BUFFER="300") as server, ExitStack() as stack:
+        deaf, follower = Listener(server, "?predicate=large"), Listener(server, "?predicate=large")
+        listeners = [deaf, follower, *(Listener(server, "?predicate=small") for _ in range(220))]
+        for listener in listeners:
+            stack.callback(listener.close)
+            listener.until(b"kbcore events")
+        connection = stack.enter_context(closing(server.connect()))
+        slowest = 0.0
+        pad = "x" * 2000
+        for n in range(30):
+            facts = [{"predicate": "large", "args": [f"{n}-{i}", pad]} for i in range(20)]
+            facts.append({"predicate": "small", "args": [str(n)]})
+            began = time.monotonic()
+            assert server.post("/assert/facts", {"facts": facts}, connection)[0] == 200
+            slowest = max(slowest, time.monotonic() - began)
+            follower.until(f'"{n}-19"'.encode())
+        for listener in listeners[2:]:
+            listener.until(b'"args":["29"]')
+            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [b"%d" % n for n in range(30)]
+        assert slowest < 5
+        assert b"too_slow" in deaf.until(b"too_slow")
+        assert server.stop() == 0
+
+
+def unchunked(text: bytes) -> bytes:
+    head, _, rest = text.partition(b"\r\n\r\n")
+    assert b"chunked" in head
+    whole = b""
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        whole, rest = whole + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+    return whole
+
+
+def test_a_stream_goes_on_after_kill_and_restart(tmp_path: Any) -> None:
+    with Server(tmp_path) as server:
+        listener = Listener(server)
+        listener.until(b"kbcore events")
+        server.post("/tell", {"predicate": "p", "args": ["a"]})
+        place = last_id(listener.until(b'"atom"').split(b"\ndata")[0])
+        server.kill()
+        listener.close()
+    with Server(tmp_path) as server:
+        listener = Listener(server, f"?since={place}")
+        assert b"events_lost" not in listener.until(b"kbcore events"), "nothing was committed meanwhile"
+        server.post("/tell", {"predicate": "p", "args": ["b"]})
+        assert b'"args":["b"]' in listener.until(b'"atom"')
+        listener.close()
+        server.post("/tell", {"predicate": "p", "args": ["c"]})
+        assert server.stop() == 0
+    with Server(tmp_path) as server:
+        listener = Listener(server, f"?since={place}")
+        assert b'"reason":"not_kept"' in listener.until(b"events_lost\n")
+        listener.close()
+
+
+def test_the_command_prints_a_line_for_each_event(tmp_path: Any) -> None:
+    with Server(tmp_path) as server:
+        url = "http://{}:{}".format(*server.address)
+        command = [sys.executable, "-m", "kbserver.cli", "events", "--url", url, "--tenant", "t"]
+        first = Listener(server)
+        place = last_id(unchunked(first.until(b"\n\n\r\n")))
+        server.post("/tell", {"predicate": "p", "args": ["a"]})
+        server.post("/tell", {"predicate": "q", "args": ["b"]})
+        done = subprocess.run(
+            [*command, "--since", place, "--predicate", "q*", "--count", "1"], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["atom"]["args"] == ["b"]
+        wrong = subprocess.run([*command, "--events", "x"], capture_output=True, text=True, timeout=60)
+        assert wrong.returncode == 1
+        assert "is none of" in wrong.stderr
+        first.close()
+
+
+def resident(server: Server) -> int:
+    """Bytes of memory the server holds now."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) << 10
+
+
+@pytest.mark.slow
+def test_a_thousand_streams_cost_little_more_than_their_sockets(tmp_path: Any) -> None:
+    """Each hears every event; memory for a stream is bounded, and writes are about as quick as without."""
+    with Server(tmp_path) as server, ExitStack() as stack:
+        connection = stack.enter_context(closing(server.connect()))
+
+        def writes(count: int) -> float:
+            times = []
+            for n in range(count):
+                began = time.monotonic()
+                assert server.post("/tell", {"predicate": "p", "args": [str(n)]}, connection)[0] == 200
+                times.append((time.monotonic() - began) * 1000)
+            return statistics.median(times)
+
+        alone = writes(200)
+        before = resident(server)
+        listeners = []
+        for _ in range(1000):
+            listeners.append(listener := Listener(server, "?predicate=p"))
+            stack.callback(listener.close)
+        for listener in listeners:
+            listener.until(b"kbcore events")
+        each = (resident(server) - before) / 1000
+        heard = threading.Thread(target=lambda: [listener.until(b'"args":["199"]') for listener in listeners])
+        heard.start()
+        together = writes(200)
+        heard.join(60)
+        assert not heard.is_alive()
+        print(f"\n{each / 1024:.0f} KiB a stream; a write {alone:.2f} ms alone, {together:.2f} ms with 1,000 streams")
+        for listener in listeners:
+            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [b"%d" % n for n in range(200)]
+        assert each < 64 * 1024
+        refused = Listener(server)
+        assert b" 429 " in refused.until(b"\r\n\r\n")
+        refused.close()
+        assert server.stop() == 0

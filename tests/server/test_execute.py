@@ -1,0 +1,159 @@
+"""Texts carried out: over HTTP, embedded and from the command line, in order, whole or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+from support.http import ROW_KEYS, Client, Served, error_of
+
+import kbcore
+from kbcore.errors import BudgetExceeded, Conflict, InvalidInput
+from kbcore.reason.budget import BudgetWanted
+from kbserver.cli import cli
+
+TEXT = """
+parent(ann, bob).
+?- parent(ann, ?who).
+parent(ann, cid).
+older(?x, ?y) :- parent(?x, ?y).
+?- older(ann, ?who).
+?- older(?x, bob), not older(?x, zoe).
+?- parent(zoe, ?who).
+"""
+
+TOLD = """Fact Asserted: parent(ann, bob)
+?- parent(ann, ?who).
+   parent(ann, bob)
+Fact Asserted: parent(ann, cid)
+Rule Asserted: older(?x, ?y) :- parent(?x, ?y).
+?- older(ann, ?who).
+   older(ann, bob)
+   older(ann, cid)
+?- older(?x, bob), not older(?x, zoe).
+   ?x = ann
+?- parent(zoe, ?who).
+   no"""
+
+
+def execute(client: Client, text: str, headers=None, **more):
+    return client.post("/execute", {"command": text, **more}, headers)
+
+
+def test_clauses_are_told_and_questions_asked_in_order(client: Client):
+    found = execute(client, TEXT).get_json()
+    assert found["result"] == TOLD
+    assert [(one["question"], one["bindings"]) for one in found["answers"]] == [
+        (0, {"?who": "bob"}),
+        (1, {"?who": "bob"}),
+        (1, {"?who": "cid"}),
+        (2, {"?x": "ann"}),
+    ]
+    assert list(found["answers"][0]) == ["question", "bindings", *ROW_KEYS]
+    assert [one["answers"] for one in found["questions"]] == [1, 2, 1, 0]
+    assert found["asserted"] == 2
+    assert client.ask("older", "ann", "?x") == [["ann", "bob"], ["ann", "cid"]]
+
+
+def test_all_of_it_is_one_record(served: Served):
+    before = len(served.store.records)
+    execute(served.client, TEXT)
+    assert len(served.store.records) == before + 1
+
+
+@pytest.mark.parametrize("wrong", ["q(a", "q(?x).", "q(?x) :- r(?y).", "q(a) [scope=\"a b\"]."])
+def test_one_mistake_and_nothing_is_changed(served: Served, wrong: str):
+    before = len(served.store.records)
+    error_of(execute(served.client, f"p(a).\n?- p(a).\n{wrong}"), 400, "VALIDATION_ERROR")
+    assert served.client.ask("p", "?x") == []
+    assert len(served.store.records) == before
+
+
+def test_a_mistake_has_line_and_column(client: Client):
+    found = error_of(execute(client, "p(a).\n  q(b"), 400, "VALIDATION_ERROR")
+    assert (found["details"]["errors"][0]["line"], found["details"]["errors"][0]["column"] > 1) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"command": 7}, {"command": "p(a).", "scope": "*"}, {"command": "p(a).", "timeoutMs": 0}]
+)
+def test_bad_bodies(client: Client, body):
+    error_of(client.post("/execute", body), 400, "VALIDATION_ERROR")
+
+
+def test_a_question_over_its_budget_changes_nothing(served: Served):
+    text = "n(0).\nn(?y) :- n(?x), ?y = ?x + 1.\n?- n(?x).\nn(1)."
+    error_of(execute(served.client, text, maxRows=1000), 422, "BUDGET_EXCEEDED")
+    assert served.client.get("/rules").get_json() == {"rules": []}
+    assert served.client.post("/query", {"predicate": "n", "args": ["?x"]}).get_json() == []
+    assert served.client.post("/tx/begin", {}).status_code == 200
+
+
+def test_a_scope_is_for_what_names_none(client: Client):
+    execute(client, 'p(a). p(b) [scope=other]. ?- p(?x).', scope="draft")
+    assert client.ask("p", "?x", scope="draft") == [["a"]]
+    assert client.ask("p", "?x", scope="other") == [["b"]]
+    assert client.ask("p", "?x") == []
+
+
+def test_inside_a_transaction_it_waits_for_the_commit(client: Client):
+    inside = {"X-Transaction-ID": client.post("/tx/begin", {}).text}
+    assert execute(client, "p(a). ?- p(?x).", inside).get_json()["answers"][0]["args"] == ["a"]
+    assert client.ask("p", "?x") == []
+    assert client.post(f"/tx/commit/{inside['X-Transaction-ID']}", {}).status_code == 200
+    assert client.ask("p", "?x") == [["a"]]
+    error_of(execute(client, "p(b).", inside), 409, "CONFLICT")
+    error_of(execute(client, "p(b).", {"X-Transaction-ID": "none"}), 404, "NOT_FOUND")
+
+
+def test_an_empty_text_does_nothing(client: Client):
+    found = execute(client, "% nothing\n").get_json()
+    assert (found["result"], found["answers"], found["questions"]) == ("", [], [])
+
+
+def test_embedded():
+    with kbcore.open_kb() as kb:
+        assert kb.execute(TEXT).text == TOLD
+        with pytest.raises(InvalidInput):
+            kb.execute("p(a). ?- p(")
+        with pytest.raises(BudgetExceeded):
+            kb.kb.execute("m(0). m(?y) :- m(?x), ?y = ?x + 1. ?- m(?x).", wanted=BudgetWanted(rows=100))
+        with kb.transaction() as inside:
+            assert inside.execute("q(a). ?- q(?x).").answers[0]["args"] == ["a"]
+            assert list(kb.ask("q(?x)")) == []
+        assert list(kb.ask("q(?x)")) == [("a",)]
+
+
+def test_what_others_keep_changing_is_begun_anew_a_few_times_only(served: Served, monkeypatch):
+    kb = served.runtime.knowledge_base("default", "t")
+    kb.execute("p(a).")
+    real, tries = type(kb).infer, []
+
+    def infer(self, literal, **more):
+        found = real(self, literal, **more)
+        tries.append(1)
+        if len(tries) < limit:
+            served.client.tell("p", f"other{len(tries)}")
+        return found
+
+    monkeypatch.setattr("kbcore.asking.Asking.infer", infer)
+    limit = 2
+    kb.execute("?- p(?x). q(b).")
+    assert len(tries) == 2
+    tries.clear()
+    limit = 99
+    with pytest.raises(Conflict):
+        kb.execute("?- p(?x). q(c).")
+    assert len(tries) == 3
+
+
+def test_from_the_command_line(tmp_path):
+    file = tmp_path / "family.kb"
+    file.write_text(TEXT, encoding="utf-8")
+    folder = ["--storage-dir", str(tmp_path / "data")]
+    done = CliRunner().invoke(cli, ["run", str(file), *folder])
+    assert (done.exit_code, done.output.strip()) == (0, TOLD)
+    again = CliRunner().invoke(cli, ["run", "-", *folder], input="?- parent(ann, bob).")
+    assert again.output == "?- parent(ann, bob).\n   parent(ann, bob)\n"
+    wrong = CliRunner().invoke(cli, ["run", "-", *folder], input="p(a). q(")
+    assert wrong.exit_code == 1
+    assert "line 1" in wrong.output

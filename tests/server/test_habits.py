@@ -1,0 +1,219 @@
+"""What HTTP clients expect of any server: compression, revalidation, other origins, numbers and versions."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.http import Served, serve_in_memory
+
+import kbcore
+from kbserver.compress import LARGE_BYTES, compressed, takes_gzip
+from kbserver.rates import Rate, rate_headers
+from kbserver.request_id import request_id, trace_id
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory() as found:
+        yield found
+
+
+def fill(served: Served, count: int = 40) -> None:
+    facts = [{"predicate": "p", "args": [str(n), "x" * 50]} for n in range(count)]
+    assert served.client.post("/assert/facts", {"facts": facts}).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=strict"}], ids=["short way", "flask"])
+@pytest.mark.parametrize("count", [40, 4000])
+def test_large_answers_are_compressed_for_who_takes_it(served: Served, headers: dict[str, str], count: int) -> None:
+    fill(served, count)
+    asked = {"predicate": "p", "args": ["?x", "?y"]}
+    plain = served.client.post("/query", asked, headers)
+    packed = served.client.post("/query", asked, {**headers, "Accept-Encoding": "br, gzip;q=0.5"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert plain.headers["Vary"] == packed.headers["Vary"] == "Accept-Encoding"
+    assert gzip.decompress(packed.data) == plain.data
+    assert int(packed.headers["Content-Length"]) == len(packed.data) < len(plain.data) / 3
+
+
+def test_small_answers_and_refusals_of_gzip_stay_plain(served: Served) -> None:
+    small = served.client.post("/tell", {"predicate": "p", "args": ["a"]}, {"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in small.headers
+    assert "Vary" not in small.headers
+    fill(served)
+    asked = {"predicate": "p", "args": ["?x", "?y"]}
+    assert "Content-Encoding" not in served.client.post("/query", asked, {"Accept-Encoding": "gzip;q=0, *"}).headers
+
+
+@pytest.mark.parametrize(
+    ("header", "takes"),
+    [
+        ("gzip", True),
+        ("GZIP", True),
+        ("deflate, gzip;q=1.0", True),
+        ("*", True),
+        ("x-gzip", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("*;q=0", False),
+        ("identity", False),
+        ("", False),
+        ("br", False),
+        ("gzip;q=0, *;q=1", False),
+    ],
+)
+def test_who_takes_gzip(header: str, takes: bool) -> None:
+    assert takes_gzip(header) is takes
+
+
+@given(st.lists(st.binary(max_size=2000), max_size=5))
+def test_what_is_packed_unpacks(parts: list[bytes]) -> None:
+    away: list[int] = []
+
+    def offload(call: Any) -> bytes:
+        away.append(1)
+        return bytes(call())
+
+    assert gzip.decompress(compressed(parts, len(b"".join(parts)), offload)) == b"".join(parts)
+    assert not away
+    assert gzip.decompress(compressed(parts, LARGE_BYTES, offload)) == b"".join(parts)
+    assert away
+
+
+@pytest.mark.parametrize("path", ["/predicates", "/scopes", "/rules", "/predicates?scope=*"])
+def test_lists_are_revalidated_until_something_changes(served: Served, path: str) -> None:
+    served.client.tell("p", "a")
+    first = served.client.get(path)
+    tag = first.headers["ETag"]
+    assert re.fullmatch(r'W/"default-t-[^"]+"', tag)
+    for offered in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
+        again = served.client.get(path, {"If-None-Match": offered})
+        assert (again.status_code, again.data, again.headers["ETag"]) == (304, b"", tag)
+        assert "X-Request-ID" in again.headers
+    assert served.client.get(path, {"If-None-Match": '"other"'}).status_code == 200
+    served.client.tell("p", "b")
+    changed = served.client.get(path, {"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != tag
+
+
+def test_a_fact_that_ceases_to_hold_changes_the_tag(served: Served) -> None:
+    served.client.tell("p", "a", ttl=100)
+    tag = served.client.get("/predicates").headers["ETag"]
+    served.clock.advance(200)
+    after = served.client.get("/predicates", {"If-None-Match": tag})
+    assert after.status_code == 200
+    assert after.get_json()["totalFacts"] == 0
+
+
+def test_a_tenant_that_began_anew_has_other_tags(served: Served) -> None:
+    served.client.tell("p", "a")
+    tag = served.client.get("/predicates").headers["ETag"]
+    served.runtime.admin().nuke_tenant("default", "t")
+    served.client.tell("q", "a")
+    assert served.client.get("/predicates", {"If-None-Match": tag}).status_code == 200
+
+
+def test_another_tenant_has_other_tags_and_a_transaction_none(served: Served) -> None:
+    served.client.tell("p", "a")
+    tag = served.client.get("/predicates").headers["ETag"]
+    other = served.client.get("/predicates", {"If-None-Match": tag, "X-Tenant-ID": "u"})
+    assert other.status_code == 200
+    assert other.headers["ETag"] == served.client.get("/scopes", {"X-Tenant-ID": "u"}).headers["ETag"]
+    transaction = served.client.post("/tx/begin").text
+    inside = served.client.get("/predicates", {"If-None-Match": tag, "X-Transaction-ID": transaction})
+    assert inside.status_code == 200
+    assert "ETag" not in inside.headers
+
+
+def preflight(served: Served, origin: str) -> Any:
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    return served.client.flask.options("/tell", headers=headers)
+
+
+def test_other_origins_are_not_let_in_unless_told(served: Served) -> None:
+    assert preflight(served, "https://a.example").status_code == 405
+    answer = served.client.get("/scopes", {"Origin": "https://a.example"})
+    assert not [name for name, _ in answer.headers if name.startswith("Access-Control")]
+
+
+def test_named_origins_are_let_in_without_credentials() -> None:
+    with serve_in_memory(cors_origins=("https://a.example",)) as served:
+        allowed = preflight(served, "https://a.example")
+        assert allowed.status_code == 204
+        assert allowed.headers["Access-Control-Allow-Origin"] == "https://a.example"
+        assert "X-Tenant-ID" in allowed.headers["Access-Control-Allow-Headers"]
+        assert preflight(served, "https://b.example").status_code == 405
+        for path in ("/tell", "/nowhere"):
+            answer = served.client.post(path, {"predicate": "p", "args": ["a"]}, {"Origin": "https://a.example"})
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://a.example"
+            assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
+            assert "Origin" in answer.headers["Vary"]
+            assert "Access-Control-Allow-Credentials" not in answer.headers
+        foreign = served.client.get("/scopes", {"Origin": "https://b.example"})
+        assert "Access-Control-Allow-Origin" not in foreign.headers
+        assert "Origin" in foreign.headers.get_all("Vary")
+
+
+def test_any_origin_is_a_star() -> None:
+    with serve_in_memory(cors_origins=("*",)) as served:
+        assert preflight(served, "null").headers["Access-Control-Allow-Origin"] == "*"
+
+
+@pytest.mark.parametrize("path", ["/health", "/scopes", "/nowhere"])
+def test_every_answer_has_a_number_and_a_version(served: Served, path: str) -> None:
+    answer = served.client.get(path)
+    assert answer.headers["X-KB-Version"] == kbcore.__version__
+    assert uuid.UUID(answer.headers["X-Request-ID"]).version == 7
+
+
+def test_numbers_sort_by_time_and_are_variants_of_the_standard() -> None:
+    numbers = [uuid.UUID(request_id(None)) for _ in range(200)]
+    assert {number.variant for number in numbers} == {uuid.RFC_4122}
+    assert len(set(numbers)) == 200
+    times = [number.int >> 80 for number in numbers]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
+        ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
+        ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", None),
+        ("nonsense", None),
+        (None, None),
+    ],
+)
+def test_traces(header: str | None, found: str | None) -> None:
+    assert trace_id(header) == found
+
+
+def test_the_trace_is_in_the_log(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kbserver.access")
+    header = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    served.client.post("/tell", {"predicate": "p", "args": ["a"]}, header)
+    served.client.get("/scopes", header)
+    served.client.get("/scopes")
+    fields = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
+    assert [found.get("traceId") for found in fields] == ["4bf92f3577b34da6a3ce929d0e0e4736"] * 2 + [None]
+
+
+def test_without_limits_there_are_no_rate_headers(served: Served) -> None:
+    assert rate_headers(None) == {}
+    assert not [name for name, _ in served.client.get("/scopes").headers if name.startswith("RateLimit")]
+    assert rate_headers(Rate("default", 600, 60, -1, 41.2)) == {
+        "RateLimit-Policy": '"default";q=600;w=60',
+        "RateLimit": '"default";r=0;t=42',
+    }

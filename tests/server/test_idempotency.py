@@ -1,0 +1,244 @@
+"""Requests with a key: carried out once, answered the same again, also after kill -9."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.http import Served, serve_in_memory
+from support.servers import Server
+
+from kbcore.clock import ManualClock
+from kbcore.config import Config
+from kbcore.durable.idempotency import carrying_out
+from kbcore.durable.records import decode_changes, encode_changes, stamp
+from kbcore.runtime import open_runtime
+from kbcore.state.answered import KEPT_BYTES, KEPT_KEYS, KEPT_MS, Answer, AnsweredRequests, RequestKey
+from kbcore.state.changes import ChangeSet, NoteAnswer
+from kbcore.state.facts import Fact
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serve_in_memory() as found:
+        yield found
+
+
+def keyed(served: Served, path: str, body: Any, key: str = "k1", **headers: str) -> Any:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return served.client.post(path, body, {"Idempotency-Key": key, **named})
+
+
+P = {"predicate": "p", "args": ["a"]}
+
+
+def test_a_repeated_write_is_not_carried_out_again(served: Served) -> None:
+    first = keyed(served, "/tell", P)
+    served.client.post("/forget", P)
+    again = keyed(served, "/tell", P)
+    assert (first.status_code, first.text) == (again.status_code, again.text) == (200, "Fact Asserted: p(a)")
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    assert first.headers["Content-Type"] == again.headers["Content-Type"]
+    assert first.headers["X-Request-ID"] != again.headers["X-Request-ID"]
+    assert served.client.ask("p", "?x") == [], "what was forgotten meanwhile stays forgotten"
+
+
+def test_the_headers_of_the_answer_come_again(served: Served) -> None:
+    served.client.tell("p", "a")
+    first = keyed(served, "/retract", P)
+    again = keyed(served, "/retract", P)
+    assert first.headers["X-Retracted-Count"] == again.headers["X-Retracted-Count"] == "1"
+
+
+def test_json_answers_come_again_byte_for_byte(served: Served) -> None:
+    first = keyed(served, "/assert/facts", {"facts": [P]})
+    served.clock.advance(1000)
+    again = keyed(served, "/assert/facts", {"facts": [P]})
+    assert first.data == again.data
+    assert again.get_json()["asserted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/tell", {"predicate": "p", "args": ["b"]}, {}),
+        ("/assert/fact", P, {}),
+        ("/tell", P, {"Prefer": "handling=strict"}),
+    ],
+)
+def test_a_key_belongs_to_one_request(served: Served, path: str, body: Any, headers: dict[str, str]) -> None:
+    assert keyed(served, "/tell", P).status_code == 200
+    answer = keyed(served, path, body, **headers)
+    assert answer.status_code == 409
+    assert answer.get_json()["details"] == {"reason": "key_reused"}
+    assert served.client.ask("p", "?x") == [["a"]]
+
+
+def test_tenants_and_databases_have_keys_of_their_own(served: Served) -> None:
+    served.runtime.admin().create_database("d")
+    for headers in ({}, {"X_Tenant_ID": "u"}, {"X_Database": "d"}):
+        assert "Idempotency-Replayed" not in keyed(served, "/tell", P, **headers).headers
+
+
+def test_a_refused_request_may_be_tried_again(served: Served) -> None:
+    assert keyed(served, "/tell", {"predicate": "p", "args": ["?x"]}).status_code == 400
+    answer = keyed(served, "/tell", P)
+    assert answer.status_code == 200
+    assert "Idempotency-Replayed" not in answer.headers
+
+
+@pytest.mark.parametrize("key", ["", " ", "a" * 256, "é", "\x7f"])
+def test_a_key_is_visible_ascii(served: Served, key: str) -> None:
+    environ = {"HTTP_IDEMPOTENCY_KEY": key}
+    answer = served.client.flask.post("/tell", json=P, headers={"X-Tenant-ID": "t"}, environ_base=environ)
+    assert answer.status_code == 400
+    assert answer.get_json()["details"] == {"header": "Idempotency-Key"}
+    assert served.client.ask("p", "?x") == []
+
+
+def test_reads_are_read_anew(served: Served) -> None:
+    served.client.tell("p", "a")
+    assert len(keyed(served, "/ask", {"predicate": "p", "args": ["?x"]}).get_json()) == 1
+    served.client.tell("p", "b")
+    assert len(keyed(served, "/ask", {"predicate": "p", "args": ["?x"]}).get_json()) == 2
+
+
+def test_the_commit_of_a_transaction_may_be_repeated(served: Served) -> None:
+    transaction = keyed(served, "/tx/begin", None, "begin").text
+    assert keyed(served, "/tx/begin", None, "begin").text == transaction
+    assert keyed(served, "/tell", P, "in", X_Transaction_ID=transaction).status_code == 200
+    first = keyed(served, f"/tx/commit/{transaction}", None, "end")
+    again = keyed(served, f"/tx/commit/{transaction}", None, "end")
+    assert (first.status_code, first.text) == (again.status_code, again.text) == (200, f"Committed {transaction}")
+
+
+def test_two_at_once_are_one_and_a_conflict(served: Served) -> None:
+    entered, go = threading.Event(), threading.Event()
+    found = []
+
+    def slow(committed: Any) -> None:
+        entered.set()
+        assert go.wait(20)
+
+    end = served.runtime.feed.subscribe(slow)
+    thread = threading.Thread(target=lambda: found.append(keyed(served, "/tell", P)))
+    thread.start()
+    assert entered.wait(20)
+    end()
+    answer = keyed(served, "/tell", P)
+    go.set()
+    thread.join()
+    assert answer.status_code == 409
+    assert answer.get_json()["details"]["reason"] == "in_flight"
+    assert answer.headers["Retry-After"] == "1"
+    assert found[0].status_code == 200
+    assert keyed(served, "/tell", P).headers["Idempotency-Replayed"] == "true"
+
+
+def test_knowledge_is_of_the_same_generation_after_its_answer_was_kept(served: Served) -> None:
+    keyed(served, "/tell", P)
+    tenant = served.runtime.find_tenant("default", "t")
+    assert tenant is not None
+    assert tenant.generation == 1
+
+
+def test_a_day_later_the_key_is_free(served: Served) -> None:
+    keyed(served, "/tell", P)
+    served.clock.advance(KEPT_MS)
+    assert "Idempotency-Replayed" not in keyed(served, "/tell", P).headers
+
+
+def test_what_was_committed_without_its_answer_is_not_done_again(served: Served) -> None:
+    keyed(served, "/tell", {"predicate": "other", "args": []}, "first")
+    digest = served.runtime.find_tenant("default", "t").answered.get("first", served.clock.now_ms()).digest  # type: ignore[union-attr]
+    with carrying_out("default", "t", RequestKey("lost", digest)):
+        served.runtime.knowledge_base("default", "t").assert_facts([Fact("p", ("a",))])
+    answer = keyed(served, "/tell", {"predicate": "other", "args": []}, "lost")
+    assert answer.status_code == 409
+    assert answer.get_json()["details"] == {"reason": "answer_lost"}
+
+
+def test_keys_are_kept_by_number_size_and_age() -> None:
+    known = AnsweredRequests()
+    for n in range(KEPT_KEYS + 5):
+        known.note(RequestKey(str(n), "d"), 1000)
+    assert known.get("4", 1000) is None
+    assert known.get("5", 1000) is not None
+    large = Answer(200, (), "x" * (KEPT_BYTES // 2))
+    for n in range(4):
+        known.note(RequestKey(f"large{n}", "d"), 1000, large)
+    assert len(known.all()) <= 2
+    known.note(RequestKey("late", "d"), 1000 + KEPT_MS)
+    assert [entry[0] for entry in known.all()] == ["late"]
+
+
+@settings(max_examples=50)
+@given(
+    st.text("abc", min_size=1),
+    st.one_of(st.none(), st.builds(Answer, st.integers(200, 299), st.just((("A", "b"),)), st.text())),
+)
+def test_answers_survive_the_log_and_a_snapshot(key: str, answer: Answer | None) -> None:
+    request = RequestKey(key, "d")
+    changes = ChangeSet("db", "t", (NoteAnswer(request, answer),), request=request)
+    assert decode_changes(1, 4, stamp(encode_changes(changes), 7)) == (7, changes)
+    known, restored = AnsweredRequests(), AnsweredRequests()
+    known.note(request, 7, answer)
+    restored.restore(json.loads(json.dumps(known.all())))
+    assert restored.get(key, 7) == known.get(key, 7)
+
+
+def test_answers_are_known_after_a_restart_with_and_without_a_snapshot(tmp_path: Any) -> None:
+    for snapshot in (False, True):
+        config = Config(storage_dir=str(tmp_path / str(snapshot)))
+        with open_runtime(config, clock=ManualClock()) as runtime:
+            with carrying_out("default", "t", RequestKey("k", "d")):
+                runtime.knowledge_base("default", "t").assert_facts([Fact("p", ("a",))])
+            runtime.commit(ChangeSet("default", "t", (NoteAnswer(RequestKey("k", "d"), Answer(200, (), "yes")),)))
+            if snapshot:
+                runtime.snapshot()
+        with open_runtime(config, clock=ManualClock()) as runtime:
+            tenant = runtime.find_tenant("default", "t")
+            assert tenant is not None
+            found = tenant.answered.get("k", runtime.clock.now_ms())
+            assert found is not None
+            assert found.answer == Answer(200, (), "yes")
+
+
+def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
+    """Whatever was acknowledged, or only carried out, before the kill is not carried out again after it."""
+    done = threading.Event()
+    answered: list[int] = []
+
+    def write(server: Server) -> None:
+        connection = server.connect()
+        try:
+            for n in range(10_000):
+                body = {"predicate": "p", "args": [str(n)]}
+                assert server.post("/tell", body, connection, Idempotency_Key=f"k{n}") == (200, b"Fact Asserted: p(%d)" % n)
+                answered.append(n)
+                if n == 50:
+                    done.set()
+        except (OSError, http.client.HTTPException):
+            pass  # killed
+        finally:
+            connection.close()
+
+    with Server(tmp_path) as server:
+        writer = threading.Thread(target=write, args=(server,))
+        writer.start()
+        assert done.wait(30)
+        server.kill()
+        writer.join()
+    with Server(tmp_path) as server:
+        server.post("/retract/pattern", {"predicate": "p", "args": ["?x"]})
+        for n in answered:
+            body = {"predicate": "p", "args": [str(n)]}
+            assert server.post("/tell", body, Idempotency_Key=f"k{n}") == (200, b"Fact Asserted: p(%d)" % n)
+        assert json.loads(server.post("/query", {"predicate": "p", "args": ["?x"]})[1]) == []

@@ -1,0 +1,165 @@
+"""What is done is counted, by whichever way it came, and `GET /metrics` shows it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from flask import Blueprint
+from support.http import error_of, serve_in_memory
+
+from kbcore import Config, hookimpl
+from kbcore.errors import ConfigError, Unauthorized
+from kbcore.runtime import open_runtime
+from kbserver import create_app
+from kbserver.hookspecs import Principal
+
+MEMORY = Config(storage_backend="memory")
+
+
+def sample(text: str, series: str) -> float:
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.M)
+    assert found, f"{series} is not in\n{text}"
+    return float(found[1])
+
+
+def scrape(client) -> str:
+    answer = client.flask.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"
+    return answer.text
+
+
+def test_the_work_of_a_day(client):
+    client.post("/teach", {"text": "far(?x, ?z) :- near(?x, ?y), near(?y, ?z)."})
+    client.tell("near", "a", "b")
+    client.tell("near", "b", "c")
+    client.tell("near", "b", "c")
+    assert client.ask("far", "a", "?x") == [["a", "c"]]
+    client.post("/ask", {"predicate": "far", "args": ["a", "?x"], "maxRows": 5}, headers={"Prefer": "handling=strict"})
+    client.post("/query", {"predicate": "near", "args": ["?x", "?y"]})
+    client.post("/forget", {"predicate": "near", "args": ["a", "b"]})
+    client.post("/memory/context", {"maxFacts": 3})
+    client.post("/tx/commit/nothing")
+    client.get("/no/such/path")
+    client.post("/tell", {"predicate": "p"})
+    text = scrape(client)
+    assert sample(text, "svc_facts_asserted_total") == 2
+    assert sample(text, "svc_facts_updated_total") == 1
+    assert sample(text, "svc_facts_retracted_total") == 1
+    assert sample(text, "svc_rules_asserted_total") == 1
+    assert sample(text, "svc_rules_fired_total") >= 1
+    assert sample(text, "svc_memory_facts_total") == 1
+    assert sample(text, "svc_rules") == 1
+    assert sample(text, 'svc_inference_duration_seconds_count{kind="ask"}') == 2
+    assert sample(text, 'svc_query_duration_seconds_count{kind="query"}') == 1
+    assert sample(text, "svc_context_window_duration_seconds_count") == 1
+    assert sample(text, 'svc_http_requests_total{method="POST",route="/tell",status="200"}') == 3
+    assert sample(text, 'svc_http_requests_total{method="POST",route="/tell",status="400"}') == 1
+    assert sample(text, 'svc_http_requests_total{method="POST",route="/tx/commit/<id>",status="404"}') == 1
+    assert sample(text, 'svc_http_requests_total{method="GET",route="unmatched",status="404"}') == 1
+    assert sample(text, 'svc_errors_total{code="NOT_FOUND"}') == 2
+    assert sample(text, 'svc_errors_total{code="VALIDATION_ERROR"}') == 1
+    assert sample(text, "svc_log_records_total") == 5
+    assert sample(text, "svc_http_requests_in_progress") == 1
+    assert sample(text, "svc_tenants") == 1
+    assert sample(text, "svc_engine_bytes") > 0
+    assert "/no/such/path" not in text
+    assert '"t"' not in text
+
+
+def test_transactions_budgets_and_evictions_are_counted(served):
+    client = served.client
+    begun = client.post("/tx/begin").text
+    client.post(f"/tx/rollback/{begun}")
+    client.post("/tx/begin")
+    client.tell("p", "a", ttl=1)
+    client.tell("p", "b")
+    assert client.post("/query", {"predicate": "p", "args": ["?x"], "maxAnswers": 1}).status_code in (200, 422)
+    served.clock.advance(1000)
+    client.post("/memory/decay", {"threshold": 0})
+    text = scrape(client)
+    assert sample(text, 'svc_transactions_total{outcome="rolled_back"}') == 1
+    assert sample(text, "svc_transactions_open") == 1
+    assert sample(text, 'svc_memory_decay_evicted{reason="expired"}') == 1
+
+
+def test_both_ways_through_the_server_count_alike():
+    counted = []
+    for lean in (True, False):
+        with serve_in_memory() as served:
+            app = create_app(served.runtime, lean=lean)
+            client = app.test_client()
+            for _ in range(3):
+                client.post("/tell", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"})
+            text = client.get("/metrics").text
+            counted.append(re.findall(r"^svc_(?:http_requests|facts|errors)\w*_total.*$", text, re.M))
+    assert counted[0] == counted[1]
+
+
+def test_without_a_sink_that_exposes_it_is_not_there():
+    with serve_in_memory(metrics_sinks=("none",)) as served:
+        error = error_of(served.client.get("/metrics"), 404, "NOT_FOUND")
+        assert error["details"] == {"setting": "METRICS_SINKS"}
+
+
+class Door:
+    @hookimpl
+    def kb_http_authenticate(self, headers):
+        token = headers.get("authorization")
+        if token == "Bearer explode":
+            raise ValueError("oh")
+        if token == "Bearer wrong":
+            raise Unauthorized("no such token")
+        names = {"Bearer ann": Principal("ann"), "Bearer bob": Principal("bob", tenants=frozenset(("b",)))}
+        return names.get(token or "")
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_a_plugin_says_who_may_come_in(lean):
+    with open_runtime(MEMORY, plugins=[Door()]) as runtime:
+        client = create_app(runtime, lean=lean).test_client()
+
+        def ask(token, tenant, path="/query"):
+            headers = {"X-Tenant-ID": tenant} | ({"Authorization": f"Bearer {token}"} if token else {})
+            if path != "/query":
+                return client.get(path, headers=headers)
+            return client.post(path, json={"predicate": "p", "args": []}, headers=headers)
+
+        error_of(ask(None, "b"), 401, "UNAUTHORIZED")
+        error_of(ask("wrong", "b"), 401, "UNAUTHORIZED")
+        error_of(ask("nobody", "b"), 401, "UNAUTHORIZED")
+        error_of(ask("explode", "b"), 500, "INTERNAL_ERROR")
+        assert ask("ann", "x").status_code == ask("bob", "b").status_code == 200
+        error_of(ask("bob", "x"), 403, "FORBIDDEN")
+        error_of(ask("bob", "b", "/admin/databases"), 403, "FORBIDDEN")
+        assert ask(None, "b", "/health").status_code == 200
+
+
+class Routes:
+    def __init__(self, name="weather"):
+        self.name = name
+
+    @hookimpl
+    def kb_http_blueprints(self, runtime):
+        blueprint = Blueprint(self.name, __name__, url_prefix="/weather")
+
+        @blueprint.get("/<town>")
+        def weather(town):
+            if town == "atlantis":
+                raise KeyError(town)
+            return {"town": town, "databases": len(runtime.admin().databases())}
+
+        return [blueprint]
+
+
+def test_plugins_have_routes_under_x():
+    with open_runtime(MEMORY, plugins=[Routes("ops")]) as runtime:
+        client = create_app(runtime).test_client()
+        assert client.get("/x/weather/oslo").get_json() == {"town": "oslo", "databases": 1}
+        error_of(client.get("/x/weather/atlantis"), 500, "INTERNAL_ERROR")
+        error_of(client.get("/weather/oslo"), 404, "NOT_FOUND")
+        assert 'route="/x/weather/<town>",status="200"' in client.get("/metrics").text
+        create_app(runtime)
+    with open_runtime(MEMORY, plugins=[Routes(), Routes()]) as runtime, pytest.raises(ConfigError, match="both mount"):
+        create_app(runtime)

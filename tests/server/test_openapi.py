@@ -1,0 +1,264 @@
+"""The OpenAPI document: complete, valid, and true of real answers."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from importlib.resources import files
+
+import pytest
+from flask import Flask
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+from support.http import Served, error_of
+
+from kbcore.clock import ManualClock
+from kbcore.config import Config
+from kbcore.runtime import open_runtime
+from kbserver import create_app
+from kbserver.answers import JSON
+from kbserver.errors import STATUS
+from kbserver.jsonschema import PLACE
+from kbserver.openapi.document import document, operation_id, routes
+from kbserver.openapi.prepared import Prepared
+from kbserver.openapi.story import CONFIG, NOW, play, record
+from kbserver.operations import operation_of
+from kbserver.permissions import PUBLIC, need_of
+
+UNLISTED = {
+    ("/context/optimize", "POST"),
+    *(("/mcp", "POST"), ("/mcp", "GET"), ("/mcp", "DELETE"), ("/mcp/sse", "GET"), ("/mcp/messages", "POST")),
+    ("/a2a", "POST"),
+}
+"""Past its sunset; and what speaks protocols that have descriptions of their own."""
+
+CARDS = {"/.well-known/agent.json", "/.well-known/agent-card.json"}
+NODES = {"/replication/log", "/replication/snapshot", "/replication/status", "/admin/promote"}
+"""Answered by nodes that replicate, which the story's does not."""
+
+WITHOUT_EXAMPLE = {"/admin/backup", "/metrics", "/openapi.json", "/docs", "/docs/{name}"} | CARDS | NODES
+
+
+@pytest.fixture
+def app():
+    runtime = open_runtime(Config(storage_backend="memory"), clock=ManualClock(NOW), llm=Prepared())
+    yield create_app(runtime)
+    runtime.close()
+
+
+@pytest.fixture
+def keyed():
+    runtime = open_runtime(CONFIG, clock=ManualClock(NOW), llm=Prepared())
+    yield create_app(runtime)
+    runtime.close()
+
+
+@pytest.fixture
+def spec(app):
+    return json.loads(json.dumps(document(app)))
+
+
+def operations(spec):
+    return {(path, method.upper()): one for path, methods in spec["paths"].items() for method, one in methods.items()}
+
+
+def closed(value):
+    """The same schemas where an object has no keys but those it names."""
+    if isinstance(value, dict):
+        found = {key: closed(below) for key, below in value.items()}
+        if "properties" in found and "type" in found:
+            found.setdefault("additionalProperties", False)
+        return found
+    return [closed(below) for below in value] if isinstance(value, list) else value
+
+
+def check(spec, schema, value):
+    schema = copy.deepcopy(schema) | {"components": spec["components"]}
+    Draft202012Validator(schema).validate(value)
+
+
+def test_every_route_is_in_the_document_and_no_other(app: Flask, spec):
+    there = {(path, method) for path, method, _ in routes(app)}
+    silent = [path for path, _, endpoint in routes(app) if operation_of(app.view_functions[endpoint]) is None]
+    assert silent == [], "these routes do not say what they are: put @operation(...) above their functions"
+    assert set(operations(spec)) == there - UNLISTED
+    assert there >= UNLISTED
+
+
+def test_the_document_is_valid(spec):
+    validate(spec)
+    assert spec["openapi"] == "3.1.0"
+
+
+def test_who_may_call_is_in_the_document(spec):
+    known = operations(spec)
+    assert known["/health", "GET"]["security"] == []
+    assert {"bearer": []} in known["/tell", "POST"]["security"]
+    assert set(spec["components"]["securitySchemes"]) == {"bearer", "header"}
+    for (path, method), one in known.items():
+        need = need_of(method, re.sub(r"{(\w+)}", r"<\1>", path))
+        assert one["x-role"] == need.role, path
+        assert need.role == PUBLIC or {"401", "403"} <= set(one["responses"]), path
+
+
+def test_names_of_operations_are_their_own(spec):
+    names = [one["operationId"] for one in operations(spec).values()]
+    assert len(names) == len(set(names))
+    assert operation_id("/assert/fact", "POST") == "assertFact"
+    assert operation_id("/admin/databases/{name}", "DELETE") == "deleteAdminDatabasesName"
+
+
+def test_every_component_is_used_and_there(spec):
+    told = json.dumps(spec)
+    used = set(re.findall(r'"#/components/(\w+)/([^"]+)"', told))
+    for kind in ("schemas", "parameters", "responses", "headers"):
+        known = set(spec["components"].get(kind, {}))
+        assert {name for found, name in used if found == kind} <= known, kind
+    assert set(spec["components"]["schemas"]) == {name for kind, name in used if kind == "schemas"}
+
+
+def test_every_operation_has_examples_of_what_it_takes_and_gives(spec):
+    missing = []
+    for (path, method), one in operations(spec).items():
+        if path in WITHOUT_EXAMPLE:
+            continue
+        if "requestBody" in one and "example" not in one["requestBody"]["content"][JSON]:
+            missing.append(f"{method} {path}: body")
+        good = [answer for status, answer in one["responses"].items() if status < "300"]
+        if not any("example" in shown for answer in good for shown in answer["content"].values()):
+            missing.append(f"{method} {path}: answer")
+    assert missing == [], "give them a step in kbserver/openapi/story.py, then run python docs/generate.py"
+
+
+def test_every_status_of_an_error_is_described_with_an_example(spec):
+    for name, answer in spec["components"]["responses"].items():
+        shown = answer["content"][JSON]
+        codes = spec["components"]["schemas"][name]["properties"]["code"]["enum"]
+        assert {STATUS[code] for code in codes} == {int(name.removeprefix("Error"))} or name in ("Error410", "Error415")
+        check(spec, shown["schema"], shown["example"])
+
+
+def test_examples_of_bodies_are_what_the_schemas_take(spec):
+    for one in operations(spec).values():
+        if "requestBody" in one:
+            shown = one["requestBody"]["content"][JSON]
+            check(closed(spec), closed(shown["schema"]), shown["example"])
+
+
+BODIES = [
+    ("/teach", {}, False),
+    ("/teach", {"text": "p(a)."}, True),
+    ("/teach", {"text": None}, False),
+    ("/teach", {"head": {"predicate": "p", "args": ["?x"]}}, False),
+    ("/teach", {"text": "p(a).", "body": [{"predicate": "q", "args": ["?x"]}]}, False),
+    ("/retract/rule", {}, False),
+    ("/explain", {"predicate": "p"}, False),
+    ("/explain", {"text": "p(?x)"}, True),
+    ("/aggregate", {"predicate": "p", "op": None}, False),
+    ("/scope/fork", {"sourceScope": "a"}, False),
+    ("/scope/fork", {"target": "b"}, True),
+    ("/scope/diff", {}, False),
+    ("/scope/merge", {"strategy": "SOURCE_WINS"}, False),
+    ("/scope/diff", {"scopeA": None, "scopeB": "b"}, True),
+    ("/admin/databases/{name}/tenants", {}, False),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "sound"), BODIES)
+def test_what_a_body_needs_is_in_its_schema(app, spec, path, body, sound):
+    """Where no single key is required, some are together: the schema and the server agree on it."""
+    told = spec["paths"][path]["post"]["requestBody"]
+    known = Draft202012Validator(told["content"][JSON]["schema"] | {"components": spec["components"]})
+    assert known.is_valid(body) is sound
+    assert told["required"]
+    answer = app.test_client().post(path.replace("{name}", "default"), json=body, headers={"X-Tenant-ID": "t"})
+    assert (answer.status_code != 400) is sound, answer.text
+
+
+def test_real_answers_are_what_the_schemas_give(keyed, spec):
+    strict = closed(spec)
+    known = operations(spec)
+    for method, path, _, answer in play(keyed):
+        described = known[path, method]["responses"].get(str(answer.status_code))
+        assert described is not None, (method, path, answer.status_code)
+        if "$ref" in described:
+            described = spec["components"]["responses"][described["$ref"].split("/")[-1]]
+        shown = described["content"][answer.mimetype]
+        check(strict, closed(shown["schema"]), answer.get_json() if answer.mimetype == JSON else answer.text)
+        for header in set(answer.headers.keys()) - {"Content-Type", "Content-Length"}:
+            assert header in described["headers"], (path, header)
+
+
+def test_examples_are_what_happens():
+    kept = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
+    assert kept == json.loads(json.dumps(record())), "run python docs/generate.py"
+
+
+PROOFS = [{"withProof": True}, {"withProof": True, "proofFormat": "dag"}, {}]
+
+
+@pytest.mark.parametrize("more", PROOFS)
+def test_answers_and_proofs_of_every_form(app, spec, more):
+    play_rules(app)
+    body = {"predicate": "elder", "args": ["?x"], **more}
+    found = app.test_client().post("/ask", json=body, headers={"X-Tenant-ID": "t"})
+    shown = operations(spec)["/ask", "POST"]["responses"]["200"]["content"][JSON]
+    assert found.get_json()
+    check(closed(spec), closed(shown["schema"]), found.get_json())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "prefer"),
+    [
+        ("/retract", {"predicate": "age", "args": ["ann", "70"]}, "return=representation"),
+        ("/explain", {"text": "elder(?x)", "plan": True, "format": "json"}, ""),
+        ("/memory/context", {"query": "ann", "explain": True, "format": "natural"}, ""),
+        ("/memory/decay", {"threshold": 1, "dryRun": True}, ""),
+    ],
+)
+def test_other_forms_of_answers(app, spec, path, body, prefer):
+    play_rules(app)
+    found = app.test_client().post(path, json=body, headers={"X-Tenant-ID": "t", "Prefer": prefer})
+    described = operations(spec)[path, "POST"]["responses"]["200"]
+    assert found.status_code == 200, found.text
+    check(spec, described["content"][found.mimetype]["schema"], found.get_json())
+    assert set(found.headers.keys()) - {"Content-Type", "Content-Length"} <= set(described["headers"])
+
+
+def play_rules(app):
+    client = app.test_client()
+    text = 'age(ann, 70). age(bob, 20). elder(?x) :- age(?x, ?n), ?n > 60, not age(?x, "71").'
+    assert client.post("/teach", json={"text": text}, headers={"X-Tenant-ID": "t"}).status_code == 200
+
+
+def test_the_document_is_public_and_answers_304(served: Served):
+    first = served.app.test_client().get("/openapi.json")
+    assert first.status_code == 200
+    assert first.content_type == "application/json"
+    tag = first.headers["ETag"]
+    assert not tag.startswith("W/")
+    again = served.app.test_client().get("/openapi.json", headers={"If-None-Match": tag})
+    assert (again.status_code, again.data) == (304, b"")
+    assert served.app.test_client().get("/openapi.json", headers={"If-None-Match": '"other"'}).data == first.data
+
+
+def test_the_page_needs_nothing_from_elsewhere(served: Served):
+    client = served.app.test_client()
+    page = client.get("/docs")
+    assert page.content_type == "text/html; charset=utf-8"
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'self'")
+    assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|style=", page.text)
+    parts = re.findall(r'(?:src|href)="(docs/[^"]+)"', page.text)
+    assert len(parts) == 2
+    for part in parts:
+        found = client.get("/" + part)
+        assert found.status_code == 200
+        assert "://" not in found.text
+        assert "innerHTML" not in found.text
+    error_of(client.get("/docs/other.js"), 404, "NOT_FOUND")
+    error_of(client.get("/docs/..%2fapp.py"), 404, "NOT_FOUND")
+
+
+def test_a_reference_is_one_of_the_document(spec):
+    assert PLACE == "#/components/schemas/"

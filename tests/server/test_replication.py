@@ -1,0 +1,191 @@
+"""The routes between nodes, and what replication asks of every other route."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.links import TOKEN, Link, catch_up, following, node
+
+from kbcore.durable.shipping import Unpacking, unframed
+from kbcore.state.changes import AssertFacts, ChangeSet
+from kbcore.state.facts import Fact
+from kbserver.app import create_app
+from kbserver.operations import operation_of
+
+SECRET = {"Authorization": "Bearer " + TOKEN.replace(" ", "-")}
+TENANT = {"X-Tenant-ID": "t"}
+
+
+@pytest.fixture
+def leader(tmp_path):
+    with node(tmp_path / "leader") as made:
+        yield made
+
+
+@pytest.fixture
+def follower(tmp_path, leader):
+    with following(tmp_path / "follower", Link(leader)) as made:
+        tell(leader, "a")
+        catch_up(made)
+        yield made
+
+
+def tell(runtime, *names):
+    for name in names:
+        runtime.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", (name,)),)),)))
+
+
+def ask(runtime, query="", **headers):
+    return create_app(runtime).test_client().get("/replication/" + query, headers={**SECRET, **headers})
+
+
+def cursor(runtime, after=0, **more):
+    status = runtime.log_status()
+    asked = {"log_id": status.log_id, "epoch": status.epoch, "from": after + 1, "wait_ms": 0, **more}
+    return "log?" + "&".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+
+
+def test_records_come_as_they_are_and_nothing_as_204(leader):
+    tell(leader, "a", "b")
+    answer = ask(leader, cursor(leader))
+    assert answer.status_code == 200
+    assert [record.seq for record in unframed(answer.data, leader.log_id)] == [1, 2]
+    assert answer.headers["X-Head-Seq"] == "2"
+    assert ask(leader, cursor(leader, 2)).status_code == 204
+    assert len([*unframed(ask(leader, cursor(leader, max_bytes=1)).data, leader.log_id)]) == 1
+
+
+def test_a_snapshot_comes_whole(leader):
+    tell(leader, "a")
+    empty = Unpacking(1 << 20)
+    assert [*empty.feed(ask(leader, "snapshot").data)] == []
+    assert (empty.whole, empty.seed.seq) == (True, 0)
+    leader.snapshot()
+    answer = ask(leader, "snapshot")
+    assert answer.headers["X-Snapshot-Seq"] == "1"
+    reading = Unpacking(1 << 20)
+    assert [*reading.feed(answer.data)]
+    assert (reading.whole, reading.seed.seq, reading.seed.log_id) == (True, 1, leader.log_id)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"log_id": "x"}, "log_id"),
+        ({"log_id": None}, "log_id"),
+        ({"epoch": "-1"}, "epoch"),
+        ({"from": "0"}, "from"),
+        ({"from": "one"}, "from"),
+        ({"prev_crc": "12"}, "prev_crc"),
+        ({"wait_ms": "20001"}, "wait_ms"),
+        ({"max_bytes": "0"}, "max_bytes"),
+        ({"follower": "a b"}, "follower"),
+    ],
+)
+def test_bad_questions_are_refused_by_name(leader, change, field):
+    answer = ask(leader, cursor(leader, **change))
+    assert (answer.status_code, answer.json["code"]) == (400, "VALIDATION_ERROR")
+    assert field in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"log_id": "ab" * 16}, "log_id"),
+        ({"epoch": 2}, "epoch"),
+        ({"from": 5}, "ahead"),
+        ({"from": 3, "prev_crc": "00000000"}, "record"),
+    ],
+)
+def test_another_log_is_a_conflict(leader, change, reason):
+    tell(leader, "a", "b")
+    answer = ask(leader, cursor(leader, **change))
+    assert (answer.status_code, answer.json["code"]) == (409, "CONFLICT")
+    assert answer.json["details"]["reason"] == reason
+
+
+def test_what_is_gone_is_gone(leader):
+    rows = tuple(Fact("wide", (str(n), "." * 500)) for n in range(4000))
+    for _ in range(3):
+        leader.commit(ChangeSet("default", "t", (AssertFacts(rows),)))
+        leader.snapshot()
+    answer = ask(leader, cursor(leader))
+    assert (answer.status_code, answer.json["code"]) == (410, "LOG_TRUNCATED")
+    assert answer.json["details"]["first"] > 1
+
+
+def test_strangers_are_turned_away(leader, tmp_path):
+    for query in ("log", "snapshot", "status"):
+        assert ask(leader, query, Authorization="").status_code == 401
+        assert ask(leader, query, Authorization="Bearer nonsense").status_code == 403
+    assert ask(leader, "status").json["role"] == "LEADER"
+    with node(tmp_path / "alone", "none") as alone:
+        assert ask(alone, "status").status_code == 404
+
+
+def test_a_follower_is_no_leader(follower):
+    assert ask(follower, cursor(follower)).status_code == 409
+    assert ask(follower, "status").json["leader"]["lagRecords"] == 0
+
+
+def test_every_write_is_refused_and_names_the_leader(follower):
+    app = create_app(follower)
+    client, refused = app.test_client(), 0
+    before = follower.log_head()
+    for rule in app.url_map.iter_rules():
+        declared = operation_of(app.view_functions[rule.endpoint])
+        if declared is None or not declared.writes or rule.rule in ("/execute", "/extract"):
+            continue
+        path = rule.rule
+        for name in rule.arguments:
+            path = path.replace(f"<{name}>", "x")
+        for method in rule.methods - {"HEAD", "OPTIONS"}:
+            answer = client.open(path, method=method, json={}, headers=TENANT)
+            assert (answer.status_code, answer.json["code"]) == (409, "FOLLOWER_READ_ONLY"), path
+            assert answer.json["details"] == {"leader": "http://leader.test:9300"}
+            refused += 1
+    assert refused > 25
+    answer = client.post("/execute", json={"command": "q(a)."}, headers=TENANT)
+    assert (answer.status_code, answer.json["code"]) == (409, "FOLLOWER_READ_ONLY")
+    assert client.post("/execute", json={"command": "?- p(?x)."}, headers=TENANT).status_code == 200
+    assert follower.log_head() == before
+
+
+def test_the_short_way_refuses_too(follower):
+    answer = create_app(follower).test_client().post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT)
+    assert (answer.status_code, answer.json["details"]) == (409, {"leader": "http://leader.test:9300"})
+
+
+def test_places_in_the_log(leader, follower):
+    writes, reads = create_app(leader).test_client(), create_app(follower).test_client()
+    answer = writes.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT)
+    seq = answer.headers["X-Commit-Seq"]
+    assert int(seq) == leader.log_head()
+    asked = {"predicate": "p", "args": ["?x"]}
+    assert "X-Commit-Seq" not in writes.post("/query", json=asked, headers=TENANT).headers
+    catch_up(follower)
+    answer = reads.post("/query", json=asked, headers={**TENANT, "X-Min-Seq": seq})
+    assert [row["args"] for row in answer.json] == [["a"], ["b"]]
+    assert int(answer.headers["X-Replication-Lag-Ms"]) >= 0
+    for bad in ("x", "-1", "1" * 20):
+        answer = reads.post("/query", json=asked, headers={**TENANT, "X-Min-Seq": bad})
+        assert (answer.status_code, answer.json["details"]) == (400, {"header": "X-Min-Seq"})
+
+
+def test_promotion_over_http(follower):
+    client = create_app(follower).test_client()
+    refused = client.post("/admin/promote", json={})
+    assert (refused.status_code, refused.json["details"]["reason"]) == (409, "leader alive")
+    assert client.post("/admin/promote", json={"force": "yes"}).status_code == 400
+    answer = client.post("/admin/promote", json={"force": True})
+    assert answer.json == {"promoted": True, "logId": follower.log_id, "epoch": 2, "seq": 1}
+    assert client.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT).status_code == 200
+    assert client.post("/admin/promote", json={}).status_code == 409
+    assert json.loads(client.get("/health/ready").data)["writable"] is True
+
+
+def test_who_has_waited_is_forgotten(leader):
+    assert not leader.replication.leader.synced._waiting
+    ask(leader, cursor(leader, 0, wait_ms=1))
+    assert not leader.replication.leader.synced._waiting

@@ -1,0 +1,41 @@
+"""All that a node holds, in one canonical form: what two ways to the same state must agree on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from kbcore.runtime import Runtime
+from kbcore.state.tenant import Tenant
+from kbplanner.backend import Attribute
+
+
+def content(node: Runtime) -> dict[str, Any]:
+    """Databases, tenants, scopes, rules and facts with every cell; nothing that only the order of arrival decides."""
+    found = {}
+    for database in node._catalog.databases():
+        tenants = {name: tenant_content(tenant) for name, tenant in sorted(database.tenants.items())}
+        found[database.name] = {"created": database.created_at, "tenants": tenants}
+    return found
+
+
+def tenant_content(tenant: Tenant) -> dict[str, Any]:
+    facts = []
+    for partition, stored in tenant.stored():
+        rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
+        shown = stored.relation.match([0] * stored.schema.arity)[1]
+        columns = [stored.relation.attributes(attribute, ids) for attribute in Attribute]
+        for place, row in enumerate(stored.rows(tenant.engine, rows, ids)):
+            cells = [repr(column[place]) for column in columns]
+            facts.append((partition.name, row, cells, ids[place] in set(shown)))
+    return {
+        "created": tenant.created_at,
+        "generation": tenant.generation,
+        "scopes": tenant.scopes(),
+        "rules": [(rule.id, rule.text, rule.scope) for rule in tenant.rules.all()],
+        "facts": sorted(facts, key=repr),
+    }
+
+
+def digest(node: Runtime) -> str:
+    return hashlib.sha256(repr(content(node)).encode()).hexdigest()
