@@ -39,12 +39,16 @@ PUBLIC = {
 }
 ANY_KEY = {"/auth/whoami", "/docs", "/docs/<name>"}
 METRICS = "/metrics"
-NODE = (METRICS, "/admin/databases", "/admin/databases/<name>", "/admin/snapshot", "/admin/backup")
+REPLICATION = {"/replication/log", "/replication/snapshot", "/replication/status"}
+NODE = (
+    *(METRICS, "/admin/databases", "/admin/databases/<name>", "/admin/snapshot", "/admin/backup", "/admin/promote"),
+    *sorted(REPLICATION),
+)
 
 MAY = {
     "reader": READS | {METRICS},
     "writer": READS | WRITES | {METRICS},
-    "replica": set(),
+    "replica": REPLICATION,
 }
 GOAL = {"predicate": "owner", "args": ["?who"]}
 BODIES = {
@@ -123,6 +127,7 @@ def test_what_each_route_needs_is_what_is_written_here():
             else "any" if template in ANY_KEY
             else "reader" if template in MAY["reader"]
             else "writer" if template in WRITES
+            else "replica" if template in REPLICATION
             else "admin"
         )  # fmt: skip
         assert need.role == expected, (method, template)
