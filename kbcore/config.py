@@ -84,7 +84,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("REPLICATION_MODE", choice("none", "LEADER", "FOLLOWER"), "none", "none, LEADER or FOLLOWER"),
     Setting("LEADER_URL", address, "", "address of the node to follow, such as https://leader.example:9300"),
     Setting("LEADER_CA_FILE", str, "", "file of certificates to check that node's by, instead of the usual ones"),
-    Setting("REPLICATION_TOKEN", key, "", "secret of all nodes, 16 characters or more; it is never logged", hidden),
+    Setting("REPLICATION_TOKEN", key, "", "secret of all nodes, 16 characters or more, never logged; optional", hidden),
     Setting("REPLICATION_NAME", node_name, "follower", "name of this follower, which its leader shows and counts by"),
     Setting("REPLICATION_POLL_MS", integer(10, 20_000), 1000, "milliseconds a leader may wait for something new to send"),
     Setting("WAL_RETAIN_MB", integer(0, 1 << 20), 1024, "log kept for followers that lag behind, in MiB"),

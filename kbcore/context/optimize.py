@@ -54,7 +54,7 @@ def make_window(
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
-    goals = Goals(request.goals, witness, room, selection, judge, request.auto_resolve)
+    goals = Goals(request, witness, room, selection, judge)
     goals.take()
     selection.fill()
     chosen = list(room.facts)

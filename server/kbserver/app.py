@@ -12,7 +12,7 @@ from flask.sessions import SessionInterface
 
 from kbcore import __version__
 from kbcore.errors import StorageFailed
-from kbcore.metrics import EVENT_STREAMS
+from kbcore.metrics import EVENT_STREAMS, MCP_SUBSCRIBERS
 from kbcore.slowlog import REQUEST
 from kbserver import following
 from kbserver.answers import JSON
@@ -164,7 +164,8 @@ def create_app(
         if "started" in g:
             meters.under_way -= 1
 
-    app.extensions[EXTENSION] = Transport(app, runtime, failed)
+    app.extensions[EXTENSION] = tools = Transport(app, runtime, failed)
+    runtime.metrics.on_collect(reading(MCP_SUBSCRIBERS, lambda: len(tools.streams)))
 
     if lean:
         app.wsgi_app = Lean(app.wsgi_app, runtime, failed, meters, guard if guarded else None)  # type: ignore[method-assign]

@@ -49,8 +49,8 @@ def replicated(made):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"replication_mode": "LEADER"}, "REPLICATION_TOKEN"),
-        ({"replication_mode": "FOLLOWER", "replication_token": "x" * 16}, "LEADER_URL"),
+        ({"replication_mode": "LEADER", "replication_token": "x" * 15}, "REPLICATION_TOKEN"),
+        ({"replication_mode": "FOLLOWER"}, "LEADER_URL"),
         ({"replication_mode": "LEADER", "replication_token": "x" * 16, "storage_backend": "memory"}, "STORAGE_BACKEND"),
         ({"replication_mode": "LEADER", "replication_token": "x" * 16, "fsync_policy": "interval"}, "FSYNC_POLICY"),
     ],
@@ -58,6 +58,13 @@ def replicated(made):
 def test_settings_that_do_not_fit_are_named(settings, named):
     with pytest.raises(ConfigError, match=named):
         check_settings(replace(Config(), **settings))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"replication_mode": "LEADER"}, {"replication_mode": "FOLLOWER", "leader_url": "http://leader.test:9300"}]
+)
+def test_a_role_needs_no_secret(settings):
+    check_settings(replace(Config(), **settings))
 
 
 def test_the_token_is_not_shown():

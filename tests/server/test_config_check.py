@@ -69,6 +69,7 @@ def test_settings_that_cannot_be_used(settings: dict[str, str], said: str) -> No
         ({"LLM_MODEL": "x"}, "no model will be asked"),
         ({"CORS_ORIGINS": "*"}, "pages of any site"),
         ({"FSYNC_POLICY": "never"}, "power cut"),
+        ({"REPLICATION_MODE": "LEADER"}, "may fetch its log"),
     ],
 )
 def test_what_is_odd_is_said(settings: dict[str, str], said: str) -> None:

@@ -151,6 +151,8 @@ def test_named_origins_are_let_in_without_credentials() -> None:
         assert allowed.status_code == 204
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://a.example"
         assert "X-Tenant-ID" in allowed.headers["Access-Control-Allow-Headers"]
+        assert uuid.UUID(allowed.headers["X-Request-ID"]).version == 7
+        assert allowed.headers["X-KB-Version"] == kbcore.__version__
         assert preflight(served, "https://b.example").status_code == 405
         for path in ("/tell", "/nowhere"):
             answer = served.client.post(path, {"predicate": "p", "args": ["a"]}, {"Origin": "https://a.example"})
