@@ -61,7 +61,7 @@ def make_window(
     entries = tuple(_entries(chosen, request, supply))
     available = supply.available(request.predicates)
     rules: tuple[str, ...] = ()
-    if request.goals or request.include_rules:
+    if request.with_rules:
         rules = relevant_rules(
             tenant, partitions, goals.rules.values(), request.goals, {entry.predicate for entry in entries}
         )

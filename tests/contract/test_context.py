@@ -126,6 +126,19 @@ def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
     assert [row["key"] for row in asked(client, "/context/diff", sessionId="s")["added"]] == ["p/c"]
 
 
+@pytest.mark.parametrize("more", [{}, {"goals": [{"predicate": "r", "args": ["?x"]}]}])
+def test_rules_are_included_where_that_is_asked_for(client: Client, more: dict[str, Any]) -> None:
+    """includeRules: include relevant rules in the response. Where nothing is said those of goals are in a Context window."""
+    client.tell("p", "a")
+    rule = {"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}
+    assert client.post("/teach", rule).status_code == 200
+    text = "r(?x) :- p(?x)."
+    for said, rules in (({}, [text] if more else []), ({"includeRules": False}, []), ({"includeRules": True}, [text])):
+        found = asked(client, "/memory/context", format="natural", **more, **said)
+        assert (found["relevantRules"], found["rules"]) == (rules, rules)
+        assert ("Rule: " in found["formattedText"]) == bool(rules)
+
+
 @pytest.mark.parametrize("more", [{}, {"sessionId": "s"}])
 def test_minimum_of_salience_on_both_paths(served: Served, more: dict[str, Any]) -> None:
     """minSalience: minimum salience."""
