@@ -17,6 +17,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.affected import ALL, Affected, affected_of, before, first, removed_schema
@@ -24,7 +25,7 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.compared import compared
 from kbcore.reason.view import viewed
 from kbcore.state.changes import Removed
-from kbcore.state.facts import Row, derived_row
+from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Limits, Relation
@@ -39,7 +40,6 @@ from kbplanner.program import Clause
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.settle import View
-from kbplanner.terms import Atom
 
 MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
@@ -243,7 +243,7 @@ class Cascades:
         return CompiledGoal(plan, engine.load(encode(plan)), tuple(engine.intern(text) for text in plan.parameters), {})
 
     def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
-        rows = array("I", [symbol for row in budget.paced(candidates) for symbol in row])
+        rows = array("I", chain.from_iterable(budget.paced(candidates)))
         run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
         try:
             return run.holding(rows, len(candidates), budget.drive)
@@ -257,7 +257,7 @@ class Cascades:
             if schema not in found:
                 found[schema] = self._tenant.engine.relation(schema.arity)
             relation = found[schema]
-            relation.insert(array("I", [symbol for key in budget.paced(one.keys) for symbol in key]), len(one.keys))
+            relation.insert(array("I", chain.from_iterable(budget.paced(one.keys))), len(one.keys))
 
     def _compare(
         self,
@@ -286,10 +286,9 @@ class Cascades:
 
     def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], found: Fallen) -> None:
         """Count conclusions that fell, and show the first of them."""
-        tenant = self._tenant
         found.count += len(gone)
         shown = gone[: MAX_SHOWN - len(found.rows)]
-        texts = tenant.engine.texts(array("I", [symbol for row in shown for symbol in row]))
-        for i in range(len(shown)):
-            args = tuple(texts[i * schema.arity : (i + 1) * schema.arity])
-            found.rows.append(derived_row(Atom(schema.predicate, args, schema.positive), args, partition.name))
+        texts, arity = self._tenant.engine.texts(array("I", chain.from_iterable(shown))), schema.arity
+        starts = range(0, len(shown) * arity, arity) if arity else [0] * len(shown)
+        predicate, positive, scope = schema.predicate, schema.positive, partition.name
+        found.rows += [conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts]

@@ -286,8 +286,7 @@ class Proof:
         """Of each instance in the columns the rule, the values of its variables, and a node for each item of its body."""
         rule, source = step.rule.rule, step.source
         names = [str(variable) for variable, _ in step.names]
-        known = columns.values([place for _, place in step.names])
-        bindings = [dict(zip(names, texts, strict=True)) for texts in known]
+        bindings = list(map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names]))))
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):
             places = range(len(source.variables))
@@ -309,7 +308,7 @@ class Proof:
             if new:
                 self._nodes(schema, list(new), list(new.values()))
             premises.append([facts[row] for row in rows])
-        return zip(repeat(step.rule), bindings, zip(*premises, strict=True))
+        return zip(repeat(step.rule), bindings, zip(*premises, strict=True), strict=False)
 
     def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
         """Complete the node of a conclusion with aggregates from the bindings they were taken over."""
@@ -342,31 +341,28 @@ class Proof:
             facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
         return facts
 
-    def _nodes(self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]) -> Iterator[ProofNode]:
+    def _nodes(self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]) -> list[ProofNode]:
         """Make the nodes of facts that have none, given their symbols and texts."""
-        stored, facts, symbols = schema.stored, self._table(schema), array("I", chain.from_iterable(rows))
+        stored, symbols = schema.stored, array("I", chain.from_iterable(rows))
         predicate, positive = stored.predicate, stored.positive
-        told = rows
-        if schema.role is not Role.STORED and self._solved is not None:
-            told, shortest = [], self._solved.shortest
-            heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
-            for row, texts, at in zip(rows, args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True):
-                height, alternatives = heights[at], counts[at] - 1
-                if height:
-                    node = ProofNode(DERIVED, predicate, texts, positive, None, None, height, alternatives, chosen[at])
-                else:
-                    told.append(row)
-                    node = ProofNode(ASSERTED, predicate, texts, positive, alternatives=alternatives)
-                facts[row] = node
-            symbols = array("I", chain.from_iterable(told))
+        if schema.role is Role.STORED or self._solved is None:
+            nodes = told = [ProofNode(ASSERTED, predicate, texts, positive) for texts in args]
         else:
-            facts.update(zip(rows, [ProofNode(ASSERTED, predicate, texts, positive) for texts in args], strict=True))
+            shortest, nodes = self._solved.shortest, []
+            heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
+            for texts, at in zip(args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True):
+                height = heights[at]
+                kind, instance = (DERIVED, chosen[at]) if height else (ASSERTED, -1)
+                nodes.append(ProofNode(kind, predicate, texts, positive, None, None, height, counts[at] - 1, instance))
+            told = [node for node in nodes if not node.depth]
+            symbols = array("I", chain.from_iterable(row for row, node in zip(rows, nodes, strict=True) if not node.depth))
         if self._rows and told:
             relation = self._partition.need(stored)
             shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, len(told)))
-            for key, said in zip(told, shown, strict=True):
-                facts[key].row = said
-        return map(facts.__getitem__, rows)
+            for node, said in zip(told, shown, strict=True):
+                node.row = said
+        self._table(schema).update(zip(rows, nodes, strict=True))
+        return nodes
 
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
         if isinstance(item, Comparison):

@@ -60,8 +60,8 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
                 one: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
                 todo.append((premise, one, level + 1, of))
             else:
-                step, matched = _leaf(premise), _matched(of, premise, places)
-                one = {"goal": _goal_row(premise, scope), "step": step, "substitution": matched}
+                row = premise.row or _goal_row(premise, scope)
+                one = {"goal": row, "step": _leaf(premise), "substitution": _matched(of, premise, places)}
             below.append(one)
         kind = "aggregate" if node.taken else "rule_application"
         into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
@@ -135,9 +135,7 @@ def _step(kind: str) -> dict[str, Any]:
 
 
 def _goal_row(node: ProofNode, scope: str | None) -> Row:
-    """The row of a fact that is stored, of an absence or of a builtin."""
-    if node.row is not None:
-        return node.row
+    """The row of an absence, or of a builtin."""
     positive = node.positive
     if node.kind == ABSENT:
         positive = not positive
