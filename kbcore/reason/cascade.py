@@ -33,7 +33,7 @@ from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 from kbplanner.passes import OPTIONAL, rewrite
-from kbplanner.passes.order import Statistics
+from kbplanner.passes.order import Expecting, Statistics
 from kbplanner.passes.wellfounded import without
 from kbplanner.plan import Plan
 from kbplanner.program import Clause
@@ -212,8 +212,9 @@ class Cascades:
             touched = rules.touched(view.denied, removed)
             clauses = without(view.rules.clauses(view.denied), touched)
             affected = Affected(clauses, removed)
-            plan = build(rewrite(affected.clauses, ALL, "", view.statistics), view.statistics)
-            goal = self._compiled(plan)
+            # Few conclusions are affected as a rule, and what they rest on is to be looked up from them.
+            few = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
+            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", few), few))
             start = None
             if not (affected.signed or affected.incomplete or touched):
                 start = self._compiled(build(rewrite(first(clauses, removed), ALL, "", view.statistics), view.statistics))
