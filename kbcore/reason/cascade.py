@@ -150,8 +150,8 @@ class Cascades:
                     rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
                     rows, arity = engine.sort(rows, schema.arity, budget.via), schema.arity
                     affected = budget.keys(rows, len(ids), arity)
-                    gone = keys.get(original, set())
-                    candidates = [row for row in affected if row not in gone]
+                    gone = keys.get(original)
+                    candidates = [row for row in affected if row not in gone] if gone else list(affected)
                     self._compare(partition, view, program, removed, original, candidates, budget, found)
         finally:
             if run is not None:
@@ -326,13 +326,17 @@ def _common(rows: Collection[RowKey]) -> list[int]:
     return [column.pop() if len(column) == 1 else 0 for column in columns]
 
 
-def _groups(rows: Sequence[RowKey]) -> list[list[RowKey]]:
+def _groups(rows: Sequence[RowKey]) -> list[Sequence[RowKey]]:
     """Rows by the column in which fewest differ; none where these groups would be many, or of few rows each."""
-    columns = [set(column) for column in zip(*rows, strict=True)]
-    place, values = min(enumerate(columns), key=lambda pair: len(pair[1]), default=(0, set(rows)))
+    columns: list[set[int]] = [set(column) for column in zip(*rows, strict=True)]
+    if not columns:
+        return []
+    place, values = min(enumerate(columns), key=lambda pair: len(pair[1]))
     if len(values) > MAX_GROUPS or len(values) * SOME > len(rows):
         return []
-    groups: dict[int, list[RowKey]] = {}
+    if len(values) == 1:
+        return [rows]
+    groups: dict[int, list[RowKey]] = {value: [] for value in values}
     for row in rows:
-        groups.setdefault(row[place], []).append(row)
-    return list(groups.values())
+        groups[row[place]].append(row)
+    return [*groups.values()]
