@@ -51,8 +51,11 @@ ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 TOGETHER = 64
 """Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
 
-EXPANDED_AT_ONCE = 200
-"""Nodes worked out between two rests: about a millisecond."""
+EXPANDED_AT_ONCE = 50
+"""Nodes looked at between two rests, some tenths of a millisecond: each may have a dozen items below it to be shown."""
+
+ONE_BY_ONE = 50
+"""Items and values that have to be looked at for each instance, worked out between two rests: about a millisecond."""
 
 Symbols = tuple[int, ...]
 
@@ -290,7 +293,8 @@ class Proof:
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):
             places = range(len(source.variables))
-            for row, texts in zip(columns.keys(places), columns.values(places), strict=True):
+            both = zip(columns.keys(places), columns.values(places), strict=True)
+            for row, texts in self._budget.paced(both, ONE_BY_ONE):
                 values = values_of(rule, dict(zip(source.variables, texts, strict=True)))
                 instances.append((Instance(source, dict(zip(source.variables, row, strict=True))), values))
         if step.equations:
@@ -299,7 +303,8 @@ class Proof:
         premises: list[Sequence[ProofNode]] = []
         for premise in step.premises:
             if premise.atom is None:
-                premises.append([self._premise(premise.item, *instance) for instance in instances])
+                paced = self._budget.paced(instances, ONE_BY_ONE)
+                premises.append([self._premise(premise.item, *instance) for instance in paced])
                 continue
             schema, rows = premise.atom.schema, columns.keys(premise.places)
             facts = self._table(schema)
