@@ -140,12 +140,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("MCP_TOOLS", choice("default", "all"), "default", "tools that clients of the tool protocol are shown"),
     Setting("MCP_ALLOWED_ORIGINS", names, (), "pages that may call the tool protocol, as https://host; * for every one"),
     Setting("MAX_BODY_BYTES", integer(1, BIG), 32 << 20, "largest request body in bytes"),
+    Setting("MAX_BODIES_BYTES", integer(1, BIG), 256 << 20, "most bytes of all bodies under way; one alone may have more"),
     Setting("MAX_BULK_FACTS", integer(1, BIG), 100_000, "most facts in one bulk assert"),
     Setting("MAX_JSON_DEPTH", integer(1, 512), 64, "deepest nesting of a JSON body"),
     Setting("WRITE_QUEUE_RECORDS", integer(1, BIG), 10_000, "most writes waiting for the disk"),
-    Setting(
-        "WRITE_QUEUE_BYTES", integer(1, BIG), 8 << 20, "most bytes waiting for the disk; one write may be larger"
-    ),
+    Setting("WRITE_QUEUE_BYTES", integer(1, BIG), 8 << 20, "most bytes waiting for the disk; one write may be larger"),
     Setting("TX_MAX_OPERATIONS", integer(1, BIG), 10_000, "most writes of one transaction; a bulk assert is one"),
     Setting("TX_MAX_BYTES", integer(1, 60 << 20), 8 << 20, "most bytes of log that one transaction may come to"),
     Setting("TX_MAX_OPEN", integer(1, BIG), 100, "most open transactions of a tenant"),
@@ -257,6 +256,7 @@ class Config:
     mcp_tools: str = "default"
     mcp_allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 32 << 20
+    max_bodies_bytes: int = 256 << 20
     max_bulk_facts: int = 100_000
     max_json_depth: int = 64
     write_queue_records: int = 10_000
