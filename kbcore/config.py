@@ -152,6 +152,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("TX_LIFE_MS", integer(1, BIG), 600_000, "milliseconds after which a transaction expires even if it is used"),
     Setting("MAX_CONNECTIONS", integer(1, 1 << 20), 4000, "most open connections; further ones wait"),
     Setting("MAX_CONNECTIONS_ADDRESS", integer(0, 1 << 20), 100, "most of an address but this machine's; 0: no limit"),
+    Setting("HEADER_TIMEOUT_MS", integer(1, 3_600_000), 10_000, "milliseconds for the headers of a request; else 408"),
+    Setting("BODY_TIMEOUT_MS", integer(1, 3_600_000), 30_000, "milliseconds for the body of a request; else 400"),
+    Setting("IDLE_TIMEOUT_MS", integer(1, 3_600_000), 75_000, "milliseconds of silence that close a connection"),
     Setting("CORS_ORIGINS", names, (), "origins whose pages may call, separated by commas; * for any; none: off"),
     Setting("EVENTS_MAX_STREAMS", integer(0, 1 << 20), 1000, "most event streams of a tenant; all have 3/4 of connections"),
     Setting("EVENTS_BUFFER", integer(1, BIG), 10_000, "events of a tenant kept for streams that read or resume"),
@@ -268,6 +271,9 @@ class Config:
     tx_life_ms: int = 600_000
     max_connections: int = 4000
     max_connections_address: int = 100
+    header_timeout_ms: int = 10_000
+    body_timeout_ms: int = 30_000
+    idle_timeout_ms: int = 75_000
     cors_origins: tuple[str, ...] = ()
     events_max_streams: int = 1000
     events_buffer: int = 10_000
