@@ -21,7 +21,6 @@ from kbcore.setting_texts import (
     node_name,
     rate,
     storage_url,
-    web_address,
     weights,
 )
 from kbcore.storage_urls import backend_of, redacted
@@ -136,7 +135,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("EXTRACTION_CHUNK_CHARS", integer(200, 200_000), 6000, "characters of a text a model reads at a time"),
     Setting("EXTRACTION_MAX_CHUNKS", integer(1, 10_000), 32, "most pieces of a text a model reads; else it is refused"),
     Setting("CONTEXT_OPTIMIZE_ENABLED", boolean, False, "serve POST /context/optimize past its sunset, 2026-07-01"),
-    Setting("PUBLIC_URL", web_address, "", "address under which clients reach the server, if it is not where it listens"),
+    Setting("PUBLIC_URL", address, "", "address under which clients reach the server, if it is not where it listens"),
     Setting("MCP_TOOLS", choice("default", "all"), "default", "tools that clients of the tool protocol are shown"),
     Setting("MCP_ALLOWED_ORIGINS", names, (), "pages that may call the tool protocol, as https://host; * for every one"),
     Setting("MAX_BODY_BYTES", integer(1, BIG), 32 << 20, "largest request body in bytes"),
