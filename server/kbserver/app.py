@@ -21,6 +21,7 @@ from kbserver.bodies import Bodies
 from kbserver.compress import VARY, compressed, compressible, wanted_by
 from kbserver.cors import Cors
 from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.etags import weakened
 from kbserver.events import EventHub
 from kbserver.guard import WHO, Guard, WhileItHolds
 from kbserver.guests import mount
@@ -44,6 +45,8 @@ STORAGE_FAILED_STATUS = 74
 """How the process ends when a sync of the disk failed, by the names of sysexits an input/output error."""
 
 EVENT_STREAM = "text/event-stream"
+
+NOT_MODIFIED = 304
 
 _SHOWN = 128
 
@@ -183,6 +186,8 @@ def create_app(
 def _compress(response: Response, runtime: Runtime) -> None:
     parts = cast("list[bytes]", response.response)
     size = sum(map(len, parts))
+    if response.status_code == NOT_MODIFIED:  # says what the answer it stands for would depend on
+        response.vary.add(VARY)
     if not compressible(response.content_type or "", size) or "Content-Encoding" in response.headers:
         return
     response.vary.add(VARY)
@@ -191,6 +196,7 @@ def _compress(response: Response, runtime: Runtime) -> None:
         response.response = [packed]
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(packed))
+        weakened(response)
 
 
 def _go_on() -> None:
