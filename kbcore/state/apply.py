@@ -185,10 +185,8 @@ def _describe(
             accesses = relation.attributes(Attribute.ACCESSES, one)[0]
             relation.set_attribute(Attribute.ACCESSES, one, [int(accesses) + 1])
         relation.set_attribute(Attribute.LAST_ACCESS, one, [at])
-    if fact.metadata:
-        stored.metadata[row] = dict(fact.metadata)
-    elif again:
-        stored.metadata.pop(row, None)
+    if fact.metadata or again:
+        stored.describe(row, fact.metadata)
     if fact.confidence is not None or again:
         relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
     if limited or row in stored.limited:
