@@ -220,7 +220,6 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
         return tuple(symbols[place * arity : (place + 1) * arity])
 
     for place, metadata in chunk.get("metadata", {}).items():
-        stored.metadata[key(int(place))] = metadata
-    for place in chunk.get("limited", ()):
-        stored.limited.add(key(place))
-        tenant.limit(stored, key(place))
+        stored.metadata[key(int(place))] = metadata  # nobody can be looking at a tenant that is being made
+    if limited := chunk.get("limited"):
+        tenant.limit_new(stored, [key(place) for place in limited], array("I", [ids[place] for place in limited]))
