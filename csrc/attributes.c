@@ -53,7 +53,7 @@ void kb_attributes_reset(kb_relation *relation, uint32_t first, uint32_t end)
 static kb_status writable(kb_engine *engine, kb_rel rel, uint32_t attribute, kb_relation **out)
 {
     *out = kb_engine_relation(engine, rel);
-    return *out == NULL || (*out)->owned || attribute >= KB_ATTRIBUTES ? KB_MISUSE : KB_OK;
+    return *out == NULL || (*out)->owned || (*out)->freezing != NULL || attribute >= KB_ATTRIBUTES ? KB_MISUSE : KB_OK;
 }
 
 static kb_status need_column(kb_relation *relation, uint32_t attribute)
@@ -90,8 +90,10 @@ kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, co
         return KB_OK;
     if (count != 0 && need_column(relation, attribute) < 0)
         return KB_NOMEM;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        kb_frozen_keep(relation, ids[i], 1);
         relation->columns[attribute][ids[i]] = values[i];
+    }
     return KB_OK;
 }
 
@@ -113,6 +115,7 @@ kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, u
         return KB_MISUSE;
     if (count != 0 && need_column(relation, attribute) < 0)
         return KB_NOMEM;
+    kb_frozen_keep(relation, first, count);
     for (size_t i = 0; i < count; i++)
         relation->columns[attribute][first + i] = value;
     return KB_OK;
@@ -123,7 +126,8 @@ kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribu
     const kb_relation *relation = kb_engine_relation(engine, rel);
     int64_t value;
 
-    if (relation == NULL || attribute >= KB_ATTRIBUTES || (count != 0 && (ids == NULL || values == NULL)))
+    if (relation == NULL || !kb_readable(relation) || attribute >= KB_ATTRIBUTES
+        || (count != 0 && (ids == NULL || values == NULL)))
         return KB_MISUSE;
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= relation->rows)
@@ -151,7 +155,9 @@ kb_status kb_touch(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t co
             return KB_MISUSE;
     if (count != 0 && (need_column(relation, KB_LAST_ACCESS) < 0 || need_column(relation, KB_ACCESSES) < 0))
         return KB_NOMEM;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        kb_frozen_keep(relation, ids[i], 1);
         touch(relation->columns[KB_LAST_ACCESS] + ids[i], relation->columns[KB_ACCESSES] + ids[i], now);
+    }
     return KB_OK;
 }

@@ -70,7 +70,7 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
     kb_status status;
     kb_rel rel;
 
-    if (source == NULL || out == NULL)
+    if (source == NULL || !kb_readable(source) || out == NULL)
         return KB_MISUSE;
     if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
         return status;
@@ -92,7 +92,8 @@ kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out)
         return KB_MISUSE;
     bytes = relation->owned ? 0 : kb_block_bytes(relation);   /* one of a run lies inside the run */
     bytes += kb_block_bytes(relation->cells) + kb_block_bytes(relation->state) + kb_block_bytes(relation->slots)
-             + kb_block_bytes(relation->blocks) + kb_block_bytes(relation->matrix.words) + kb_block_bytes(relation->changes);
+             + kb_block_bytes(relation->blocks) + kb_block_bytes(relation->matrix.words) + kb_block_bytes(relation->changes)
+             + kb_block_bytes(relation->freezing);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         bytes += kb_block_bytes(relation->columns[i]);
     for (const kb_lookup *index = relation->indexes; index != NULL; index = index->next)

@@ -154,8 +154,21 @@ typedef struct kb_relation {
     uint32_t block_mask, block_count, placed;
     uint32_t by_id;                   /* asked for ids while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
+    struct kb_relation *frozen;       /* the first of those that are copied from this one by and by */
+    struct kb_freezing *freezing;     /* of one that was frozen, which nobody changes */
     kb_rel handle;
 } kb_relation;
+
+typedef struct kb_freezing {
+    kb_relation *source, *next;       /* NULL once all of it is here; the next one of the same source */
+    uint32_t unsaved, next_block;
+    uint8_t saved[];                  /* by block of rows: is it here? */
+} kb_freezing;
+
+static inline int kb_readable(const kb_relation *relation)   /* not before all of it was copied */
+{
+    return relation->freezing == NULL || relation->freezing->source == NULL;
+}
 
 static inline uint64_t kb_mix(uint64_t key)
 {
@@ -288,6 +301,8 @@ static inline int kb_visible(const kb_relation *relation, uint32_t id)
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity);
 void kb_relation_clear(kb_relation *relation);
+void kb_frozen_keep(kb_relation *source, uint32_t first, size_t count);   /* before these rows change */
+void kb_frozen_end(kb_relation *relation);
 kb_status kb_relation_place(kb_relation *relation);                    /* after it `slots` finds every row */
 kb_status kb_relation_ready(kb_relation *relation);                    /* after it the set has every row, in whatever form */
 kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room for the cells of `more` rows */

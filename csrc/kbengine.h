@@ -98,6 +98,12 @@ kb_status kb_relation_drop(kb_engine *engine, kb_rel rel);
 /* Rows in their order, hidden flags, attributes; no indexes. The ids are the copy's own: where many rows were deleted,
  * the others have moved together. */
 kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);
+/* Relations as they are now, each as one of its own with the ids of the original, the dead too; all or none. Nothing is copied
+ * yet: rows are copied before they change and by kb_relation_settle. Until that says KB_DONE a frozen relation can only be settled
+ * or dropped, afterwards also read; a change of it is always KB_MISUSE. What happens to the original does not matter. */
+kb_status kb_relation_freeze(kb_engine *engine, const kb_rel *from, size_t count, kb_rel *out);
+/* Copies some more, about so many rows; KB_DONE when all of it is there. */
+kb_status kb_relation_settle(kb_engine *engine, kb_rel rel, size_t rows);
 kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out);   /* what it holds: rows, set, columns, indexes */
 /* Adds rows that are not there yet, all or none; ids (may be NULL) gets the id of every row, new or old:
  * a row is new exactly when its id is at or past the row count before the call. */

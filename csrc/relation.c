@@ -8,7 +8,7 @@
 static kb_status writable(const kb_engine *engine, kb_rel rel, kb_relation **out)
 {
     *out = kb_engine_relation(engine, rel);
-    if (*out == NULL || (*out)->owned)
+    if (*out == NULL || (*out)->owned || (*out)->freezing != NULL)
         return KB_MISUSE;
     return (*out)->pins != 0 ? KB_BUSY : KB_OK;
 }
@@ -43,7 +43,7 @@ kb_status kb_relation_drop(kb_engine *engine, kb_rel rel)
     kb_relation *relation;
     kb_status status = writable(engine, rel, &relation);
 
-    if (status < 0)
+    if (status < 0 && (relation == NULL || relation->freezing == NULL))
         return status;
     kb_engine_unbind(engine, relation);
     kb_relation_clear(relation);
@@ -109,6 +109,7 @@ kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
 
         if (id == KB_NO_ROW)
             continue;
+        kb_frozen_keep(relation, id, 1);
         kb_relation_unplace(relation, id);
         relation->hidden -= relation->state[id] == KB_HIDDEN;
         relation->state[id] = KB_DEAD;
@@ -143,6 +144,7 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
 
         if (id == KB_NO_ROW || (relation->state[id] == KB_HIDDEN) == (hidden != 0))
             continue;
+        kb_frozen_keep(relation, id, 1);
         relation->state[id] = hidden ? KB_HIDDEN : KB_LIVE;
         relation->hidden += hidden ? 1u : UINT32_MAX;
         note(relation, row);
@@ -157,7 +159,7 @@ kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, siz
 {
     kb_relation *relation = kb_engine_relation(engine, rel);
 
-    if (relation == NULL || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
+    if (relation == NULL || !kb_readable(relation) || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
         return KB_MISUSE;
     if (kb_relation_place(relation) < 0)
         return KB_NOMEM;

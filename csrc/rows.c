@@ -16,6 +16,7 @@ void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 
 void kb_relation_clear(kb_relation *relation)
 {
+    kb_frozen_end(relation);
     kb_release(relation->heap, relation->cells);
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
@@ -264,6 +265,7 @@ void kb_relation_compact(kb_relation *relation)
 
     if (relation->state == NULL)
         return;
+    kb_frozen_keep(relation, 0, was);
     for (uint32_t id = 0; id < was; id++) {
         if (relation->state[id] == KB_DEAD)
             continue;

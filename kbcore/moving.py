@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kbcore.config import Config
+from kbcore.durable.capture import capture
 from kbcore.durable.recovery import recover
-from kbcore.durable.snapshot import capture, encode
+from kbcore.durable.snapshot import encode
 from kbcore.errors import AlreadyExists, ConfigError, Conflict, InvalidInput, LogTruncated
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kbcore.clock import SystemClock
 from kbcore.config import Config
 from kbcore.durable.backup import BackupInfo, chunks_of, verify, written
+from kbcore.durable.capture import capture
 from kbcore.durable.records import owners
 from kbcore.durable.recovery import recover
-from kbcore.durable.snapshot import capture, encode
+from kbcore.durable.snapshot import encode, paced
 from kbcore.errors import AlreadyExists, ConfigError
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogSeed
@@ -74,13 +75,7 @@ def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     head, captured = runtime.captured()
     status = runtime.log_status()
     info = BackupInfo(status.log_id, status.epoch, head, runtime.clock.now_ms())
-
-    def paced() -> Iterator[bytes]:
-        for part in written(info, encode(captured)):
-            yield part
-            runtime.give_way()
-
-    return info, paced()
+    return info, written(info, paced(captured, runtime.give_way))
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:

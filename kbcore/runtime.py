@@ -12,11 +12,11 @@ from kbcore.admin import Admin
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config import Config
 from kbcore.context.embedding import Embedding
+from kbcore.durable.capture import Capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.idempotency import marked
 from kbcore.durable.recovery import Recovered, recover
 from kbcore.durable.room import ROOM_SECONDS, FullDisk
-from kbcore.durable.snapshot import Capture
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import ReadOnlyFollower, StorageFailed
 from kbcore.feed import CommitFeed, Committed
@@ -317,7 +317,7 @@ class Runtime:
         return self._snapshots.take()
 
     def captured(self) -> tuple[int, Capture]:
-        """A copy of the state, and the last place in the log that it includes; nobody writes while it is made."""
+        """The state of this moment, between two batches, and the last place in the log that it includes."""
         return self._snapshots.captured()
 
     def tenants(self) -> tuple[int, list[Tenant]]:

@@ -1,4 +1,4 @@
-"""Snapshots of a running node: copied between two batches, encoded and written beside the traffic."""
+"""Snapshots of a running node: begun between two batches, copied, encoded and written beside the traffic."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from kbcore.clock import Clock
 from kbcore.config import Config
+from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
-from kbcore.durable.snapshot import Capture, capture, encode
+from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
 from kbcore.plug.ports import LogStore
 from kbcore.state.catalog import Catalog
@@ -89,17 +90,12 @@ class Snapshots:
         return self.bytes_since >= self._log_bytes
 
     def captured(self) -> tuple[int, Capture]:
-        """A copy of the state, and the last place in the log that it includes; nobody writes while it is made."""
+        """The state of this moment, between two batches, and the last place in the log that it includes."""
         return self._committer.exclusively(lambda head: (head, capture(self._catalog)))
 
     def _take(self) -> int:
-        for tenant in self._catalog.tenants():
-            with tenant.lock.read():
-                tenant.accesses.settle()
-        (head, copy), chunks = self.captured(), list[bytes]()
-        for chunk in encode(copy):
-            chunks.append(chunk)
-            self._give_way()
+        head, captured = self.captured()
+        chunks = list(paced(captured, self._give_way))
         self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
         unneeded = self._droppable(head)
         self._offload_disk(lambda: self._store.drop_before(unneeded))

@@ -146,7 +146,8 @@ class Committer:
                     self._queue.remove(gate)
         try:
             for tenant in self._catalog.tenants():
-                drain(tenant)
+                if tenant.backlog or tenant.lock.written:  # nothing new comes in, so the others are done
+                    drain(tenant)
             return action(self._store.status().head)
         finally:
             self._hand_on()

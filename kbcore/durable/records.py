@@ -70,11 +70,21 @@ def stamp(payload: bytes, at: int) -> bytes:
 
 def decode_changes(kind: int, version: int, payload: bytes) -> tuple[int, ChangeSet]:
     """The logged time and the change set of a record; raises LogCorrupted for what this version cannot read."""
+    return read_changes(read_body(kind, version, payload))
+
+
+def read_body(kind: int, version: int, payload: bytes) -> dict[str, Any]:
+    """A record as JSON; raises LogCorrupted for what this version cannot read."""
     if kind != CHANGES or version > VERSION:
         raise LogCorrupted(
             f"log record of type {kind} version {version} was written by a newer kbcore", directory="", segment="", offset=0
         )
-    body = orjson.loads(payload)
+    body: dict[str, Any] = orjson.loads(payload)
+    return body
+
+
+def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
+    """The logged time and the change set in a record's JSON; raises LogCorrupted for changes this version does not know."""
     changes: tuple[Change, ...] = tuple(_decode(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
     return body["at"], ChangeSet(body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request)
@@ -196,6 +206,26 @@ def _encode_rows(rows: FactRows) -> dict[str, Any]:
         found["n"] = True
     if rows.scope is not None:
         found["s"] = rows.scope
+    return found
+
+
+_PLAIN = frozenset("pans")
+
+
+def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
+    """The facts of a record that only tells facts with nothing beside their arguments, in order; None for any other."""
+    if "tx" in body or "req" in body:
+        return None
+    found: list[FactRows] = []
+    for change in body["changes"]:
+        if change["op"] == "rows":
+            found += _decode_rows(change["rows"])
+        elif change["op"] == "assert" and all(len(fact) == 2 or fact.keys() <= _PLAIN for fact in change["facts"]):
+            for fact in change["facts"]:
+                args = fact["a"]
+                found.append(FactRows(fact["p"], len(args), args, not fact.get("n"), fact.get("s")))
+        else:
+            return None
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
-from kbcore.durable.records import decode_changes
+from kbcore.durable.replay import Replay
 from kbcore.durable.snapshot import Restorer
 from kbcore.plug.ports import LogStore
-from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 
 
@@ -22,6 +22,16 @@ class Recovered:
 
 def recover(store: LogStore, catalog: Catalog) -> Recovered:
     """Bring an empty catalog to the end of the log; raises LogCorrupted."""
+    collecting = gc.isenabled()
+    gc.disable()  # millions of objects come and stay, none of them in a cycle: looking for those takes a third of the time
+    try:
+        return _recover(store, catalog)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _recover(store: LogStore, catalog: Catalog) -> Recovered:
     restorer = Restorer(catalog)
     after = 0
     snapshot = store.load_snapshot()
@@ -32,12 +42,9 @@ def recover(store: LogStore, catalog: Catalog) -> Recovered:
         for tenant in catalog.tenants():
             tenant.seq = tenant.seq or after  # older snapshots do not say
     last, records = restorer.last, 0
+    replay = Replay(catalog)
     for record in store.read(after):
-        at, changes = decode_changes(record.type, record.version, record.payload)
-        placed = catalog.place(changes, at, record.seq)
-        if placed is not None:
-            with placed.lock.write():
-                apply(placed, changes, at, record.seq)
-        last = max(last, at)
+        last = max(last, replay.take(record))
         records += 1
+    replay.finish()
     return Recovered(after, records, last)

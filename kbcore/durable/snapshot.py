@@ -1,7 +1,6 @@
 """State to snapshot chunks and back.
 
-A snapshot is taken in two parts. `capture` copies the relations while nobody writes: a copy of memory, some ten milliseconds
-for a million facts. `encode` then turns the copies into chunks at leisure, and gives each up: symbols never change.
+What was captured (`capture.py`) becomes chunks at leisure, each given up when it is done: symbols never change.
 
 Each chunk is UTF-8 JSON with a `kind`: `databases` first, with the keys of the node, then for each tenant a `tenant` chunk
 with its rules and `facts` chunks of at most CHUNK_ROWS rows, column by column.
@@ -11,22 +10,35 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from kbcore.durable.capture import Capture, RelationState, TenantState
 from kbcore.durable.records import decode_key, decode_rule, encode_key, encode_rule
 from kbcore.state.catalog import Catalog
-from kbcore.state.partition import RowKey, StoredRelation
+from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine, Relation
+from kbplanner.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
 from kbplanner.schema import RelationSchema
 
 CHUNK_ROWS = 1000
-"""Rows of a chunk: it takes about two milliseconds to make one, and others have their turn after each."""
+CHUNK_BYTES = 128 << 10
+"""What a chunk has at most, going by the size of the one before: a millisecond or two of work, with metadata or without."""
+
+FIRST_ROWS = 64
+"""Rows of the first chunk of a relation, when nobody knows yet how large they are."""
+
+SETTLE_ROWS = 16_384
+"""Rows that are copied in one go: with every attribute about a megabyte."""
+
+RULES_AT_ONCE = 64
+
+CHUNK_COST = 2048
+STRETCH = 48 << 10
+"""Work after which others have their turn, in bytes made; a chunk costs as much as so many bytes besides."""
 
 _USUAL: dict[Attribute, float] = {
     Attribute.VALID_FROM: 0,
@@ -37,89 +49,95 @@ _USUAL: dict[Attribute, float] = {
     Attribute.PRIORITY: 0.5,
 }
 
-
-@dataclass(frozen=True, slots=True)
-class _Relation:
-    schema: RelationSchema
-    scope: str | None
-    copy: Relation
-    metadata: Mapping[RowKey, Mapping[str, Any]]
-    limited: frozenset[RowKey]
+_LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
+"""Where one of these is not as usual, a fact has a validity window of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class TenantCapture:
-    """The state of one tenant at one moment of the log."""
+def encode(captured: Capture, rest: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """The chunks of a snapshot, each some milliseconds' work at most; `rest` is called within what takes longer.
 
-    head: bytes
-    engine: Engine
-    relations: tuple[_Relation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """The state of a node at one moment of the log."""
-
-    head: bytes
-    tenants: tuple[TenantCapture, ...]
+    What was captured is used up, also where nobody takes all the chunks.
+    """
+    chunks = _encode(captured, rest)
+    next(chunks)  # one that was never begun would not give anything back when it is let go of
+    return chunks
 
 
-def capture(catalog: Catalog) -> Capture:
-    """Copy the state of a node; the caller sees to it that nobody writes meanwhile."""
-    known = [{"name": database.name, "createdAt": database.created_at} for database in catalog.databases()]
-    ring = catalog.keys
-    keys = {"used": ring.used, "known": [encode_key(key) for key in ring.all()]}
-    head = orjson.dumps({"kind": "databases", "databases": known, "keys": keys})
-    return Capture(head, tuple(_capture_tenant(tenant) for tenant in catalog.tenants()))
+def paced(captured: Capture, give_way: Callable[[], None]) -> Iterator[bytes]:
+    """The same, with a pause after each millisecond or so of work."""
+    return _paced(encode(captured, give_way), give_way)
 
 
-def _capture_tenant(tenant: Tenant) -> TenantCapture:
+def _paced(chunks: Iterator[bytes], give_way: Callable[[], None]) -> Iterator[bytes]:
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += CHUNK_COST + len(chunk)
+        if done >= STRETCH:
+            done = 0
+            give_way()
+
+
+def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
+    waiting = list(reversed(captured.tenants))
+    try:
+        yield b""
+        keys = {"used": captured.keys_used, "known": [encode_key(key) for key in captured.keys]}
+        yield orjson.dumps({"kind": "databases", "databases": captured.databases, "keys": keys})
+        while waiting:
+            state = waiting[-1].state()
+            yield _head(state, rest)
+            while state.relations:
+                yield from _chunks(state.engine, state.relations[-1], rest)
+                state.relations.pop().then.drop()
+            waiting.pop()
+    finally:
+        for tenant in waiting:
+            tenant.drop()
+
+
+def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
+    rules = []
+    for place, rule in enumerate(state.rules, 1):
+        rules.append(encode_rule(rule))
+        if place % RULES_AT_ONCE == 0:
+            rest()
     head = {
         "kind": "tenant",
-        "db": tenant.database,
-        "tenant": tenant.name,
-        "createdAt": tenant.created_at,
-        "generation": tenant.generation,
-        "seq": tenant.seq,
-        "now": tenant.at(0),
-        "scopes": [partition.name for partition in tenant.partitions() if partition.name is not None],
-        "rules": [encode_rule(stored.rule) for stored in tenant.rules.all()],
-        "transactions": tenant.committed.all(),
-        "answered": tenant.answered.all(),
+        "db": state.database,
+        "tenant": state.name,
+        "createdAt": state.created_at,
+        "generation": state.generation,
+        "seq": state.seq,
+        "now": state.now,
+        "scopes": state.scopes,
+        "rules": rules,
+        "transactions": state.transactions,
+        "answered": state.answered,
     }
-    return TenantCapture(orjson.dumps(head), tenant.engine, tuple(_capture(stored) for _, stored in tenant.stored()))
+    return orjson.dumps(head)
 
 
-def _capture(stored: StoredRelation) -> _Relation:
-    metadata = stored.metadata.copy()
-    return _Relation(stored.schema, stored.scope, stored.relation.copy(), metadata, frozenset(stored.limited))
-
-
-def encode(captured: Capture) -> Iterator[bytes]:
-    """The chunks of a snapshot; each takes a few milliseconds to make. What was captured is used up."""
-    waiting = [relation for tenant in captured.tenants for relation in tenant.relations]
-    waiting.reverse()
-    try:
-        yield captured.head
-        for tenant in captured.tenants:
-            yield tenant.head
-            for relation in tenant.relations:
-                yield from _chunks(tenant.engine, relation)
-                waiting.pop().copy.drop()
-    finally:
-        for relation in waiting:
-            relation.copy.drop()
-
-
-def _chunks(engine: Engine, relation: _Relation) -> Iterator[bytes]:
+def _chunks(engine: Engine, relation: RelationState, rest: Callable[[], None]) -> Iterator[bytes]:
+    while not relation.then.settle(SETTLE_ROWS):
+        rest()
     arity = relation.schema.arity
-    for rows, ids in relation.copy.pieces([0] * arity, hidden=True):
-        for start in range(0, len(ids), CHUNK_ROWS):
-            end = start + CHUNK_ROWS
-            yield _facts(engine, relation, rows[start * arity : end * arity], ids[start:end])
+    used = [attribute for attribute in Attribute if relation.then.uses(attribute)]
+    size = FIRST_ROWS
+    for rows, ids in relation.then.pieces([0] * arity, hidden=True):
+        start = 0
+        while start < len(ids):
+            end = min(start + size, len(ids))
+            chunk = _facts(engine, relation, used, rows[start * arity : end * arity], ids[start:end])
+            yield chunk
+            start = end
+            if len(chunk) < CHUNK_BYTES // 2:
+                size = min(size * 2, CHUNK_ROWS)
+            elif len(chunk) > CHUNK_BYTES:
+                size = max(size * CHUNK_BYTES // len(chunk), 1)
 
 
-def _facts(engine: Engine, relation: _Relation, rows: array[int], ids: array[int]) -> bytes:
+def _facts(engine: Engine, relation: RelationState, used: Sequence[Attribute], rows: array[int], ids: array[int]) -> bytes:
     arity = relation.schema.arity
     chunk: dict[str, Any] = {
         "kind": "facts",
@@ -128,21 +146,24 @@ def _facts(engine: Engine, relation: _Relation, rows: array[int], ids: array[int
         "arity": arity,
         "positive": relation.schema.positive,
         "count": len(ids),
-        "args": engine.texts(rows),
+        "args": engine.texts_once(rows),
     }
-    for attribute in Attribute:
-        values: list[Any] = list(relation.copy.attributes(attribute, ids))
+    columns = {attribute: list(relation.then.attributes(attribute, ids)) for attribute in used}
+    for attribute, values in columns.items():
         if attribute is Attribute.CONFIDENCE:
-            values = [None if math.isnan(value) else value for value in values]
-            usual = all(value is None for value in values)
-        else:
-            usual = attribute in _USUAL and all(value == _USUAL[attribute] for value in values)
-        if not usual:
+            known = [None if math.isnan(value) else value for value in values]
+            if known.count(None) < len(known):
+                chunk[attribute.name] = known
+        elif attribute not in _USUAL or values.count(_USUAL[attribute]) < len(values):
             chunk[attribute.name] = values
-    if relation.metadata or relation.limited:
-        keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
-        chunk["metadata"] = {str(i): relation.metadata[key] for i, key in enumerate(keys) if key in relation.metadata}
-        chunk["limited"] = [i for i, key in enumerate(keys) if key in relation.limited]
+    if relation.metadata is not None:
+        keys = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
+        found = enumerate(map(relation.metadata.get, keys))
+        chunk["metadata"] = {str(i): metadata for i, metadata in found if metadata}
+    ways = [chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk]
+    if ways:
+        usual = [_USUAL[attribute] for attribute in _LIMITING if attribute.name in chunk]
+        chunk["limited"] = [i for i, values in enumerate(zip(*ways, strict=True)) if list(values) != usual]
     return orjson.dumps(chunk)
 
 
@@ -199,7 +220,6 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
         return tuple(symbols[place * arity : (place + 1) * arity])
 
     for place, metadata in chunk.get("metadata", {}).items():
-        stored.metadata[key(int(place))] = metadata
-    for place in chunk.get("limited", ()):
-        stored.limited.add(key(place))
-        tenant.limit(stored, key(place))
+        stored.metadata[key(int(place))] = metadata  # nobody can be looking at a tenant that is being made
+    if limited := chunk.get("limited"):
+        tenant.limit_new(stored, [key(place) for place in limited], array("I", [ids[place] for place in limited]))

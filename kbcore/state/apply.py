@@ -33,6 +33,8 @@ from kbplanner.schema import RelationSchema
 
 UNKNOWN = float("nan")
 
+_WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
+
 UNSET_PRIORITY = 0.5
 """Of a fact whose priority nobody set."""
 
@@ -140,7 +142,8 @@ def _insert(
     tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
 ) -> None:
     before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
-    if added == len(facts) and all(_plain(fact) for fact in facts):
+    if added == len(facts):
+        _describe_new(tenant, stored, symbols, ids, facts)
         return
     arity = stored.schema.arity
     seen = before
@@ -153,6 +156,62 @@ def _insert(
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
             if again and delta.retold is not None:
                 delta.retold[fact.key] = _created(stored, ids[i : i + 1])
+
+
+def _describe_new(
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], facts: Sequence[Fact]
+) -> None:
+    """Write what facts carry beside their arguments, all of which have just come."""
+    described = [place for place, fact in enumerate(facts) if not _plain(fact)]
+    if not described:
+        return
+    arity, relation = stored.schema.arity, stored.relation
+    sure, sureness = array("I"), list[float]()
+    windowed, windowed_rows, windows = array("I"), list[tuple[int, ...]](), list[tuple[int, int, int]]()
+    for place in described:
+        fact, row = facts[place], tuple(symbols[place * arity : (place + 1) * arity])
+        if fact.metadata:
+            stored.describe(row, fact.metadata)
+        if fact.confidence is not None:
+            sure.append(ids[place])
+            sureness.append(fact.confidence)
+        if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None:
+            windowed.append(ids[place])
+            windowed_rows.append(row)
+            until = FOREVER if fact.valid_until is None else fact.valid_until
+            windows.append((fact.ttl or 0, fact.valid_from or 0, until))
+    relation.set_attribute(Attribute.CONFIDENCE, sure, sureness)
+    if windows:
+        for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
+            relation.set_attribute(attribute, windowed, cells)
+        tenant.limit_new(stored, windowed_rows, windowed)
+    tenant.changed(0, stored)
+
+
+def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: Sequence[str], times: Sequence[int]) -> None:
+    """Store plain facts of one relation, each told at a time of its own (epoch milliseconds), in the order of their telling.
+
+    It comes to the same as one change set after the other; their generations are the caller's, and the time of the tenant.
+    """
+    stored = tenant.need_partition(scope).writable(schema)
+    relation, arity = stored.relation, schema.arity
+    seen = relation.counts().rows
+    symbols = tenant.engine.intern_many(args)
+    ids, added = relation.insert(symbols, len(times))
+    new, again = list[int](), list[int]()
+    for place, id in enumerate(ids):
+        if id < seen:
+            again.append(place)
+        else:
+            new.append(place)
+            seen = id + 1
+    if added:
+        relation.set_attribute(Attribute.CREATED_AT, array("I", [ids[i] for i in new]), [times[i] for i in new])
+        tenant.changed(added, stored)
+    for place in again:
+        row = tuple(symbols[place * arity : (place + 1) * arity])
+        fact = Fact(schema.predicate, (), schema.positive, scope)
+        _describe(tenant, stored, row, ids[place : place + 1], fact, times[place], True)
 
 
 def _created(stored: StoredRelation, one: array[int]) -> int:
@@ -185,10 +244,8 @@ def _describe(
             accesses = relation.attributes(Attribute.ACCESSES, one)[0]
             relation.set_attribute(Attribute.ACCESSES, one, [int(accesses) + 1])
         relation.set_attribute(Attribute.LAST_ACCESS, one, [at])
-    if fact.metadata:
-        stored.metadata[row] = dict(fact.metadata)
-    elif again:
-        stored.metadata.pop(row, None)
+    if fact.metadata or again:
+        stored.describe(row, fact.metadata)
     if fact.confidence is not None or again:
         relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
     if limited or row in stored.limited:

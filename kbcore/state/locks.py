@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -22,6 +23,8 @@ class ReadWriteLock:
         self._writers_waiting = 0
         self._read = _Read(self)
         self._write = _Write(self)
+        self.before: list[Callable[[], None]] = []
+        """What the next writer does first, once it is alone; it must not raise."""
 
     def read(self) -> AbstractContextManager[None]:
         """Hold the lock together with other readers."""
@@ -30,6 +33,11 @@ class ReadWriteLock:
     def write(self) -> AbstractContextManager[None]:
         """Hold the lock alone."""
         return self._write
+
+    @property
+    def written(self) -> bool:
+        """Whether a writer is in."""
+        return self._writing
 
 
 class _Read:
@@ -71,6 +79,8 @@ class _Write:
                 if not lock._writers_waiting:
                     lock._changed.notify_all()
             lock._writing = True
+        while lock.before:
+            lock.before.pop()()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         lock = self._lock

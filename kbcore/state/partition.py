@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from kbcore.state.facts import Row
 from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
@@ -23,13 +24,34 @@ MAX_FLIPS = 1 << 16
 """Notes that are kept for one who does not look; after so many it had better look at everything."""
 
 
+class MetadataThen:
+    """The metadata of a relation's facts as they were when somebody began to look, whatever is written meanwhile."""
+
+    __slots__ = ("__weakref__", "_before", "_held")
+
+    def __init__(self, held: dict[RowKey, Mapping[str, Any]]) -> None:
+        self._held = held
+        self._before: dict[RowKey, Mapping[str, Any] | None] = {}
+
+    def get(self, row: RowKey) -> Mapping[str, Any] | None:
+        """What a fact had then, None where it had none."""
+        now = self._held.get(row)  # first: a writer who comes in between keeps before it writes
+        return self._before.get(row, now)
+
+    def keep(self, row: RowKey) -> None:
+        """Remember what a fact has, before that changes."""
+        if row not in self._before:
+            self._before[row] = self._held.get(row)
+
+
 class StoredRelation:
     """The asserted facts of one predicate, arity and sign in one scope.
 
-    `metadata` holds a dict for each fact that has one. `limited` holds the facts with a validity window of their own;
-    those not valid now are hidden in the engine, `expired` are those whose time is over. `version` is the tenant's
-    stamp of the last change to it, 0 before any; `gone` says that its scope was deleted. `flips` notes which rows were
-    hidden, shown or removed, for one who keeps something by row id and sets it; None: nobody does, or the ids have changed.
+    `metadata` holds a dict for each fact that has one, changed by `describe` only. `limited` holds the facts with a validity
+    window of their own; those not valid now are hidden in the engine, `expired` are those whose time is over. `version` is
+    the tenant's stamp of the last change to it, 0 before any; `gone` says that its scope was deleted. `flips` notes which
+    rows were hidden, shown or removed, for one who keeps something by row id and sets it; None: nobody does, or the ids
+    have changed.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -37,6 +59,7 @@ class StoredRelation:
         self.scope = scope
         self.relation = relation
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
+        self._looking: WeakSet[MetadataThen] | None = None
         self.limited: set[RowKey] = set()
         self.expired: set[RowKey] = set()
         self.version = 0
@@ -46,7 +69,7 @@ class StoredRelation:
     def drop(self) -> None:
         """Give everything back; nobody may use it any more."""
         self.gone = True
-        self.metadata.clear()
+        self.metadata = {}  # a new one: who looks at the old one goes on
         self.limited.clear()
         self.relation.drop()
 
@@ -64,9 +87,29 @@ class StoredRelation:
             arity = self.schema.arity
             for i in range(count):
                 key = tuple(rows[i * arity : (i + 1) * arity])
-                self.metadata.pop(key, None)
+                self.describe(key, None)
                 self.limited.discard(key)
                 self.expired.discard(key)
+
+    def describe(self, row: RowKey, metadata: Mapping[str, Any] | None) -> None:
+        """Give a fact this metadata, or none."""
+        if self._looking:
+            for then in list(self._looking):
+                then.keep(row)
+        if metadata:
+            self.metadata[row] = dict(metadata)
+        else:
+            self.metadata.pop(row, None)
+
+    def metadata_then(self) -> MetadataThen | None:
+        """The metadata as they are now, for as long as the caller keeps it; None where there are none."""
+        if not self.metadata:
+            return None
+        then = MetadataThen(self.metadata)
+        if self._looking is None:
+            self._looking = WeakSet()
+        self._looking.add(then)
+        return then
 
     def note(self, ids: array[int], flip: int) -> None:
         """Leave a note that rows are hidden, shown or gone now."""

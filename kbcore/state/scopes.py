@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
@@ -124,7 +123,7 @@ class _Merge:
                 target.relation.set_attribute(attribute, places, source.relation.attributes(attribute, ids))
         if source.metadata or target.metadata:
             for key in found.keys(rows):
-                _carry(target, key, source.metadata.get(key))
+                target.describe(key, source.metadata.get(key))
         self._noted(target, count, added)
         if source.limited or target.limited:
             for key in found.keys(rows):
@@ -155,7 +154,7 @@ class _Merge:
         self._noted(target, count, 0)
         for key, begin, end in zip(found.keys(rows), begins, ends, strict=True):
             if source.metadata or target.metadata:
-                _carry(target, key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})})
+                target.describe(key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})})
             self._limit(target, key, begin != 0 or end != FOREVER)
 
     def _replace(self, found: Difference, key: RowKey, facts: Sequence[Standing]) -> None:
@@ -177,7 +176,7 @@ class _Merge:
             }
             for attribute, value in values.items():
                 stored.relation.set_attribute(attribute, place, [value])
-            _carry(stored, key, fact.metadata)
+            stored.describe(key, fact.metadata)
             self._noted(stored, 1, added)
             self._limit(stored, key, begin != 0 or end != FOREVER)
 
@@ -209,13 +208,6 @@ class _Merge:
 def _cells(attribute: Attribute, sides: Iterable[tuple[StoredRelation, array[int]]]) -> Iterable[tuple[float, float]]:
     mine, other = (stored.relation.attributes(attribute, ids) for stored, ids in sides)
     return zip(mine, other, strict=True)
-
-
-def _carry(stored: StoredRelation, key: RowKey, metadata: Mapping[str, Any] | None) -> None:
-    if metadata:
-        stored.metadata[key] = dict(metadata)
-    else:
-        stored.metadata.pop(key, None)
 
 
 def _within(found: Difference, rows: array[int], group: Collection[RowKey] | None) -> array[int]:

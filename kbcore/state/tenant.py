@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +32,10 @@ _SERIAL = count(1)
 PLAN_ROWS = 500
 """Changed rows after which plans are looked at again; a plan is made anew when a relation of 1000 rows or more has moved
 tenfold."""
+
+
+FEW_MOMENTS = 1000
+"""Moments that are put in order one by one, so that a few facts never cost a look at all of a tenant's moments."""
 
 
 class Attached(Protocol):
@@ -180,6 +184,30 @@ class Tenant:
         following = start if self._now < start < end else end
         if following > self._now and following != FOREVER:
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
+
+    def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
+        """What `limit` does, for facts that have just come, all of which are shown so far and have a window."""
+        now, over, hidden, coming = self._now, list[RowKey](), list[int](), list[tuple[int, int, StoredRelation, RowKey]]()
+        for place, (start, end) in enumerate(relation.windows(ids)):
+            if not start <= now < end:
+                hidden.append(place)
+                if end <= now:
+                    over.append(rows[place])
+            following = start if now < start < end else end
+            if following > now and following != FOREVER:
+                coming.append((following, next(self._counter), relation, rows[place]))
+        relation.limited.update(rows)
+        relation.expired.update(over)
+        if hidden:
+            relation.relation.hide(array("I", [symbol for place in hidden for symbol in rows[place]]), len(hidden), True)
+            relation.note(array("I", [ids[place] for place in hidden]), FLIP_HIDDEN)
+            self.changed(len(hidden), relation)
+        if len(coming) > FEW_MOMENTS:
+            self._moments += coming
+            heapq.heapify(self._moments)
+        else:
+            for moment in coming:
+                heapq.heappush(self._moments, moment)
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
         """So many rows of a stored relation came, went, or were shown or hidden; none if only what they carry changed."""

@@ -56,6 +56,7 @@ class Truth(IntEnum):
     TRUE = 1
     FALSE = 2
 
+
 SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
 
@@ -229,6 +230,9 @@ class Relation(Protocol):
     def copy(self) -> Relation:
         """A relation of its own with the same rows in the same order, hidden flags and attributes; ids may be others."""
 
+    def settle(self, rows: int) -> bool:
+        """Copy some more of a frozen relation, about so many rows; whether all of it is there, and it can be read."""
+
     def compare(self, other: Relation) -> Difference:
         """Rows, hidden ones too, against those of a relation of the same engine and arity.
 
@@ -356,8 +360,14 @@ class Engine(Protocol):
         `via`, if given, makes the call for a long list of rows.
         """
 
+    def texts_once(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols that nobody is going to ask for again soon."""
+
     def relation(self, arity: int) -> Relation:
         """A new empty relation."""
+
+    def freeze(self, relations: Sequence[Relation]) -> Sequence[Relation]:
+        """Relations as they are now, all or none, to be settled, read and dropped; nothing is copied yet."""
 
     def load(self, words: array[int]) -> CompiledPlan:
         """Verify bytecode; raises EngineFault naming the word at fault."""

@@ -20,7 +20,7 @@ from kbplanner.errors import BudgetExceeded, EngineFault
 from kbplanner.ground import Ground
 from kbplanner.matches import Matches
 from kbplanner.model import Model
-from kbplanner.relation import Relation, handle_of
+from kbplanner.relation import Freezing, Relation, handle_of
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 
@@ -41,7 +41,7 @@ _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
 
-class Engine(Matches):
+class Engine(Matches, Freezing):
     """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
 
     def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:

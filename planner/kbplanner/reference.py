@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.aggregates import FOLDS, fold
 from kbplanner.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
+from kbplanner.backend import Relation as BackendRelation
 from kbplanner.bytecode import Opcode
 from kbplanner.compute import FUNCTIONS, compute, text_test
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
@@ -338,9 +339,17 @@ class ReferenceEngine(PlainMatches):
         whole.sort(key=lambda row: [answer_key(self._texts[symbol]) for symbol in row])
         return array("I", [symbol for row in whole for symbol in row])
 
+    def texts_once(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+        return self.texts(symbols)
+
     def relation(self, arity: int) -> ReferenceRelation:
         """A new empty relation."""
         return ReferenceRelation(arity, self._texts)
+
+    def freeze(self, relations: Sequence[BackendRelation]) -> list[ReferenceRelation]:
+        """Copies."""
+        return [relation.copy() for relation in relations if isinstance(relation, ReferenceRelation)]
 
     def load(self, words: array[int]) -> ReferencePlan:
         """Decode bytecode that our own planner has made."""

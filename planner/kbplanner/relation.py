@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kbplanner import backend
 from kbplanner.backend import NO_ROW, REAL_ATTRIBUTES, Attribute, Difference, RelationCounts, Rest, Total
@@ -183,6 +183,10 @@ class Relation:
         self._call(lib.kb_relation_copy, out)
         return Relation(self.engine, out[0], self._arity)
 
+    def settle(self, rows: int) -> bool:
+        """Copy some more of a frozen relation, about so many rows; whether all of it is there, and it can be read."""
+        return self._call(lib.kb_relation_settle, rows) == lib.KB_DONE
+
     def compare(self, other: backend.Relation) -> Difference:
         """Rows, hidden ones too, and the cells that say when and how surely they hold, against another relation."""
         there = handle_of(other, self.engine)
@@ -262,3 +266,22 @@ def handle_of(relation: backend.Relation, engine: Engine) -> int:
     if not isinstance(relation, Relation) or relation.engine is not engine:
         raise EngineFault("engine: a relation of another engine")
     return relation.handle
+
+
+class Freezing:
+    """The part of an engine that a copy of everything is made with, beside whatever else goes on."""
+
+    call: Callable[..., int]
+    _decoded: Callable[[array[int]], list[str]]
+
+    def freeze(self, relations: Sequence[backend.Relation]) -> list[Relation]:
+        """Relations as they are now, to be settled and read later."""
+        engine = cast("Engine", self)
+        handles = ffi.new("kb_rel[]", [handle_of(relation, engine) for relation in relations])
+        out = ffi.new("kb_rel[]", max(len(relations), 1))
+        self.call(lib.kb_relation_freeze, handles, len(relations), out)
+        return [Relation(engine, out[i], relation.arity) for i, relation in enumerate(relations)]
+
+    def texts_once(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols, none of which is kept."""
+        return self._decoded(symbols)

@@ -101,7 +101,7 @@ def test_every_c_file_says_what_it_owns_and_never_does():
 def test_one_way_to_change_and_one_table_of_statuses():
     callers = {name(path) for path in PYTHON if any(i.startswith("kbcore.state.apply") for i in imports(path))}
     # Transactions apply to overlays of their own, which nobody else sees.
-    assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "recovery", "transactions")}
+    assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "replay", "transactions")}
     appends = {name(path) for path in PYTHON if re.search(r"_store\.append\(|\bstore\.append\(", source(path))}
     # Salvage fills a new log, of which there is no state yet.
     filling = {"kbcore/plug/log_conformance.py", "plugins/kbplugins/storage_wal/tools.py"}

@@ -1,0 +1,170 @@
+"""Frozen relations: what a relation held at one moment, whatever is done to it while it is being copied."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbplanner.backend import Attribute
+from kbplanner.engine import Engine
+from kbplanner.errors import BudgetExceeded, EngineFault
+
+BLOCK = 4096
+"""Rows that are copied together."""
+
+
+def flat(rows):
+    return array("I", [symbol for row in rows for symbol in row])
+
+
+def contents(relation):
+    """Everything of a relation that can be read."""
+    rows, ids = relation.match([0] * relation.arity, hidden=True)
+    shown = list(relation.match([0] * relation.arity)[1])
+    cells = [["nan" if math.isnan(v) else v for v in relation.attributes(a, ids)] for a in Attribute]
+    return list(rows), list(ids), shown, cells
+
+
+def filled(engine, count):
+    engine.intern_many([str(i) for i in range(count + 2)])
+    relation = engine.relation(2)
+    relation.insert(flat([(i + 1, i + 2) for i in range(count)]), count)
+    relation.fill_attribute(Attribute.CREATED_AT, 0, count, 7)
+    return relation
+
+
+def settled(frozen, rows=1):
+    while not frozen.settle(rows):
+        pass
+    return frozen
+
+
+CHANGES = st.sampled_from(["insert", "delete", "hide", "show", "set", "fill", "touch", "settle", "freeze", "empty", "drop"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(CHANGES, st.integers(0, 3 * BLOCK), st.integers(1, 2 * BLOCK)), max_size=12), st.data())
+def test_a_frozen_relation_is_as_it_was_whatever_happens_to_the_original(changes, data):
+    engine = Engine()
+    count = 2 * BLOCK + 100
+    relation = filled(engine, count)
+    relation.hide(flat([(5, 6), (5000, 5001)]), 2, True)
+    relation.delete(flat([(9, 10)]), 1)
+    relation.set_attribute(Attribute.CONFIDENCE, array("I", [3, 4200]), [0.25, 0.5])
+    frozen = [(contents(relation), engine.freeze([relation])[0])]
+    fresh = count
+    for what, at, many in changes:
+        rows = [(i + 1, i + 2) for i in range(at, min(at + many, count))]
+        held = relation.counts().rows
+        ids = array("I", range(min(at, held), min(at + many, held)))
+        if what == "insert":
+            engine.intern_many([str(i) for i in range(fresh, fresh + many + 2)])
+            relation.insert(flat([(i + 1, i + 2) for i in range(fresh, fresh + many)]), many)
+            fresh += many
+        elif what == "delete":
+            relation.delete(flat(rows), len(rows))
+        elif what in ("hide", "show"):
+            relation.hide(flat(rows), len(rows), what == "hide")
+        elif what == "set":
+            relation.set_attribute(Attribute.TTL, ids, [at + 1] * len(ids))
+        elif what == "fill":
+            relation.fill_attribute(Attribute.CREATED_AT, ids[0] if len(ids) else 0, len(ids), at)
+        elif what == "touch":
+            relation.touch(ids, at)
+        elif what == "settle":
+            data.draw(st.sampled_from(frozen))[1].settle(many)
+        elif what == "freeze":
+            frozen.append((contents(relation), engine.freeze([relation])[0]))
+        elif what == "empty":
+            every = relation.match([0, 0], hidden=True)[0]
+            relation.delete(every, len(every) // 2)
+        else:
+            relation.drop()
+            relation = filled(engine, count)
+    for expected, then in frozen:
+        assert contents(settled(then, BLOCK)) == expected
+    relation.drop()
+    for _, then in frozen:
+        then.drop()
+    engine.close()
+
+
+def test_a_frozen_relation_is_read_only_when_whole_and_never_changed():
+    engine = Engine()
+    relation = filled(engine, 2 * BLOCK)
+    (then,) = engine.freeze([relation])
+    one = flat([(1, 2)])
+    readers = [
+        lambda: then.match([0, 0]),
+        lambda: then.attributes(Attribute.CREATED_AT, array("I", [0])),
+        lambda: then.locate(one, 1),
+        lambda: then.rows(array("I", [0])),
+        lambda: then.copy(),
+    ]
+    changers = [
+        lambda: then.insert(one, 1),
+        lambda: then.delete(one, 1),
+        lambda: then.hide(one, 1, True),
+        lambda: then.touch(array("I", [0]), 1),
+        lambda: then.set_attribute(Attribute.TTL, array("I", [0]), [1]),
+        lambda: engine.freeze([then]),
+    ]
+    for call in readers + changers:
+        with pytest.raises(EngineFault):
+            call()
+    assert not then.settle(1)
+    assert then.settle(BLOCK)
+    for read in readers:
+        read()
+    for change in changers:
+        with pytest.raises(EngineFault):
+            change()
+    with pytest.raises(EngineFault):
+        relation.settle(1)
+    engine.close()
+
+
+def test_freezing_takes_all_its_memory_or_none():
+    engine = Engine()
+    relations = [filled(engine, 300), engine.relation(0), filled(engine, 50)]
+    relations[0].hide(flat([(1, 2)]), 1, True)
+    before, held, n = [contents(r) for r in relations], engine.bytes, 1
+    while True:
+        engine.fail_after(n)
+        try:
+            frozen = engine.freeze(relations)
+            engine.fail_after(0)
+            break
+        except BudgetExceeded:
+            engine.fail_after(0)
+        assert [contents(r) for r in relations] == before
+        n += 1
+    assert n > 8
+    # Now nothing may fail for want of memory.
+    engine.fail_after(1)
+    relations[0].set_attribute(Attribute.CREATED_AT, array("I", [0]), [99])
+    assert [contents(settled(then)) for then in frozen] == before
+    engine.fail_after(0)
+    for then in frozen:
+        then.drop()
+    assert engine.bytes - held < 1000  # the table of handles has grown
+    engine.close()
+
+
+def test_closing_in_the_midst_of_it():
+    engine = Engine()
+    relation = filled(engine, 3 * BLOCK)
+    engine.freeze([relation, relation])[0].settle(1)
+    engine.close()
+    engine = Engine()
+    relation = filled(engine, 3 * BLOCK)
+    one, other = engine.freeze([relation, relation])
+    one.drop()
+    expected = contents(relation)
+    relation.drop()
+    assert contents(settled(other)) == expected
+    engine.close()
