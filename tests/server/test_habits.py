@@ -149,6 +149,8 @@ def test_named_origins_are_let_in_without_credentials() -> None:
     with serve_in_memory(cors_origins=("https://a.example",)) as served:
         allowed = preflight(served, "https://a.example")
         assert allowed.status_code == 204
+        assert uuid.UUID(allowed.headers["X-Request-ID"]).version == 7
+        assert allowed.headers["X-KB-Version"] == kbcore.__version__
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://a.example"
         assert "X-Tenant-ID" in allowed.headers["Access-Control-Allow-Headers"]
         assert preflight(served, "https://b.example").status_code == 405
