@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbcore.state.facts import Row
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
+from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.schema import RelationSchema
 
 RowKey = tuple[int, ...]
@@ -118,7 +118,7 @@ class StoredRelation:
                     if self.metadata
                     else {},
                     "createdAt": created[i],
-                    "validFrom": starts[i] or created[i],
+                    "validFrom": beginning(int(starts[i]), int(created[i])),
                     "validUntil": None if until == FOREVER else until,
                     "ttl": lives[i] or None,
                     "confidence": None if confidence != confidence else confidence,
@@ -131,7 +131,7 @@ class StoredRelation:
         read = self.relation.attributes
         columns = (read(a, ids) for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL))
         for created, start, end, life in zip(*columns, strict=True):
-            yield int(start or created), int(min(end, created + life) if life else end)
+            yield beginning(int(start), int(created)), int(min(end, created + life) if life else end)
 
 
 PartitionKey = tuple[str | None, int]
