@@ -178,7 +178,8 @@ class Transactions:
         with self._mutex:
             mine = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
             if mine >= self._config.tx_max_open:
-                raise RateLimited("too many open transactions in this tenant", 1.0, {"open": mine})
+                limit = {"limit": "TX_MAX_OPEN", "value": self._config.tx_max_open, "open": mine}
+                raise RateLimited("too many open transactions in this tenant", 1.0, limit)
             made = Transaction(secrets.token_hex(16), database, tenant, now, now)
             self._open[made.id] = made
         return made

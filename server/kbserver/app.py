@@ -140,7 +140,8 @@ def create_app(
         environ, rule = request.environ, request.url_rule
         note(request, response.status_code, _number(), runtime.config.forwarded_hops)
         if guarded:
-            response.headers.update(headers_of(environ))
+            for name, value in headers_of(environ).items():
+                response.headers.setdefault(name, value)
             if response.mimetype == EVENT_STREAM and (who := environ.get(WHO)) is not None:
                 response.response = WhileItHolds(response.response, lambda: guard.holds(who))
         seconds = runtime.clock.monotonic() - g.started

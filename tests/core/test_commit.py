@@ -217,6 +217,7 @@ def test_the_queue_is_bounded():
     with pytest.raises(RateLimited) as refused:
         writes.commit(tell(3))
     assert refused.value.retry_after > 0
+    assert (refused.value.details or {}).items() >= {"limit": "WRITE_QUEUE_RECORDS", "value": 2, "waiting": 2}.items()
     log.gate.set()
     for thread in first + others:
         thread.join(20)
