@@ -97,7 +97,7 @@ static int put_values(kb_writer *writer, const kb_relation *stored, uint32_t id,
     }
     return put(writer, pieces[KB_JSON_CREATED], lengths[KB_JSON_CREATED]) && put_optional(writer, created, there)
         && put(writer, pieces[KB_JSON_FROM], lengths[KB_JSON_FROM])
-        && put_optional(writer, from != 0 ? from : created, there)
+        && put_optional(writer, from == 0 ? created : from == KB_EPOCH ? 0 : from, there)
         && put(writer, pieces[KB_JSON_UNTIL], lengths[KB_JSON_UNTIL])
         && put_optional(writer, until, there && until != INT64_MAX)
         && put(writer, pieces[KB_JSON_TTL], lengths[KB_JSON_TTL]) && put_optional(writer, life, life != 0)

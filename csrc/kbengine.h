@@ -10,6 +10,8 @@
 #define KBENGINE_H
 #include <stddef.h>
 #include <stdint.h>
+#define KB_EPOCH INT64_MIN            /* a cell of KB_VALID_FROM: the epoch itself */
+
 /* cdef: begin */
 
 #define KB_ABI 2
@@ -165,7 +167,7 @@ kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask,
  * set reads as `kb_attribute_default`. Reals are passed as their bits. */
 typedef enum kb_attribute {
     KB_CREATED_AT = 0,                /* integer, epoch milliseconds */
-    KB_VALID_FROM = 1,                /* integer; default 0 = as created */
+    KB_VALID_FROM = 1,                /* integer; default 0 = as created; KB_EPOCH = 0 itself */
     KB_VALID_UNTIL = 2,               /* integer; default 2^63-1 = for ever */
     KB_TTL = 3,                       /* integer; default 0 = none */
     KB_LAST_ACCESS = 4,               /* integer; default 0 = as created */

@@ -208,7 +208,7 @@ def _row(fact: Fact, created: int | None) -> Row:
         "scope": fact.scope,
         "metadata": dict(fact.metadata),
         "createdAt": created,
-        "validFrom": fact.valid_from or created,
+        "validFrom": created if fact.valid_from is None else fact.valid_from,
         "validUntil": until,
         "ttl": fact.ttl,
         "confidence": fact.confidence,

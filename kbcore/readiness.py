@@ -34,9 +34,7 @@ def readiness(
         "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
         "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
     }
-    checks = {"storage": storage, "recovery": recovery, "llm": model_check(model)}
-    if (following := replication.check()) is not None:
-        checks["replication"] = following
+    checks = {"storage": storage, "recovery": recovery, "replication": replication.check(), "llm": model_check(model)}
     worst = {check["status"] for check in checks.values()}
     if config.ready_requires_writes and not status.writable:
         worst.add("fail")

@@ -161,10 +161,10 @@ class Replication:
                 {"reason": "not caught up", "wanted": seq, "applied": at},
             )
 
-    def check(self) -> dict[str, Any] | None:
-        """The check of readiness, None where the node does not replicate."""
+    def check(self) -> dict[str, Any]:
+        """The check of readiness; a node that does not replicate has nothing to fail."""
         if self.role == NONE:
-            return None
+            return {"status": "pass", "message": "this node does not replicate"}
         if self.role == LEADER:
             followers = self.leader.followers()
             return {"status": "pass", "message": f"leader, {len(followers)} followers"}

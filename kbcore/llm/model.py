@@ -73,7 +73,8 @@ class Model:
         Raises ModelFailed, and RateLimited where no place came free.
         """
         if not self._free.acquire(timeout=max(0.0, deadline - self.clock.monotonic())):
-            raise RateLimited("too many requests wait for the language model", 1, {"limit": "LLM_MAX_CONCURRENCY"})
+            limit = {"limit": "LLM_MAX_CONCURRENCY", "value": self._most}
+            raise RateLimited("too many requests wait for the language model", 1, limit)
         try:
             return self._tried(request, operation, deadline)
         finally:

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
-from kbplanner.backend import FOREVER, Attribute
+from kbplanner.backend import EPOCH, FOREVER, Attribute, beginning
 from kbplanner.evaluate import naming_rule
 from kbplanner.ground import Ground, touched
 from kbplanner.grounding import GroundRun
@@ -29,7 +29,7 @@ Solve: TypeAlias = "Callable[[array[int]], array[int]]"
 
 V = TypeVar("V", float, int, "tuple[int, int]")
 
-ALWAYS = 0
+ALWAYS = EPOCH
 """Start of a window that has none: a fact told without one holds since it was told, which limits nothing."""
 
 
@@ -110,7 +110,7 @@ class _Values:
         self.limited = True
         starts = stored.relation.attributes(Attribute.VALID_FROM, ids)
         for place, (start, (_, end)) in enumerate(zip(starts, stored.windows(ids), strict=True), first):
-            self.start[place] = max(self.start[place], int(start))
+            self.start[place] = max(self.start[place], beginning(int(start), ALWAYS))
             self.end[place] = min(self.end[place], end)
 
 

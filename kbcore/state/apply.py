@@ -27,7 +27,7 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.scopes import change_scopes
 from kbcore.state.tenant import Tenant
 from kbcore.state.upkeep import evict, set_priority
-from kbplanner.backend import FOREVER, Attribute
+from kbplanner.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.evaluate import goal_pattern
 from kbplanner.schema import RelationSchema
 
@@ -179,7 +179,7 @@ def _describe_new(
             windowed.append(ids[place])
             windowed_rows.append(row)
             until = FOREVER if fact.valid_until is None else fact.valid_until
-            windows.append((fact.ttl or 0, fact.valid_from or 0, until))
+            windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), until))
     relation.set_attribute(Attribute.CONFIDENCE, sure, sureness)
     if windows:
         for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
@@ -250,7 +250,7 @@ def _describe(
         relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
-        relation.set_attribute(Attribute.VALID_FROM, one, [fact.valid_from or 0])
+        relation.set_attribute(Attribute.VALID_FROM, one, [beginning_cell(fact.valid_from)])
         relation.set_attribute(Attribute.VALID_UNTIL, one, [FOREVER if fact.valid_until is None else fact.valid_until])
         stored.limited.add(row)
         tenant.limit(stored, row)

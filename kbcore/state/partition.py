@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
+from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.schema import RelationSchema
 
 RowKey = tuple[int, ...]
@@ -160,7 +160,7 @@ class StoredRelation:
                     "scope": scope,
                     "metadata": dict(self.metadata.get(tuple(rows[at : at + arity]), {})) if self.metadata else {},
                     "createdAt": told,
-                    "validFrom": start or told,
+                    "validFrom": beginning(int(start), int(told)),
                     "validUntil": None if until == FOREVER else until,
                     "ttl": life or None,
                     "confidence": None if sure != sure else sure,
@@ -174,7 +174,7 @@ class StoredRelation:
         read = self.relation.attributes
         columns = (read(a, ids) for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL))
         for created, start, end, life in zip(*columns, strict=True):
-            yield int(start or created), int(min(end, created + life) if life else end)
+            yield beginning(int(start), int(created)), int(min(end, created + life) if life else end)
 
 
 PartitionKey = tuple[str | None, int]

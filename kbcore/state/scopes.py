@@ -11,7 +11,7 @@ from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeSco
 from kbcore.state.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER, Attribute
+from kbplanner.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.schema import RelationSchema
 
 UNKNOWN = float("nan")
@@ -141,7 +141,7 @@ class _Merge:
         surest = [UNKNOWN if a != a or b != b else max(a, b) for a, b in _cells(Attribute.CONFIDENCE, sides)]
         windows = zip(*(stored.windows(ids) for stored, ids in sides), strict=True)
         starts, ends = zip(*((min(a[0], b[0]), max(a[1], b[1])) for a, b in windows), strict=True)
-        begins = [0 if start == at else start for start, at in zip(starts, created, strict=True)]
+        begins = [beginning_cell(None if start == at else start) for start, at in zip(starts, created, strict=True)]
         places = sides[1][1]
         for attribute, values in (
             (Attribute.CREATED_AT, created),
@@ -166,7 +166,7 @@ class _Merge:
             stored = self._target.writable(RelationSchema(found.predicate, found.arity, fact.positive))
             place, added = stored.relation.insert(cells(row, found.arity), 1)
             end = FOREVER if fact.valid_until is None else fact.valid_until
-            begin = 0 if fact.valid_from == fact.created_at else fact.valid_from
+            begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
             values: dict[Attribute, float] = {
                 Attribute.CREATED_AT: fact.created_at,
                 Attribute.VALID_FROM: begin,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner import backend
-from kbplanner.backend import FOREVER, NO_ROW, Attribute
+from kbplanner.backend import FOREVER, NO_ROW, Attribute, beginning
 from kbplanner.binding import ffi, lib
 from kbplanner.engine import Engine
 from kbplanner.relation import Relation
@@ -106,4 +106,4 @@ def _values(stored: backend.Relation, row: array[int]) -> tuple[int | None, ...]
         return (None,) * 4
     created, start, until, life = (int(stored.attributes(attribute, ids)[0]) for attribute in _TIMES)
     until = min(until, created + life) if life else until
-    return created, start or created, None if until == FOREVER else until, life or None
+    return created, beginning(start, created), None if until == FOREVER else until, life or None

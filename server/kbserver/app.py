@@ -11,7 +11,7 @@ from flask import Flask, Response, g, request
 from flask.sessions import SessionInterface
 
 from kbcore import __version__
-from kbcore.errors import StorageFailed
+from kbcore.errors import NotFound, StorageFailed
 from kbcore.metrics import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
 from kbcore.slowlog import REQUEST
 from kbserver import following
@@ -107,10 +107,13 @@ def create_app(
         meters.under_way += 1
         g.request_id = request_id(request.environ.get("HTTP_X_REQUEST_ID"))
         REQUEST.set(g.request_id)
+        astray = request.environ["PATH_INFO"].startswith("//")  # which Flask takes for one
         if guarded:
-            rule = request.url_rule
+            rule = None if astray else request.url_rule
             need = NO_ROUTE if rule is None else need_of(request.method, rule.rule)
             guard.admit(request.environ, need, request.view_args)
+        if astray:
+            raise NotFound("no such path")
 
     @app.after_request
     def shrink(response: Response) -> Response:  # registered first, so it sees the answer as it will be
@@ -143,7 +146,8 @@ def create_app(
         environ, rule = request.environ, request.url_rule
         note(request, response.status_code, _number(), runtime.config.forwarded_hops)
         if guarded:
-            response.headers.update(headers_of(environ))
+            for name, value in headers_of(environ).items():
+                response.headers.setdefault(name, value)
             if response.mimetype == EVENT_STREAM and (who := environ.get(WHO)) is not None:
                 response.response = WhileItHolds(response.response, lambda: guard.holds(who))
         seconds = runtime.clock.monotonic() - g.started

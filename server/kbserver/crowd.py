@@ -17,16 +17,16 @@ class Crowd:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
         """Count a connection that was opened; whether it may be served. Each is to be followed by `leave`."""
         counted = origin(address)
-        if not counted or not self._most:
+        if not counted or not self.most:
             return True
         self._open[counted] += 1
-        return self._open[counted] <= self._most
+        return self._open[counted] <= self.most
 
     def leave(self, address: str) -> None:
         """Count a connection that was closed."""
@@ -38,7 +38,7 @@ class Crowd:
 
     def swamped(self, address: str) -> bool:
         """Whether an address has twice what it may: not even a refusal is owed to it."""
-        return bool(self._most) and self._open[origin(address)] >= 2 * self._most
+        return bool(self.most) and self._open[origin(address)] >= 2 * self.most
 
     def __len__(self) -> int:
         """How many addresses have connections that are counted."""

@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import HTTP_STATUS_CODES
 
 from kbcore.errors import CallerLeft, InvalidInput, KBError, NotFound, RateLimited
+from kbserver.rates import rate_headers, used_up
 
 STATUS: dict[str, int] = {
     "VALIDATION_ERROR": 400,
@@ -96,7 +97,8 @@ def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
 def _of_ours(error: KBError, request: str) -> ErrorAnswer:
     headers = {}
     if isinstance(error, RateLimited):
-        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+        wait = max(1, math.ceil(error.retry_after))
+        headers = {"Retry-After": str(wait), **rate_headers(used_up(error.details, wait))}
     elif (seconds := getattr(error, "retry_after", None)) is not None:
         headers["Retry-After"] = str(seconds)
     elif error.code == "UNAUTHORIZED":

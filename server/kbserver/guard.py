@@ -103,7 +103,8 @@ class Guard:
         address = address_of(environ, self._hops)
         # A key that was guessed right must look the same as a wrong one here; one of 256 random bits is not guessed.
         if seconds := self._tries.wait(address):
-            raise RateLimited("too many wrong keys from this address", seconds, {"limit": "credentials"})
+            limit = {"limit": "credentials", "requests": TRIES, "seconds": TRIES_SECONDS}
+            raise RateLimited("too many wrong keys from this address", seconds, limit)
         if self._replica is not None and hmac.compare_digest(digest_of(text), self._replica):
             return NODE
         if self._single is not None and hmac.compare_digest(digest_of(text), self._single):

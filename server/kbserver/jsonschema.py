@@ -49,6 +49,11 @@ def ref(name: str) -> Schema:
     return {"$ref": PLACE + name}
 
 
+def resolved(schema: Schema) -> Schema:
+    """The schema itself where it is a reference to one with a name."""
+    return COMPONENTS[schema["$ref"].removeprefix(PLACE)]() if "$ref" in schema else schema
+
+
 def obj(properties: Mapping[str, Schema], **more: Any) -> Schema:
     """Describe an object; a key that ends in `?` may be absent."""
     return {

@@ -118,7 +118,9 @@ class Lean:
             self._bodies.release(environ)
         size = sum(map(len, found))
         more: list[tuple[str, str]] = []
-        rated = headers_of(environ).items() if guard is not None else ()
+        rated: list[tuple[str, str]] = []
+        if guard is not None:  # an error names the limit it met, which goes before how another one stands
+            rated = [pair for pair in headers_of(environ).items() if all(pair[0] != name for name, _ in headers)]
         if compressible(headers[-1][1], size):
             more.append(("Vary", VARY))
             if wanted_by(environ):

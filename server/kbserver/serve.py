@@ -36,6 +36,7 @@ from kbserver.incoming import BodyInput, Times, TooSlow
 from kbserver.log_client import HTTPLogSource
 from kbserver.measured import reading
 from kbserver.offload import Offload, give_way, pause
+from kbserver.rates import rate_headers, used_up
 from kbserver.request_context import CALLER
 from kbserver.watch import Watches
 from kbserver.wire import BadRequest, Head, read_head, refusal
@@ -68,7 +69,8 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             self.socket.settimeout(self.server.times.idle)
             if not welcome:
                 self.busy = True
-                self._refuse(Head(), 429, "this address has as many connections open as one may have")
+                limit = {"limit": "MAX_CONNECTIONS_ADDRESS", "value": self.server.crowd.most}
+                self._refuse(Head(), 429, "this address has as many connections open as one may have", limit)
             while welcome and self.handle_one_request():
                 gevent.sleep(0)  # a client whose next request is here already must not keep the others waiting
         except OSError:
@@ -188,14 +190,14 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             messages = {400: "the body could not be read", 500: "the server failed to handle this request; the log has more"}
             self._refuse(self._head, error_code, messages[error_code])
 
-    def _refuse(self, head: Head, status: int, message: str) -> None:
+    def _refuse(self, head: Head, status: int, message: str, details: dict[str, Any] | None = None) -> None:
         code = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}.get(status, "VALIDATION_ERROR")
         path = head.target.partition("?")[0][: logs.LONGEST_PATH]
         logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
         self.close_connection = True
         self.server.refused(status)
-        headers = {"Retry-After": "1"} if status == 429 else {}
-        self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, headers=headers)))
+        headers = {"Retry-After": "1", **rate_headers(used_up(details, 1))} if status == 429 else {}
+        self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, details, headers)))
 
     def _close(self) -> None:
         """Close so that the answer arrives: with unread input, a plain close would make the kernel reset the connection."""

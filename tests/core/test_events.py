@@ -38,6 +38,13 @@ def brief(events):
     return [(e["type"], e["atom"]["predicate"], *e["atom"]["args"]) if "atom" in e else (e["type"],) for e in events]
 
 
+def test_a_fact_that_holds_since_1970_began_says_so(kb):
+    events = heard(kb)
+    kb.tell("p", ["a"], valid_from=0)
+    assert events[0]["atom"] == kb.query("p", ["?x"]).rows()[0]
+    assert events[0]["atom"]["validFrom"] == 0
+
+
 def test_a_fact_told_has_its_row_and_says_whether_it_was_there(kb, clock):
     events = heard(kb)
     kb.tell("p", ["a"], ttl=500, confidence=0.5, metadata={"k": 1})

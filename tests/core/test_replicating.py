@@ -202,9 +202,10 @@ def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
         list(Unpacking(100).feed(data))
 
 
-def test_without_replication_nothing_is_said_of_it():
+def test_a_node_by_itself_passes_the_check_of_replication():
     with runtime() as alone:
-        assert "replication" not in alone.health()["checks"]
+        assert list(alone.health()["checks"]) == ["storage", "recovery", "replication", "llm"]
+        assert alone.health()["checks"]["replication"] == {"status": "pass", "message": "this node does not replicate"}
         assert alone.replication.lag_ms() is None
         with pytest.raises(Conflict):
             alone.replication.promote(force=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.runtimes import runtime
 
@@ -93,3 +95,46 @@ def test_told_again_a_fact_keeps_its_creation_and_takes_the_new_words(kb, clock)
     outcome = kb.assert_facts([Fact("p", ("b",), metadata={"v": 1}), Fact("p", ("b",), metadata={"v": 2})])
     assert (outcome.asserted, outcome.updated) == (1, 1)
     assert kb.query_rows("p", ["b"])[0]["metadata"] == {"v": 2}
+
+
+OLD = Literal(Atom("old", (Variable("x"),)))
+FIRST_INSTANTS = [0, 1, -1, -86_400_000]
+
+
+@pytest.mark.parametrize("start", FIRST_INSTANTS)
+def test_a_fact_may_hold_since_1970_began_or_before(kb, start):
+    kb.assert_rules([parse_rule("old(?x) :- p(?x).")])
+    kb.assert_facts([Fact("p", ("a",))])
+    kb.assert_facts([Fact("p", ("a",), valid_from=start)])
+    written = kb.infer_json(Literal(Atom("p", (Variable("x"),))), lambda rows, rest: json.dumps(rows).encode())
+    for row in (*kb.query_rows("p", [ANONYMOUS]), *json.loads(b"".join(written))):
+        assert (row["validFrom"], row["createdAt"]) == (start, T0)
+    for at, there in ((start - 1, 0), (start, 1), (T0 - 1, 1)):
+        assert len(kb.query_rows("p", [ANONYMOUS], as_of=at)) == there
+        assert len(kb.infer(OLD, as_of=at)) == there
+    assert [row["validFrom"] for row in kb.infer(OLD)] == [start]
+    kb.assert_facts([Fact("p", ("a",))])
+    assert kb.query_rows("p", [ANONYMOUS])[0]["validFrom"] == T0
+
+
+@pytest.mark.parametrize("start", FIRST_INSTANTS)
+def test_scopes_carry_a_beginning_in_1970_or_before(kb, start):
+    kb.assert_facts([Fact("p", ("a",), valid_from=start), Fact("p", ("b",))])
+    kb.fork_scope(None, "copy")
+    assert kb.diff_scopes(None, "copy").unchanged == 2
+    kb.assert_facts([Fact("p", ("a",), scope="copy"), Fact("p", ("b",), valid_from=start, scope="copy")])
+    pairs = kb.diff_scopes(None, "copy").modified
+    assert [(pair.before["validFrom"], pair.after["validFrom"]) for pair in pairs] == [(start, T0), (T0, start)]
+    kb.merge_scope("copy", None, strategy="KEEP_BOTH")
+    assert [row["validFrom"] for row in kb.query_rows("p", [ANONYMOUS])] == [start, start]
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_beginning_in_1970_is_there_after_a_restart(tmp_path, snapshot):
+    with runtime(tmp_path, clock=ManualClock(T0)) as node:
+        node.knowledge_base().assert_facts([Fact("p", (str(start),), valid_from=start) for start in FIRST_INSTANTS])
+        if snapshot:
+            node.snapshot()
+    with runtime(tmp_path, clock=ManualClock(T0)) as node:
+        rows = node.knowledge_base().query_rows("p", [ANONYMOUS])
+        assert {row["args"][0]: row["validFrom"] for row in rows} == {str(start): start for start in FIRST_INSTANTS}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.state.facts import row_shape
-from kbplanner.backend import Attribute
+from kbplanner.backend import EPOCH, Attribute
 from kbplanner.engine import Engine
 from kbplanner.errors import EngineFault
 from kbplanner.reference import ReferenceEngine
@@ -18,7 +18,7 @@ from kbplanner.written import SLICE_BYTES, rows_json
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 CELLS = st.tuples(
-    st.integers(0, 2**40), st.sampled_from([0, 5, -3]), st.sampled_from([2**63 - 1, 2**41, -7]), st.integers(0, 9)
+    st.integers(0, 2**40), st.sampled_from([0, 5, -3, EPOCH]), st.sampled_from([2**63 - 1, 2**41, -7]), st.integers(0, 9)
 )
 ATTRIBUTES = (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL)
 
@@ -48,7 +48,7 @@ def shown(row, values, name, scope):
         "scope": scope,
         "metadata": {},
         "createdAt": created,
-        "validFrom": (start or created) if values else None,
+        "validFrom": (0 if start == EPOCH else start or created) if values else None,
         "validUntil": until,
         "ttl": life or None,
         "confidence": None,

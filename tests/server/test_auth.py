@@ -143,6 +143,7 @@ def test_bootstrapping_takes_five_tries_a_minute(node):
     refused = node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP})
     error_of(refused, 429, "RATE_LIMITED")
     assert int(refused.headers["Retry-After"]) <= 60
+    assert refused.headers["RateLimit-Policy"] == '"bootstrap";q=5;w=60'
     node.served.clock.advance(60_000)
     assert node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP}).status_code == 201
 

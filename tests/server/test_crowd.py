@@ -92,6 +92,7 @@ def test_one_too_many_is_told_and_the_others_go_on(crowded: Running) -> None:
     head, body = crowded.raw(HEALTH, half_close=False).split(b"\r\n\r\n", 1)
     assert head.startswith(b"HTTP/1.1 429 ")
     assert b"\r\nRetry-After: 1\r\n" in head
+    assert b'\r\nRateLimit-Policy: "MAX_CONNECTIONS_ADDRESS";q=2\r\n' in head
     assert b"\r\nX-Request-ID: " in head
     assert json.loads(body)["code"] == "RATE_LIMITED"
     held[0].request("GET", "/health")

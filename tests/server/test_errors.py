@@ -43,7 +43,9 @@ def test_a_core_error_keeps_its_words() -> None:
 
 
 def test_headers_that_belong_to_an_error() -> None:
-    assert answer_of(RateLimited("slow down", 2.1)).headers == {"Retry-After": "3"}
+    most = RateLimited("slow down", 2.1, {"limit": "TX_MAX_OPEN", "value": 100})
+    limit = {"RateLimit-Policy": '"TX_MAX_OPEN";q=100', "RateLimit": '"TX_MAX_OPEN";r=0;t=3'}
+    assert answer_of(most).headers == {"Retry-After": "3", **limit}
     assert answer_of(Unauthorized("who?")).headers == {"WWW-Authenticate": "Bearer"}
     assert answer_of(NotReady("soon")).headers == {"Retry-After": "1"}
     assert answer_of(UnsupportedMedia("json")).status == 415

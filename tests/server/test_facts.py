@@ -121,6 +121,8 @@ def test_the_sign_of_a_fact(client: Client, given: dict[str, bool], negated: boo
         ("metadata", {"x": 2**64}),
         ("conflictStrategy", 5),
         ("conflictStrategy", "WHATEVER"),
+        ("conflictStrategy", ["REJECT"]),
+        ("conflictStrategy", {}),
     ],
 )
 def test_a_bad_field_is_named(client: Client, field: str, value: Any) -> None:

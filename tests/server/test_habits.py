@@ -12,7 +12,8 @@ import pytest
 from flask import Response
 from hypothesis import given
 from hypothesis import strategies as st
-from support.http import Served, serve_in_memory
+from support.http import Served, error_of, serve_in_memory
+from werkzeug.test import EnvironBuilder, TestResponse, run_wsgi_app
 
 import kbcore
 from kbserver.compress import LARGE_BYTES, compressed, takes_gzip
@@ -196,6 +197,8 @@ def test_named_origins_are_let_in_without_credentials() -> None:
     with serve_in_memory(cors_origins=("https://a.example",)) as served:
         allowed = preflight(served, "https://a.example")
         assert allowed.status_code == 204
+        assert uuid.UUID(allowed.headers["X-Request-ID"]).version == 7
+        assert allowed.headers["X-KB-Version"] == kbcore.__version__
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://a.example"
         assert "X-Tenant-ID" in allowed.headers["Access-Control-Allow-Headers"]
         assert uuid.UUID(allowed.headers["X-Request-ID"]).version == 7
@@ -222,6 +225,15 @@ def test_every_answer_has_a_number_and_a_version(served: Served, path: str) -> N
     answer = served.client.get(path)
     assert answer.headers["X-KB-Version"] == kbcore.__version__
     assert uuid.UUID(answer.headers["X-Request-ID"]).version == 7
+
+
+@pytest.mark.parametrize("path", ["//tell", "///tell", "//assert/fact"])
+def test_a_path_with_more_slashes_leads_nowhere(served: Served, path: str) -> None:
+    for _ in range(2):
+        builder = EnvironBuilder(method="POST", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"})
+        environ = {**builder.get_environ(), "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": "k"}
+        error_of(TestResponse(*run_wsgi_app(served.app, environ), request=builder.get_request()), 404, "NOT_FOUND")
+    assert served.client.get("/predicates").get_json()["totalFacts"] == 0
 
 
 def test_numbers_sort_by_time_and_are_variants_of_the_standard() -> None:

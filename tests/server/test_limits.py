@@ -9,7 +9,9 @@ from support.http import error_of, serve_in_memory
 from support.keys import Keyed, keyed
 
 from kbcore.clock import ManualClock
+from kbcore.errors import RateLimited
 from kbserver.buckets import Buckets
+from kbserver.errors import answer_of
 from kbserver.limits import address_of
 
 GOAL = {"predicate": "p", "args": ["?x"]}
@@ -127,6 +129,22 @@ def test_a_body_that_goes_the_long_way_counts_once():
         answer = Keyed(served).send("POST", "/ask", None, {"predicate": 5, "args": []})
         assert answer.status_code == 400
         assert answer.headers["RateLimit"].startswith('"default";r=9')
+
+
+@pytest.mark.parametrize("more", [{}, {"Prefer": "handling=lenient"}], ids=["short way", "flask"])
+def test_a_refusal_names_the_limit_it_met_once(more):
+    with serve_in_memory(rate_limit=(10, 60), tenant_max_facts=1) as served:
+        served.client.tell("p", "a")
+        refused = served.client.post("/tell", {"predicate": "p", "args": ["b"]}, more)
+        error_of(refused, 429, "RATE_LIMITED")
+        assert refused.headers.getlist("RateLimit-Policy") == ['"TENANT_MAX_FACTS";q=1']
+        assert refused.headers.getlist("RateLimit") == [f'"TENANT_MAX_FACTS";r=0;t={refused.headers["Retry-After"]}']
+
+
+@pytest.mark.parametrize("details", [None, {"limit": "a\nb", "value": "much"}, {"limit": 5, "seconds": "x"}])
+def test_a_guest_may_say_nothing_of_its_limit(details):
+    headers = answer_of(RateLimited("enough", 2.5, details)).headers
+    assert headers == {"Retry-After": "3", "RateLimit-Policy": '"default";q=0', "RateLimit": '"default";r=0;t=3'}
 
 
 def test_names_that_are_none_make_no_buckets():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.http import Client, error_of
 
 from kbcore.errors import InvalidInput
 from kbserver.schemas import facts, reason, rules
@@ -78,3 +79,42 @@ def test_whole_numbers() -> None:
         whole(1, 5)(6)
     with pytest.raises(ValueError, match="of at least 1"):
         whole(1)(float("inf"))
+
+
+ATOM = {"predicate": "p", "args": ["?x"]}
+STRAY = {**ATOM, "zz": 1}
+BUCKET = {"name": "b", "predicates": ["p"], "weight": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "stray"),
+    [
+        ("/teach", {"head": STRAY, "body": [ATOM]}, "head.zz"),
+        ("/assert/rule", {"head": ATOM, "body": [ATOM, STRAY]}, "body[1].zz"),
+        ("/retract/rule", {"head": ATOM, "body": [STRAY]}, "body[0].zz"),
+        ("/explain", {"body": [STRAY]}, "body[0].zz"),
+        ("/memory/context", {"goals": [ATOM, STRAY]}, "goals[1].zz"),
+        ("/memory/context", {"relevanceBuckets": [{**BUCKET, "zz": None}]}, "relevanceBuckets[0].zz"),
+        ("/context/diff", {"sessionId": "s", "goals": [STRAY]}, "goals[0].zz"),
+        ("/context/ingest", {"text": "p(a).", "goals": [STRAY]}, "goals[0].zz"),
+        ("/assert/facts", {"facts": [{"predicate": "p", "args": ["a"], "zz": 1}]}, "facts[0].zz"),
+    ],
+)
+def test_unknown_keys_of_inner_objects_are_ignored_or_refused_as_the_client_prefers(
+    client: Client, path: str, body: dict[str, Any], stray: str
+) -> None:
+    before = client.get("/rules").get_json(), client.get("/predicates").get_json()
+    error = error_of(client.post(path, body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
+    assert error["details"]["fields"] == {stray: ["Unknown field."]}
+    assert (client.get("/rules").get_json(), client.get("/predicates").get_json()) == before
+    if path == "/retract/rule":
+        client.post("/teach", body)
+    assert client.post(path, body).status_code == 200
+
+
+@pytest.mark.parametrize("sign", [{"negated": True}, {"truthVal": False}, {"polarity": "negative"}, {"naf": True}])
+def test_strict_requests_may_spell_atoms_as_any_other(client: Client, sign: dict[str, Any]) -> None:
+    rule = {"head": {"predicate": "q", "args": ["?x"]}, "body": [ATOM, {"predicate": "r", "args": ["?x"], **sign}]}
+    assert client.post("/teach", rule, {"Prefer": "handling=strict"}).status_code == 200
+    goals = {"goals": [{**ATOM, **sign}], "relevanceBuckets": [BUCKET, {"name": "rest", "predicates": None}]}
+    assert client.post("/memory/context", goals, {"Prefer": "handling=strict"}).status_code == 200

@@ -160,4 +160,6 @@ def test_too_many_open(client: Client) -> None:
     response = client.post("/tx/begin")
     assert error_of(response, 429, "RATE_LIMITED")["details"]["open"] == 100
     assert int(response.headers["Retry-After"]) >= 1
+    assert response.headers["RateLimit-Policy"] == '"TX_MAX_OPEN";q=100'
+    assert response.headers["RateLimit"] == '"TX_MAX_OPEN";r=0;t=1'
     assert client.post("/tx/begin", None, {"X-Tenant-ID": "other"}).status_code == 200

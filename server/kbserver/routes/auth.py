@@ -78,7 +78,8 @@ def first_key() -> Response:
         _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
     )
     if seconds := tries.wait(""):
-        raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, {"limit": "bootstrap"})
+        limit = {"limit": "bootstrap", "requests": BOOTSTRAP_TRIES, "seconds": BOOTSTRAP_SECONDS}
+        raise RateLimited(f"at most {BOOTSTRAP_TRIES} tries a minute", seconds, limit)
     tries.take("")
     asked = load(bootstrap)
     keys, token = _managed(), runtime().config.bootstrap_token

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 from flask import has_request_context, request
@@ -16,7 +17,7 @@ from kbserver.body import parse_object, read_body
 from kbserver.errors import UnsupportedMedia, invalid
 from kbserver.jsonschema import component, of_body
 from kbserver.request_context import bodies, current, runtime, wait_wanted
-from kbserver.schemas.fields import Read, Reader, scope_to_read
+from kbserver.schemas.fields import Read, Reader, scope_to_read, strays
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound="Shape[Any]")
@@ -34,6 +35,11 @@ def load(shape: Shape[T_co]) -> T_co:
     strict = current().strict
     return shape(_object(), strict=strict)
 
+
+_UNKNOWN = "Unknown field."
+"""What marshmallow says of a key that it does not know."""
+
+_STRAYS_SHOWN = 20
 
 _BODIES: dict[Shape[Any], Envelope] = {}
 
@@ -77,7 +83,14 @@ class Envelope:
     def load(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
         """Read an object; unknown keys are refused if `strict`, else ignored. Raises InvalidInput."""
         found = self._sound(data, strict)
-        return self._judged(data, strict) if found is None else found
+        if found is None:
+            found = self._judged(data, strict)
+        if strict and (inner := list(islice(self._strays(found), _STRAYS_SHOWN))):
+            raise InvalidInput(f"{inner[0]}: {_UNKNOWN}", {"fields": {path: [_UNKNOWN] for path in inner}})
+        return found
+
+    def _strays(self, found: Mapping[str, Any]) -> Iterator[str]:
+        return chain.from_iterable(strays(self._readers[key], value, key) for key, value in found.items())
 
     def _sound(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any] | None:
         found = {}

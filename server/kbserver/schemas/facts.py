@@ -31,6 +31,8 @@ from kbserver.schemas.fields import (
     moment,
     passing,
     scope_to_write,
+    takes,
+    text,
 )
 
 KEEP_BOTH = "KEEP_BOTH"
@@ -57,7 +59,8 @@ _FACT: dict[str, Reader] = {
     "createdAt": anything,
 }
 
-_conflict = passing({"type": "string", "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"]})
+_STRATEGIES = {"type": "string", "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WINS", "CONFIDENCE"]}
+_conflict = takes(_STRATEGIES)(lambda value: text(value))
 """Those every node has; plugins may bring more."""
 
 _fact = Envelope("Fact", _FACT, required=_ATOM)

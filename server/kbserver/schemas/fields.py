@@ -6,7 +6,7 @@ marshmallow fields wrap these, and bulk bodies call them directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -25,6 +25,7 @@ from kbserver.jsonschema import (
     named,
     nullable,
     obj,
+    resolved,
     said,
     words,
 )
@@ -38,6 +39,9 @@ R = TypeVar("R", bound=Reader)
 
 _TAKEN: dict[Reader, Schema] = {}
 """What each reader takes, as JSON Schema."""
+
+_KEYED: set[Reader] = set()
+"""Those of `keyed`."""
 
 
 def takes(schema: Schema) -> Callable[[R], R]:
@@ -53,6 +57,27 @@ def takes(schema: Schema) -> Callable[[R], R]:
 def passing(schema: Schema) -> Reader:
     """Make a reader of whatever it is, for somebody else judges it, who takes what `schema` says."""
     return takes(schema)(lambda value: value)
+
+
+def keyed(schema: Schema) -> Reader:
+    """Make a reader of values that somebody else judges, whose objects have no keys but those of `schema`."""
+    reader = passing(schema)
+    _KEYED.add(reader)
+    return reader
+
+
+def strays(reader: Reader, value: Any, path: str) -> Iterator[str]:
+    """Where a value that somebody else judges has keys that nobody reads."""
+    return _strays(value, taken(reader), path) if reader in _KEYED else iter(())
+
+
+def _strays(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    schema = resolved(schema)
+    if type(value) is list and "items" in schema:
+        for place, item in enumerate(value):
+            yield from _strays(item, schema["items"], f"{path}[{place}]")
+    elif type(value) is dict and "properties" in schema:
+        yield from (f"{path}.{key}" for key in value if key not in schema["properties"])
 
 
 def taken(reader: Reader) -> Schema:
@@ -235,10 +260,10 @@ _ITEM = named(
     ),
 )
 
-body_items = passing(array(_ITEM, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
+body_items = keyed(array(_ITEM, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
 """Literals, comparisons and string tests, judged one by one."""
 
-head_atom = passing(
+head_atom = keyed(
     obj(
         {
             "predicate": _PREDICATE,
@@ -255,10 +280,10 @@ head_atom = passing(
 )
 """The head of a rule."""
 
-goals = passing(array(_ITEM, description="Goals; whatever their answers rest on is wanted."))
+goals = keyed(array(_ITEM, description="Goals; whatever their answers rest on is wanted."))
 """Goals of a context window, judged one by one."""
 
-buckets = passing(
+buckets = keyed(
     array(
         obj(
             {
