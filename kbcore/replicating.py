@@ -11,6 +11,7 @@ from typing import Any
 from kbcore import metrics as m
 from kbcore.clock import LoggedClock
 from kbcore.config import Config
+from kbcore.durable.allegiance import leader_of, pledge
 from kbcore.durable.commit import Committer
 from kbcore.durable.follow import Follower, LogSource
 from kbcore.durable.leading import Cursor, Leader, Progress
@@ -72,6 +73,7 @@ def raise_term(config: Config) -> Promoted:
         if not isinstance(store, TakesOver) or not status.head:
             raise ConfigError("there is no knowledge base, or its storage cannot be promoted")
         store.raise_epoch(status.epoch + 1)
+        pledge(store, "")
         return Promoted(status.log_id, status.epoch + 1, status.head)
     finally:
         store.close()
@@ -122,10 +124,11 @@ class Replication:
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
         committer.wrote = self.leader.wrote
-        if self.role == FOLLOWER:
-            if not isinstance(store, TakesOver):
-                raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
-            committer.leader = config.leader_url
+        if self.role == FOLLOWER and not isinstance(store, TakesOver):
+            raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
+        # A follower's storage that is opened for something else is read only: a write would never reach the leader.
+        committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
+        if committer.leader is not None:
             self._count_accesses(catalog, False)
 
     # -- what every request may ask ------------------------------------------------------------------------------------
@@ -246,8 +249,9 @@ class Replication:
     # -- following -----------------------------------------------------------------------------------------------------
 
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
-        """Begin to follow a leader; with `start` in a thread of its own."""
+        """Begin to follow a leader, which the storage notes; with `start` in a thread of its own."""
         config = self._config
+        self._offload_disk(lambda: pledge(self._store, config.leader_url))
         self.follower = Follower(
             source,
             self,
@@ -344,6 +348,7 @@ class Replication:
             def lead(head: int) -> Promoted:
                 epoch = max(self._store.status().epoch, standing.epoch) + 1
                 self._raise(epoch)
+                self._on_disk(lambda log: pledge(self._store, ""))
                 self._committer.leader = None
                 self.role = LEADER
                 self._count_accesses(self._catalog, True)
