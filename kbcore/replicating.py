@@ -123,6 +123,7 @@ class Replication:
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
+        self._lagging: set[str] = set()
         committer.wrote = self.leader.wrote
         if self.role == FOLLOWER and not isinstance(store, TakesOver):
             raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
@@ -229,22 +230,25 @@ class Replication:
 
     def values(self) -> Iterator[tuple[m.MetricSpec, tuple[str, ...], float]]:
         """What there is to tell sinks of metrics."""
-        if self.role == FOLLOWER and self.follower is not None:
-            standing, now = self.follower.standing, self._clock.monotonic()
+        if self.follower is not None:
+            # One that was promoted lags behind nobody; one that has heard nothing yet has been silent since it began.
+            standing, now, begun = self.follower.standing, self._clock.monotonic(), self.follower.begun
+            follows, applied = self.role == FOLLOWER, self._applied.reached
+            as_of = begun if standing.as_of is None else standing.as_of
             yield m.REPLICATION_HEAD, (), standing.head
-            yield m.REPLICATION_APPLIED, (), self._applied.reached
-            yield m.REPLICATION_LAG_RECORDS, (), max(0, standing.head - self._applied.reached)
-            if standing.as_of is not None:
-                yield m.REPLICATION_LAG_SECONDS, (), max(0.0, now - standing.as_of)
-            if standing.contact is not None:
-                yield m.REPLICATION_CONTACT, (), now - standing.contact
+            yield m.REPLICATION_APPLIED, (), applied
+            yield m.REPLICATION_LAG_RECORDS, (), max(0, standing.head - applied) * follows
+            yield m.REPLICATION_LAG_SECONDS, (), max(0.0, now - as_of) * follows
+            yield m.REPLICATION_CONTACT, (), (now - (begun if standing.contact is None else standing.contact)) * follows
             yield m.REPLICATION_BYTES, (), standing.bytes
             yield m.REPLICATION_BOOTSTRAPS, (), standing.bootstraps
             yield m.REPLICATION_DIVERGENCES, (), standing.divergences
         if self.role == LEADER:
             durable = self._store.status().durable
-            for known in self.leader.followers():
-                yield m.FOLLOWER_LAG_RECORDS, (known.name,), max(0, durable - known.seq)
+            lags = {known.name: max(0, durable - known.seq) for known in self.leader.followers()}
+            for name in {*self._lagging, *lags}:  # what is forgotten must not stay as it was last seen
+                yield m.FOLLOWER_LAG_RECORDS, (name,), lags.get(name, 0)
+            self._lagging = set(lags)
 
     # -- following -----------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,8 @@ class Follower:
         snapshot_bytes: int,
     ) -> None:
         self.standing = Standing()
+        self.begun = clock.monotonic()
+        """When it began, in seconds of the node's clock."""
         self._source = source
         self._replica = replica
         self._clock = clock
