@@ -160,6 +160,43 @@ def test_a_log_that_is_gone_is_made_good_by_the_state(tmp_path):
             assert numbers(second) == set(range(9)), "the state that was fetched is durable"
 
 
+def test_one_that_was_cut_off_for_too_long_fetches_the_state(tmp_path):
+    """Both sides run on; what the follower has serves reads until the new state is there, and nothing goes back."""
+    settings = {"WAL_RETAIN_MB": "0", "WAL_SEGMENT_MB": "1"}
+    with leader(tmp_path / "leader", **settings) as first:
+        proxy = Proxy(first.address)
+        with follower(tmp_path / "follower", proxy.url) as second:
+            for n in range(3):
+                first.post("/tell", {"predicate": "n", "args": [str(n)]})
+            until(lambda: numbers(second) == {0, 1, 2})
+            cursor = standing(second)["head"]
+            proxy.cut()
+            reader = Reader(second)
+            try:
+                for n in range(3, 8):
+                    first.post("/tell", {"predicate": "n", "args": [str(n)]})
+                    rows = [{"predicate": "wide", "args": [f"{n}-{i}", "." * 300]} for i in range(4000)]
+                    assert first.post("/assert/facts", {"facts": rows})[0] == 200
+                    assert first.post("/admin/snapshot", {})[0] == 200
+                kept = min(int(path.name[4:-4]) for path in (tmp_path / "leader").glob("wal-*"))
+                assert kept > cursor + 1, "the leader still has what comes next"
+                assert standing(second)["leader"]["bootstraps"] == 1
+                proxy.heal()
+                took = caught_up(second, first)
+                reader.stop()
+                assert reader.reads > 0
+            finally:
+                reader._stop = True
+            assert standing(second)["leader"]["bootstraps"] == 2
+            assert standing(second)["leader"]["divergences"] == 0
+            assert numbers(second) == set(range(8))
+            assert first.post("/tell", {"predicate": "n", "args": ["8"]})[0] == 200
+            until(lambda: numbers(second) == set(range(9)))
+        proxy.close()
+    print(f"converged after {took:.2f} s")
+    assert took <= CONVERGES
+
+
 def test_the_drill(tmp_path):
     """The leader dies, its follower is promoted, and what comes back as a leader or a follower is told its place."""
     first = leader(tmp_path / "first")
