@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 
 from kbcore.explaining import Explaining
@@ -142,14 +143,29 @@ class Asking(Explaining):
         variables: Sequence[Variable],
         *,
         scope: str | None = None,
+        limit: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[tuple[str, ...]]:
-        """The values of `variables` for which a body holds, in answer order."""
+        """The values of `variables` for which a body holds, in answer order, the first `limit` of them.
+
+        Raises BudgetExceeded, also where they are more answers than a request may return.
+        """
+        listed, arity = 0, len(variables)
 
         def solve(reasoner: Reasoner, partition: Partition, budget: Budget) -> Answers:
-            return reasoner.solve_body(partition, body, variables, budget)
+            nonlocal listed
+            left = None if limit is None else limit - listed
+            if left == 0:
+                return array("I"), 0
+            budget.whole, budget.first = left is None, left
+            rows, count = reasoner.solve_body(partition, body, variables, budget)
+            if left is not None and left < count:
+                rows, count = rows[: left * arity], left
+            listed += count
+            budget.check_answers(listed)
+            return rows, count
 
-        return self._tuples(scope, len(variables), wanted, solve, body)
+        return self._tuples(scope, arity, wanted, solve, body)
 
     def tuples(
         self, atom: Atom, *, scope: str | None = None, wanted: BudgetWanted | None = None

@@ -21,7 +21,6 @@ from kbcore.setting_texts import (
     node_name,
     rate,
     storage_url,
-    web_address,
     weights,
 )
 from kbcore.storage_urls import backend_of, redacted
@@ -84,7 +83,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("REPLICATION_MODE", choice("none", "LEADER", "FOLLOWER"), "none", "none, LEADER or FOLLOWER"),
     Setting("LEADER_URL", address, "", "address of the node to follow, such as https://leader.example:9300"),
     Setting("LEADER_CA_FILE", str, "", "file of certificates to check that node's by, instead of the usual ones"),
-    Setting("REPLICATION_TOKEN", key, "", "secret of all nodes, 16 characters or more; it is never logged", hidden),
+    Setting("REPLICATION_TOKEN", key, "", "secret of all nodes, 16 characters or more, never logged; optional", hidden),
     Setting("REPLICATION_NAME", node_name, "follower", "name of this follower, which its leader shows and counts by"),
     Setting("REPLICATION_POLL_MS", integer(10, 20_000), 1000, "milliseconds a leader may wait for something new to send"),
     Setting("WAL_RETAIN_MB", integer(0, 1 << 20), 1024, "log kept for followers that lag behind, in MiB"),
@@ -136,16 +135,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("EXTRACTION_CHUNK_CHARS", integer(200, 200_000), 6000, "characters of a text a model reads at a time"),
     Setting("EXTRACTION_MAX_CHUNKS", integer(1, 10_000), 32, "most pieces of a text a model reads; else it is refused"),
     Setting("CONTEXT_OPTIMIZE_ENABLED", boolean, False, "serve POST /context/optimize past its sunset, 2026-07-01"),
-    Setting("PUBLIC_URL", web_address, "", "address under which clients reach the server, if it is not where it listens"),
+    Setting("PUBLIC_URL", address, "", "address under which clients reach the server, if it is not where it listens"),
     Setting("MCP_TOOLS", choice("default", "all"), "default", "tools that clients of the tool protocol are shown"),
     Setting("MCP_ALLOWED_ORIGINS", names, (), "pages that may call the tool protocol, as https://host; * for every one"),
     Setting("MAX_BODY_BYTES", integer(1, BIG), 32 << 20, "largest request body in bytes"),
+    Setting("MAX_BODIES_BYTES", integer(1, BIG), 256 << 20, "most bytes of all bodies under way; one alone may have more"),
     Setting("MAX_BULK_FACTS", integer(1, BIG), 100_000, "most facts in one bulk assert"),
     Setting("MAX_JSON_DEPTH", integer(1, 512), 64, "deepest nesting of a JSON body"),
     Setting("WRITE_QUEUE_RECORDS", integer(1, BIG), 10_000, "most writes waiting for the disk"),
-    Setting(
-        "WRITE_QUEUE_BYTES", integer(1, BIG), 8 << 20, "most bytes waiting for the disk; one write may be larger"
-    ),
+    Setting("WRITE_QUEUE_BYTES", integer(1, BIG), 8 << 20, "most bytes waiting for the disk; one write may be larger"),
     Setting("TX_MAX_OPERATIONS", integer(1, BIG), 10_000, "most writes of one transaction; a bulk assert is one"),
     Setting("TX_MAX_BYTES", integer(1, 60 << 20), 8 << 20, "most bytes of log that one transaction may come to"),
     Setting("TX_MAX_OPEN", integer(1, BIG), 100, "most open transactions of a tenant"),
@@ -153,6 +151,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("TX_LIFE_MS", integer(1, BIG), 600_000, "milliseconds after which a transaction expires even if it is used"),
     Setting("MAX_CONNECTIONS", integer(1, 1 << 20), 4000, "most open connections; further ones wait"),
     Setting("MAX_CONNECTIONS_ADDRESS", integer(0, 1 << 20), 100, "most of an address but this machine's; 0: no limit"),
+    Setting("HEADER_TIMEOUT_MS", integer(1, 3_600_000), 10_000, "milliseconds for the headers of a request; else 408"),
+    Setting("BODY_TIMEOUT_MS", integer(1, 3_600_000), 30_000, "milliseconds for the body of a request; else 400"),
+    Setting("IDLE_TIMEOUT_MS", integer(1, 3_600_000), 75_000, "milliseconds of silence that close a connection"),
     Setting("CORS_ORIGINS", names, (), "origins whose pages may call, separated by commas; * for any; none: off"),
     Setting("EVENTS_MAX_STREAMS", integer(0, 1 << 20), 1000, "most event streams of a tenant; all have 3/4 of connections"),
     Setting("EVENTS_BUFFER", integer(1, BIG), 10_000, "events of a tenant kept for streams that read or resume"),
@@ -257,6 +258,7 @@ class Config:
     mcp_tools: str = "default"
     mcp_allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 32 << 20
+    max_bodies_bytes: int = 256 << 20
     max_bulk_facts: int = 100_000
     max_json_depth: int = 64
     write_queue_records: int = 10_000
@@ -268,6 +270,9 @@ class Config:
     tx_life_ms: int = 600_000
     max_connections: int = 4000
     max_connections_address: int = 100
+    header_timeout_ms: int = 10_000
+    body_timeout_ms: int = 30_000
+    idle_timeout_ms: int = 75_000
     cors_origins: tuple[str, ...] = ()
     events_max_streams: int = 1000
     events_buffer: int = 10_000

@@ -26,7 +26,7 @@ from kbcore.state.facts import Fact, Row
 from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import ALL_SCOPES
 from kbcore.windowing import Windowing, check_request
-from kbplanner.terms import Atom, Literal, Rule
+from kbplanner.terms import Atom, BodyItem, Literal, Rule, Variable
 
 if TYPE_CHECKING:
     from kbcore.kb import RulesOutcome
@@ -103,8 +103,11 @@ class Conversing(Asking, Windowing, ABC):
         def infer(atom: Atom, limit: int) -> list[Row]:
             return self.infer(Literal(atom), scope=scope, limit=limit, wanted=wanted)
 
+        def bindings(body: Sequence[BodyItem], names: Sequence[Variable], limit: int) -> list[tuple[str, ...]]:
+            return self.bindings(body, names, scope=scope, limit=limit, wanted=wanted)
+
         def run(query: Query, evidence: Evidence) -> None:
-            gather(query, infer, lambda body, names: self.bindings(body, names, scope=scope, wanted=wanted), evidence)
+            gather(query, infer, bindings, evidence)
 
         deadline = self._runtime.clock.monotonic() + self._runtime.config.llm_request_timeout_ms / 1000
         known = self._vocabulary(question, scope, wanted)

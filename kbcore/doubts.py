@@ -24,6 +24,8 @@ def doubts(config: Config, environ: Mapping[str, str], *, ours: bool = False) ->
     yield from _names(environ, ours)
     if not config.host.startswith(_LOOPBACK) and not config.api_key and not config.auth_enabled:
         yield f"HOST={config.host} is not this machine only, and neither API_KEY nor AUTH_ENABLED: anybody may do anything"
+    if config.replication_mode == "LEADER" and not (config.replication_token or config.api_key or config.auth_enabled):
+        yield "REPLICATION_MODE=LEADER without REPLICATION_TOKEN and without keys: whoever reaches it may fetch its log"
     for name, secret in (("API_KEY", config.api_key), ("BOOTSTRAP_TOKEN", config.bootstrap_token)):
         if secret and len(secret) < SHORTEST_SECRET:
             yield f"{name} has fewer than {SHORTEST_SECRET} characters, and can be guessed"

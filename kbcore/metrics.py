@@ -131,6 +131,7 @@ _A = "HTTP"
 HTTP_REQUESTS = _count("svc_http_requests_total", _A, "Requests answered, by route template", "method", "route", "status")
 HTTP_SECONDS = _times("svc_http_request_duration_seconds", _A, "Time from a request to its answer", "method", "route")
 HTTP_UNDER_WAY = _gauge("svc_http_requests_in_progress", _A, "Requests being answered")
+HTTP_BODY_BYTES = _gauge("svc_http_body_bytes", _A, "Bytes of the bodies of requests being answered")
 HTTP_CONNECTIONS = _gauge("svc_http_connections", _A, "Open connections, of kbcore serve")
 HTTP_REFUSED = _count("svc_http_refused_total", _A, "Requests refused for their head, before they were one", "status")
 ERRORS = _count("svc_errors_total", _A, "Errors answered, by their code", "code")

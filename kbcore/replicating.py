@@ -31,6 +31,9 @@ MIN_SEQ_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """After so long without an answer a leader counts as lost."""
 
+SHORTEST_TOKEN = 16
+"""Characters of a REPLICATION_TOKEN; none is needed where whoever reaches a node may read everything anyway."""
+
 POLL_BYTES = 1 << 20
 MOST_SNAPSHOT_BYTES = 8 << 30
 """The largest state a follower fetches."""
@@ -43,8 +46,10 @@ def check_settings(config: Config) -> None:
     mode = config.replication_mode
     if mode == NONE:
         return
-    if len(config.replication_token) < 16:
-        raise ConfigError(f"REPLICATION_MODE={mode}: REPLICATION_TOKEN has to be a secret of 16 characters or more")
+    if config.replication_token and len(config.replication_token) < SHORTEST_TOKEN:
+        raise ConfigError(
+            f"REPLICATION_MODE={mode}: REPLICATION_TOKEN has to be a secret of {SHORTEST_TOKEN} characters or more, or none"
+        )
     if config.storage_backend == "memory":
         raise ConfigError(f"REPLICATION_MODE={mode}: STORAGE_BACKEND=memory keeps no log to replicate")
     if mode == FOLLOWER and not config.leader_url:

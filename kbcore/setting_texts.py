@@ -48,14 +48,6 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def web_address(text: str) -> str:
-    """Read where a server is reached from outside."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise ValueError("must be http:// or https:// and a host, perhaps with a path")
-    return text.rstrip("/")
-
-
 def weights(text: str) -> tuple[float, ...]:
     """Read the three weights of salience."""
     found = tuple(float(part) for part in text.split(","))
@@ -98,7 +90,7 @@ def rate(text: str) -> tuple[int, ...]:
 
 
 def address(text: str) -> str:
-    """Read the address of an interface over HTTP."""
+    """Read where something is reached over HTTP: a host, perhaps with a port and a path; without a slash at its end."""
     try:
         parts = urlsplit(text)
         port = parts.port

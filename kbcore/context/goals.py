@@ -1,4 +1,7 @@
-"""What goals rest on goes into a window before anything else: whole proofs, those of the best answers first."""
+"""What goals rest on goes into a window before anything else: whole proofs, those of the best answers first.
+
+Where a request names predicates, of a proof those facts go in that are of one of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from typing import Any
 from kbcore.context.evidence import Group, Witness
 from kbcore.context.judge import Judge
 from kbcore.context.partial import Partial
-from kbcore.context.room import Room
+from kbcore.context.request import WindowRequest
+from kbcore.context.room import Candidate, Room
 from kbcore.context.selection import Selection
 from kbcore.state.rulebook import StoredRule
 from kbplanner.printer import print_item
@@ -20,15 +24,14 @@ from kbplanner.terms import Literal
 class Goals:
     """The goals of a window being made."""
 
-    def __init__(
-        self, goals: Sequence[Literal], witness: Witness, room: Room, selection: Selection, judge: Judge, resolve: bool
-    ) -> None:
-        self._goals = goals
+    def __init__(self, request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge) -> None:
+        self._goals = request.goals
+        self._predicates = None if request.predicates is None else frozenset(request.predicates)
         self._witness = witness
         self._room = room
         self._selection = selection
         self._judge = judge
-        self._resolve = resolve
+        self._resolve = request.auto_resolve
         self.rules: dict[str, StoredRule] = {}
         self.found: Counter[int] = Counter()
         self.whole: Counter[int] = Counter()
@@ -58,7 +61,7 @@ class Goals:
         for group in alone:
             if not self._room.left:
                 break
-            if self._room.refusal([group.answer]) is None:
+            if self._admits(group.answer) and self._room.refusal([group.answer]) is None:
                 self._rules(group)
                 self._selection.take_relevant(group.answer, "answer of a goal; its proof does not fit")
         for number, goal in enumerate(self._goals):
@@ -82,14 +85,18 @@ class Goals:
         lost = [fact for fact in group.facts if self._judge.loses(fact)]
         if lost and self._resolve:
             return "contradicted"
-        return self._room.refusal(group.facts) if group.whole else "maxFacts"
+        return self._room.refusal(list(filter(self._admits, group.facts))) if group.whole else "maxFacts"
+
+    def _admits(self, fact: Candidate) -> bool:
+        return self._predicates is None or fact.predicate in self._predicates
 
     def _put(self, group: Group) -> None:
         self.whole[group.goal] += 1
         self._rules(group)
         goal = print_item(self._goals[group.goal])
-        self._selection.take_relevant(group.answer, f"answer of {goal}")
-        for fact in group.bases:
+        if self._admits(group.answer):
+            self._selection.take_relevant(group.answer, f"answer of {goal}")
+        for fact in filter(self._admits, group.bases):
             self._selection.take_relevant(fact, f"{group.answer.text} rests on it")
 
     def _rules(self, group: Group) -> None:
@@ -108,7 +115,7 @@ class Goals:
                     if self._resolve and self._judge.loses(fact):
                         continue
                     have.append(fact.text)
-                    if self._room.refusal([fact]) is None:
+                    if self._admits(fact) and self._room.refusal([fact]) is None:
                         self._selection.take_partial(fact, f"matches part of a rule for {print_item(goal)}")
                 self.partial.append(
                     {"goal": print_item(goal), "rule": part.rule.text, "have": have, "missing": list(part.missing)}

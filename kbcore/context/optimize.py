@@ -54,14 +54,14 @@ def make_window(
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
-    goals = Goals(request.goals, witness, room, selection, judge, request.auto_resolve)
+    goals = Goals(request, witness, room, selection, judge)
     goals.take()
     selection.fill()
     chosen = list(room.facts)
     entries = tuple(_entries(chosen, request, supply))
     available = supply.available(request.predicates)
     rules: tuple[str, ...] = ()
-    if request.goals or request.include_rules:
+    if request.with_rules:
         rules = relevant_rules(
             tenant, partitions, goals.rules.values(), request.goals, {entry.predicate for entry in entries}
         )

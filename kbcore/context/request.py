@@ -27,7 +27,8 @@ class WindowRequest:
     At most `max_facts` facts, `max_tokens` estimated tokens (characters of the entries by 4; None: no such limit) and
     `max_per_predicate` facts of one predicate; none below `min_salience` (0 to 1) but those goals rest on. `query` is free
     text whose words raise the facts that have them. `goals` are to be proved, `session` names the window that later ones are
-    compared with. `explain` asks for why each entry was taken and what was cut.
+    compared with. `predicates` are those whose facts may be in it (None: any). `include_rules` says whether rules come with it
+    (None: where there are goals). `explain` asks for why each entry was taken and what was cut.
     """
 
     max_facts: int = MAX_FACTS
@@ -40,10 +41,15 @@ class WindowRequest:
     buckets: Sequence[Bucket] = ()
     max_per_predicate: int | None = None
     auto_resolve: bool = True
-    include_rules: bool = False
+    include_rules: bool | None = None
     natural: bool = False
     query: str | None = None
     explain: bool = False
+
+    @property
+    def with_rules(self) -> bool:
+        """Whether rules come with the facts."""
+        return bool(self.goals) if self.include_rules is None else self.include_rules
 
     @property
     def optimizes(self) -> bool:

@@ -201,8 +201,13 @@ class Committer:
         if self.leader is not None:
             raise ReadOnlyFollower(self.leader)
         size = len(pending.payload)
-        if len(self._queue) >= self._max_records or (self._queue and self._queued_bytes + size > self._max_bytes):
-            raise RateLimited("too many writes are waiting for the disk", 1.0, {"waiting": len(self._queue)})
+        for limit, most, over in (
+            ("WRITE_QUEUE_RECORDS", self._max_records, len(self._queue) >= self._max_records),
+            ("WRITE_QUEUE_BYTES", self._max_bytes, bool(self._queue) and self._queued_bytes + size > self._max_bytes),
+        ):
+            if over:
+                about = {"limit": limit, "value": most, "waiting": len(self._queue)}
+                raise RateLimited("too many writes are waiting for the disk", 1.0, about)
         self._queue.append(pending)
         self._queued_bytes += size
 

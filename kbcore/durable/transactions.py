@@ -177,8 +177,9 @@ class Transactions:
         now = self._clock.monotonic()
         with self._mutex:
             mine = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
-            if mine >= self._config.tx_max_open:
-                raise RateLimited("too many open transactions in this tenant", 1.0, {"open": mine})
+            if mine >= (most := self._config.tx_max_open):
+                about = {"limit": "TX_MAX_OPEN", "value": most, "open": mine}
+                raise RateLimited("too many open transactions in this tenant", 1.0, about)
             made = Transaction(secrets.token_hex(16), database, tenant, now, now)
             self._open[made.id] = made
         return made

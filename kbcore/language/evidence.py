@@ -49,8 +49,8 @@ class Evidence:
 Infer = Callable[[Atom, int], "list[Row]"]
 """At most so many answers of an atom."""
 
-Bindings = Callable[["tuple[BodyItem, ...]", "list[Variable]"], "list[tuple[str, ...]]"]
-"""The values of variables for which a body holds."""
+Bindings = Callable[["tuple[BodyItem, ...]", "list[Variable]", int], "list[tuple[str, ...]]"]
+"""The values of variables for which a body holds, at most so many."""
 
 
 def gather(query: Query, infer: Infer, bindings: Bindings, evidence: Evidence) -> None:
@@ -81,7 +81,7 @@ def _together(query: Query, infer: Infer, bindings: Bindings) -> list[Row]:
     variables = list(dict.fromkeys(v for item in query.body for v in item.variables() if not v.anonymous))
     positive = [item.atom for item in query.body if isinstance(item, Literal) and not item.negated]
     found: list[Row] = []
-    for values in bindings(query.body, variables)[:ROWS_OF_QUERY]:
+    for values in bindings(query.body, variables, ROWS_OF_QUERY):
         known = dict(zip(variables, values, strict=True))
         for atom in positive:
             args = tuple(known.get(arg, arg) if isinstance(arg, Variable) else arg for arg in atom.args)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice, repeat
 from typing import TypeVar
 
 from kbcore.clock import Clock
@@ -110,7 +111,8 @@ class Budget:
 
     def keys(self, rows: array[int], count: int, arity: int) -> Iterator[tuple[int, ...]]:
         """Flat rows as tuples, with rests between."""
-        return self.paced(tuple(rows[i * arity : (i + 1) * arity]) for i in range(count))
+        tuples = zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), count)
+        return self.paced(islice(tuples, count))
 
     def drive(self, run: Run) -> None:
         """Step a run to its end; raises BudgetExceeded."""

@@ -15,16 +15,17 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
-from kbcore.errors import BudgetExceeded
+from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.affected import ALL, Affected, affected_of, before, first, removed_schema
 from kbcore.reason.budget import Budget
 from kbcore.reason.compared import compared
 from kbcore.reason.view import viewed
 from kbcore.state.changes import Removed
-from kbcore.state.facts import Row, derived_row
+from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Limits, Relation
@@ -32,19 +33,24 @@ from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 from kbplanner.passes import OPTIONAL, rewrite
-from kbplanner.passes.order import Statistics
+from kbplanner.passes.order import Expecting, Statistics
 from kbplanner.passes.wellfounded import without
 from kbplanner.plan import Plan
 from kbplanner.program import Clause
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.settle import View
-from kbplanner.terms import Atom
 
 MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
 MAX_SHOWN = 1000
 MAX_PROGRAMS = 64
+
+SOME = 8
+"""From so many candidates on one goal with what they have in common takes less time than a goal for each."""
+
+MAX_GROUPS = 32
+"""Goals asked in this way at most: each has the limits of a run to itself."""
 
 Key = tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]]
 
@@ -144,8 +150,8 @@ class Cascades:
                     rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
                     rows, arity = engine.sort(rows, schema.arity, budget.via), schema.arity
                     affected = budget.keys(rows, len(ids), arity)
-                    gone = keys.get(original, set())
-                    candidates = [row for row in affected if row not in gone]
+                    gone = keys.get(original)
+                    candidates = [row for row in affected if row not in gone] if gone else list(affected)
                     self._compare(partition, view, program, removed, original, candidates, budget, found)
         finally:
             if run is not None:
@@ -182,16 +188,21 @@ class Cascades:
         """Whether all candidates hold: one goal where all have a constant in common, else False for more than a few."""
         if not candidates:
             return True
-        values = [set(column) for column in zip(*candidates, strict=True)]
-        pattern = [column.pop() if len(column) == 1 else 0 for column in values]
-        adornment = "".join("b" if symbol else "f" for symbol in pattern)
+        pattern = _common(candidates)
         if not any(pattern) and pattern:
             return False
+        return candidates <= self._answers(view, schema, pattern, budget)
+
+    def _answers(self, view: View, schema: RelationSchema, pattern: Sequence[int], budget: Budget) -> set[RowKey]:
+        """The answers of a goal on the state after; 0 in its pattern for a variable."""
+        adornment = "".join("b" if symbol else "f" for symbol in pattern)
         goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
         run = GoalRun(self._tenant.engine, goal, view.bind, budget.limits)
         try:
             found = run.ask(pattern, budget)
-            return found is not None and candidates <= set(budget.keys(found[0], found[1], schema.arity))
+            if found is None:
+                raise EngineFault("a relation changed under the read lock")
+            return set(budget.keys(*found, schema.arity))
         finally:
             run.close()
 
@@ -212,8 +223,9 @@ class Cascades:
             touched = rules.touched(view.denied, removed)
             clauses = without(view.rules.clauses(view.denied), touched)
             affected = Affected(clauses, removed)
-            plan = build(rewrite(affected.clauses, ALL, "", view.statistics), view.statistics)
-            goal = self._compiled(plan)
+            # Few conclusions are affected as a rule, and what they rest on is to be looked up from them.
+            few = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
+            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", few), few))
             start = None
             if not (affected.signed or affected.incomplete or touched):
                 start = self._compiled(build(rewrite(first(clauses, removed), ALL, "", view.statistics), view.statistics))
@@ -243,7 +255,7 @@ class Cascades:
         return CompiledGoal(plan, engine.load(encode(plan)), tuple(engine.intern(text) for text in plan.parameters), {})
 
     def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
-        rows = array("I", [symbol for row in budget.paced(candidates) for symbol in row])
+        rows = array("I", chain.from_iterable(budget.paced(candidates)))
         run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
         try:
             return run.holding(rows, len(candidates), budget.drive)
@@ -257,7 +269,7 @@ class Cascades:
             if schema not in found:
                 found[schema] = self._tenant.engine.relation(schema.arity)
             relation = found[schema]
-            relation.insert(array("I", [symbol for key in budget.paced(one.keys) for symbol in key]), len(one.keys))
+            relation.insert(array("I", chain.from_iterable(budget.paced(one.keys))), len(one.keys))
 
     def _compare(
         self,
@@ -273,23 +285,58 @@ class Cascades:
         """Count the candidates that held before and do not hold now, and the other way round."""
         if not candidates:
             return
-        tenant = self._tenant
-        goal = tenant.plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True)
         held = [True] * len(candidates)
         if program.signed:
             past = self._goal_before(program, schema, view.statistics)
             held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
-        holds = self._holding(goal, view.bind, candidates, budget)
+        holds = self._hold(view, schema, candidates, budget)
         gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
         self._note(partition, schema, gone, found)
         found.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
 
+    def _hold(
+        self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget
+    ) -> list[bool]:
+        """Which candidates hold on the state after: by a goal for those with a constant in common, else one by one."""
+        groups = _groups(candidates)
+        if groups:
+            try:
+                known: set[RowKey] = set()
+                for group in groups:
+                    known |= self._answers(view, schema, _common(group), budget)
+                return [row in known for row in candidates]
+            except BudgetExceeded:
+                budget.check_time()  # else such a goal has far more answers than were asked for
+        goal = self._tenant.plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True)
+        return self._holding(goal, view.bind, candidates, budget)
+
     def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], found: Fallen) -> None:
         """Count conclusions that fell, and show the first of them."""
-        tenant = self._tenant
         found.count += len(gone)
         shown = gone[: MAX_SHOWN - len(found.rows)]
-        texts = tenant.engine.texts(array("I", [symbol for row in shown for symbol in row]))
-        for i in range(len(shown)):
-            args = tuple(texts[i * schema.arity : (i + 1) * schema.arity])
-            found.rows.append(derived_row(Atom(schema.predicate, args, schema.positive), args, partition.name))
+        texts, arity = self._tenant.engine.texts(array("I", chain.from_iterable(shown))), schema.arity
+        starts = range(0, len(shown) * arity, arity) if arity else [0] * len(shown)
+        predicate, positive, scope = schema.predicate, schema.positive, partition.name
+        found.rows += [conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts]
+
+
+def _common(rows: Collection[RowKey]) -> list[int]:
+    """The symbols that all rows have in a column, 0 where they differ; there is a row."""
+    columns = [set(column) for column in zip(*rows, strict=True)]
+    return [column.pop() if len(column) == 1 else 0 for column in columns]
+
+
+def _groups(rows: Sequence[RowKey]) -> list[Sequence[RowKey]]:
+    """Rows by the column in which fewest differ; none where these groups would be many, or of few rows each."""
+    columns: list[set[int]] = [set(column) for column in zip(*rows, strict=True)]
+    if not columns:
+        return []
+    place, values = min(enumerate(columns), key=lambda pair: len(pair[1]))
+    if len(values) > MAX_GROUPS or len(values) * SOME > len(rows):
+        return []
+    if len(values) == 1:
+        return [rows]
+    groups: dict[int, list[RowKey]] = {value: [] for value in values}
+    for row in rows:
+        groups[row[place]].append(row)
+    return [*groups.values()]

@@ -8,11 +8,27 @@ where a rule gives it as well.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import TypeAlias
 
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
+from kbcore.reason.replay import (
+    Columns,
+    Lots,
+    Step,
+    Values,
+    filled,
+    parted,
+    standing_for,
+    stands_for,
+    step_of,
+    values_of,
+    variables_of,
+    with_values,
+)
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
@@ -20,29 +36,31 @@ from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind, naming_rule
-from kbplanner.evaluated import value_of
 from kbplanner.ground import Ground, Shortest
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
+from kbplanner.passes.instances import InstanceRelation
 from kbplanner.printer import print_expression, print_term
 from kbplanner.program import ClauseAtom
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.solved import shortest
-from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
+from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, HeadTerm, Literal, Rule, Variable
 
 ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 
 TOGETHER = 64
 """Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
 
-EXPANDED_AT_ONCE = 20
-"""Nodes worked out between two rests: about a millisecond."""
+EXPANDED_AT_ONCE = 50
+"""Nodes looked at between two rests, some tenths of a millisecond: each may have a dozen items below it to be shown."""
+
+ONE_BY_ONE = 50
+"""Items and values that have to be looked at for each instance, worked out between two rests: about a millisecond."""
 
 Symbols = tuple[int, ...]
 
-Values = dict[Variable, str]
-"""The values of variables in an instance of a rule."""
-
+Replay: TypeAlias = "tuple[StoredRule, dict[str, str], tuple[ProofNode, ...]]"
+"""What an instance of a rule says: the rule, the values of its variables, and a node for each item of its body."""
 
 INPUTS = 10
 """Bindings that are shown of those an aggregate was taken over."""
@@ -65,8 +83,9 @@ class Taken:
 class ProofNode:
     """A fact, or a test, that a proof rests on.
 
-    `atom` is the signed atom that holds; for one that is `absent` the pattern that was searched, for a builtin its
-    operator with the values used. `item` is the body item with its values, as it would be written; None for a fact.
+    Predicate, arguments and sign are those of the atom that holds; for one that is `absent` of the pattern that was
+    searched, for a builtin they are its operator and the values used. `item` is the body item with its values, as it would
+    be written; None for a fact.
     `row` is the stored fact of an asserted one, where rows are shown. A derived one has its rule, the values of the rule's
     variables, and a premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule
     steps below. Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs.
@@ -74,17 +93,24 @@ class ProofNode:
     """
 
     kind: str
-    atom: Atom
+    predicate: str
+    args: Sequence[HeadTerm]
+    positive: bool = True
     item: BodyItem | None = None
     row: Row | None = None
     depth: int = 0
-    rule: StoredRule | None = None
-    bindings: dict[str, str] = field(default_factory=dict)
-    premises: tuple[ProofNode, ...] = ()
     alternatives: int = 0
-    taken: Taken | None = None
     instance: int = -1
     """While not expanded: the instance of the ground program that ends its proof; else -1."""
+    rule: StoredRule | None = None
+    bindings: dict[str, str] | None = None
+    premises: tuple[ProofNode, ...] = ()
+    taken: Taken | None = None
+
+    @property
+    def atom(self) -> Atom:
+        """What holds, as an atom."""
+        return Atom(self.predicate, tuple(self.args), self.positive)
 
 
 class Prover:
@@ -202,55 +228,96 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
+        self._lots = None if solved is None else Lots(solved.ground, solved.shortest)
+        self._replays: dict[int, Replay] = {}
+        self._steps: dict[int, Step | None] = {}
         self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
         self._stored: dict[int, StoredRule] = {}
-        self._atoms: dict[tuple[int, int], tuple[BodyItem, ClauseAtom | None]] = {}
 
     def fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
         """The node of a fact that holds; of one that rules conclude, `schema` is its relation in the ground program."""
-        facts = self._facts.get(schema)
-        if facts is None:  # one table for what is stored and what rules conclude
-            facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
-        found = facts.get(row)
+        found = self._table(schema).get(row)
         if found is None:
-            found = facts[row] = self._fact(schema, row)
+            (found,) = self._nodes(schema, [row], [self._tenant.engine.texts(array("I", row))])
         return found
 
     def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
         """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
-        solved = self._solved
+        solved, number = self._solved, node.instance
         self._expanded += 1
         if not self._expanded % EXPANDED_AT_ONCE:
             self._budget.rest()
-        if node.instance < 0 or solved is None:
+        if number < 0 or solved is None:
             return node.premises
-        instance = solved.run.instance(node.instance)
-        number = instance.source.clause.rule
-        if number not in self._stored:
-            self._stored[number] = stored_rule(self._rules.rules[number - 1])
-        node.rule = self._stored[number]
+        replay = self._replays.get(number)
+        if replay is None:
+            self._replay(number, solved)
+            replay = self._replays.get(number)
         node.instance = -1
-        if any(isinstance(arg, Aggregate) for arg in node.rule.rule.head.args):
+        if replay is None:
+            instance = solved.run.instance(number)
+            node.rule = self._rule(instance.source)
             self._take(node, node.rule.rule, instance, solved)
         else:
-            node.bindings, node.premises = self._replayed(node.rule.rule, instance)
+            node.rule, node.bindings, node.premises = replay
         return node.premises
 
     def shown(self, count: int) -> None:
         """Count nodes that go into the answer; raises BudgetExceeded where there are too many."""
         self._budget.show_nodes(count)
 
-    def _replayed(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
-        """The values of a rule's variables in an instance, and a node for each item of its body."""
-        symbols = array("I", instance.binding.values())
-        values = _values(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
-        variables = dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
-        bindings = {str(variable): values[variable] for variable in variables if variable in values}
-        return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
+    def _rule(self, source: InstanceRelation) -> StoredRule:
+        number = source.clause.rule
+        if number not in self._stored:
+            self._stored[number] = stored_rule(self._rules.rules[number - 1])
+        return self._stored[number]
+
+    def _replay(self, number: int, solved: Solved) -> None:
+        """Replay an instance, unless its rule aggregates, and with it others of the proof."""
+        self._budget.rest()
+        picked = [] if self._lots is None else self._lots.pick(number)
+        for block, places in parted(solved.run.blocks, picked):
+            source, key = block.source, id(block.source)
+            if key not in self._steps:
+                self._steps[key] = step_of(source, self._rule(source), self._tenant.engine)
+            step = self._steps[key]
+            if step is not None:
+                replays = self._replayed(step, Columns(step, block, places, self._tenant.engine))
+                self._replays.update(zip([block.start + place for place in places], replays, strict=True))
+
+    def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
+        """Of each instance in the columns the rule, the values of its variables, and a node for each item of its body."""
+        rule, source = step.rule.rule, step.source
+        names = [str(variable) for variable, _ in step.names]
+        bindings = list(map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names]))))
+        instances: list[tuple[Instance, Values]] = []
+        if step.equations or not all(premise.atom for premise in step.premises):
+            places = range(len(source.variables))
+            both = zip(columns.keys(places), columns.values(places), strict=True)
+            for row, texts in self._budget.paced(both, ONE_BY_ONE):
+                values = values_of(rule, dict(zip(source.variables, texts, strict=True)))
+                instances.append((Instance(source, dict(zip(source.variables, row, strict=True))), values))
+        if step.equations:
+            variables = variables_of(rule)
+            bindings = [{str(v): values[v] for v in variables if v in values} for _, values in instances]
+        premises: list[Sequence[ProofNode]] = []
+        for premise in step.premises:
+            if premise.atom is None:
+                paced = self._budget.paced(instances, ONE_BY_ONE)
+                premises.append([self._premise(premise.item, *instance) for instance in paced])
+                continue
+            schema, rows = premise.atom.schema, columns.keys(premise.places)
+            facts = self._table(schema)
+            pairs = zip(rows, columns.values(premise.places), strict=True)
+            new = {row: args for row, args in pairs if row not in facts}
+            if new:
+                self._nodes(schema, list(new), list(new.values()))
+            premises.append([facts[row] for row in rows])
+        return zip(repeat(step.rule), bindings, zip(*premises, strict=True), strict=False)
 
     def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
         """Complete the node of a conclusion with aggregates from the bindings they were taken over."""
-        pairs = list(zip(rule.head.args, node.atom.args, strict=True))
+        pairs = list(zip(rule.head.args, node.args, strict=True))
         node.bindings = {str(term): str(value) for term, value in pairs if isinstance(term, Variable)}
         folds = (f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate))
         # Aggregates may be taken over bindings of fewer variables; the most bindings are those of all.
@@ -259,108 +326,74 @@ class Proof:
         inputs: list[dict[str, str]] = []
         premises: list[ProofNode] = []
         for member in members[: self._inputs]:
-            bindings, below = self._replayed(rule, solved.gathered(member))
+            bindings, below = self._gathered(rule, solved.gathered(member))
             inputs.append(bindings)
             premises.extend(below)
         node.taken = Taken(", ".join(folds), len(members), tuple(inputs))
         node.premises = tuple(premises)
 
-    def _fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
-        stored = schema.stored
-        symbols = array("I", row)
-        atom = Atom(stored.predicate, tuple(self._tenant.engine.texts(symbols)), stored.positive)
-        alternatives = 0
-        if schema.role is not Role.STORED and self._solved is not None:
-            number, shortest = self._solved.run.nodes(schema, symbols, 1)[0], self._solved.shortest
-            height = shortest.heights[number]
-            alternatives = shortest.counts[number] - 1
-            if height:
-                chosen = shortest.chosen[number]
-                return ProofNode(DERIVED, atom, depth=height, alternatives=alternatives, instance=chosen)
-        if not self._rows:
-            return ProofNode(ASSERTED, atom, alternatives=alternatives)
-        relation = self._partition.need(stored)
-        shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, 1))
-        return ProofNode(ASSERTED, atom, row=shown[0], alternatives=alternatives)
+    def _gathered(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
+        """The values of a rule's variables in an instance of its body, and a node for each item of it."""
+        symbols = array("I", instance.binding.values())
+        values = values_of(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
+        bindings = {str(variable): values[variable] for variable in variables_of(rule) if variable in values}
+        return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
+
+    def _table(self, schema: RelationSchema) -> dict[Symbols, ProofNode]:
+        """The nodes of a relation so far: one table for what is stored and what rules conclude."""
+        facts = self._facts.get(schema)
+        if facts is None:
+            facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
+        return facts
+
+    def _nodes(self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]) -> list[ProofNode]:
+        """Make the nodes of facts that have none, given their symbols and texts."""
+        stored, symbols = schema.stored, array("I", chain.from_iterable(rows))
+        predicate, positive = stored.predicate, stored.positive
+        if schema.role is Role.STORED or self._solved is None:
+            nodes = told = [ProofNode(ASSERTED, predicate, texts, positive) for texts in args]
+        else:
+            shortest, nodes = self._solved.shortest, []
+            heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
+            for texts, at in zip(args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True):
+                height = heights[at]
+                kind, instance = (DERIVED, chosen[at]) if height else (ASSERTED, -1)
+                nodes.append(ProofNode(kind, predicate, texts, positive, None, None, height, counts[at] - 1, instance))
+            told = [node for node in nodes if not node.depth]
+            symbols = array("I", chain.from_iterable(row for row, node in zip(rows, nodes, strict=True) if not node.depth))
+        if self._rows and told:
+            relation = self._partition.need(stored)
+            shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, len(told)))
+            for node, said in zip(told, shown, strict=True):
+                node.row = said
+        self._table(schema).update(zip(rows, nodes, strict=True))
+        return nodes
 
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
         if isinstance(item, Comparison):
-            shown = Comparison(item.op, _filled(item.left, values), _filled(item.right, values), item.negated)
+            shown = Comparison(item.op, filled(item.left, values), filled(item.right, values), item.negated)
             sides = (print_expression(side) if isinstance(side, Apply) else str(side) for side in (shown.left, shown.right))
-            return ProofNode(BUILTIN, Atom(item.op, tuple(sides)), item=shown)
-        only = self._only(item, instance)
+            return ProofNode(BUILTIN, item.op, tuple(sides), item=shown)
+        only = standing_for(item, instance.source)
         if only is not None:
             symbols = self._row(only, instance)
             if 0 not in symbols:
                 return self.fact(only.schema, symbols)
-        wanted = _ground(item.atom.args, values)
+        wanted = with_values(item.atom.args, values)
         schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
         if item.negated:
             absent = (i for i in instance.source.clause.body if isinstance(i, ClauseAtom) and i.absent)
-            if any(_stands_for(atom, schema, wanted, values) for atom in absent):
-                searched = Atom(schema.predicate, wanted, schema.positive)
-                return ProofNode(ABSENT, searched, item=Literal(searched, negated=True))
+            if any(stands_for(atom, schema, wanted, values) for atom in absent):
+                searched = Literal(Atom(schema.predicate, wanted, schema.positive), negated=True)
+                return ProofNode(ABSENT, schema.predicate, wanted, schema.positive, item=searched)
             schema = schema.opposite
-        found = next(a for a in instance.source.clause.atoms() if _stands_for(a, schema, wanted, values))
-        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in _ground(found.args, values)]
+        found = next(a for a in instance.source.clause.atoms() if stands_for(a, schema, wanted, values))
+        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in with_values(found.args, values)]
         if 0 in row:  # anonymous variables leave a choice of stored facts
             row = list(self._bind(found.schema).match(row, limit=1)[0])
         return self.fact(found.schema, tuple(row))
-
-    def _only(self, item: Literal, instance: Instance) -> ClauseAtom | None:
-        """The atom of an instance's clause that stands for an item, where whatever the values there can be no other."""
-        key = id(instance.source), id(item)
-        if key not in self._atoms:
-            schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
-            found = [] if item.negated else [a for a in instance.source.clause.atoms() if _is_of(a, schema)]
-            same = next((atom for atom in found if atom.args == item.atom.args), None)
-            only = found[0] if len(found) == 1 else same
-            self._atoms[key] = item, only  # the item is kept, so that its id stays its own
-        return self._atoms[key][1]
 
     def _row(self, atom: ClauseAtom, instance: Instance) -> Symbols:
         """The symbols of an atom's arguments in an instance, 0 for those that it does not bind."""
         binding, find = instance.binding, self._tenant.engine.find
         return tuple(find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args)
-
-
-def _values(rule: Rule, known: Values) -> Values:
-    """Add the variables that the rule sets equal to others or computes: in its clause they need not appear."""
-    equations = [i for i in rule.body if isinstance(i, Comparison) and i.op in ("=", "==") and not i.negated]
-    grown = True
-    while grown:
-        grown = False
-        for item in equations:
-            for variable, value in ((item.left, item.right), (item.right, item.left)):
-                if not isinstance(variable, Variable) or variable in known:
-                    continue
-                given = value_of(value, {v.name: text for v, text in known.items()})
-                if given is not None:
-                    known[variable] = given
-                    grown = True
-    return known
-
-
-def _ground(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:
-    """Terms with their values; anonymous variables stay."""
-    terms = (arg for arg in args if not isinstance(arg, Aggregate))
-    return tuple(values.get(term, term) if isinstance(term, Variable) else term for term in terms)
-
-
-def _filled(expr: Expr, values: Values) -> Expr:
-    if isinstance(expr, Apply):
-        return Apply(expr.function, tuple(_filled(arg, values) for arg in expr.args))
-    return values.get(expr, expr) if isinstance(expr, Variable) else expr
-
-
-def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
-    """Whether a clause's atom reads what is stored or concluded of a relation."""
-    return atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED) and atom.schema.stored == schema
-
-
-def _stands_for(atom: ClauseAtom, schema: RelationSchema, wanted: Sequence[Term], values: Values) -> bool:
-    """Whether a clause's atom is what became of a rule's, given as the relation and the arguments with their values."""
-    if not _is_of(atom, schema):
-        return False
-    found = _ground(atom.args, values)
-    return all(isinstance(want, Variable) or want == have for want, have in zip(wanted, found, strict=True))

@@ -7,18 +7,21 @@ itself. Nothing recurses along the proof.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import cycle, repeat
-from typing import Any
+from itertools import cycle
+from typing import Any, TypeAlias
 
-from kbcore.reason.proof import ABSENT, ASSERTED, BUILTIN, Proof, ProofNode
-from kbcore.state.facts import Row, derived_row
+from kbcore.reason.proof import ABSENT, ASSERTED, BUILTIN, DERIVED, Proof, ProofNode, Taken
+from kbcore.state.facts import Row, conclusion
 from kbplanner.printer import print_item
-from kbplanner.terms import BodyItem, Variable
+from kbplanner.terms import BodyItem, HeadTerm, Literal, Variable
 
 MAX_PROOF_NODES = 100_000
 """Nodes of one proof that can be asked for at most."""
+
+
+Places: TypeAlias = "tuple[tuple[str, int], ...]"
+"""The variables of an atom, with the places where they stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,27 +34,40 @@ class ProofLimits:
 
 def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem) -> dict[str, Any]:
     """The proof of an answer as nested nodes; `goal` is the literal that was asked."""
-    scope = result["scope"]
-    shown: dict[str, Any] = {"goal": result, "step": {}, "substitution": {}}
-    todo = deque([(top, shown, 0, goal)])
+    scope, most, deepest, expand = result["scope"], limits.nodes, limits.depth, proof.expand
+    places: dict[int, Places] = {}
+    shown: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
+    todo: deque[tuple[ProofNode, dict[str, Any], int, BodyItem]] = deque()
     proof.shown(1)
     count = 1
+    if top.kind == DERIVED:
+        todo.append((top, shown, 0, goal))
+    else:
+        shown["step"], shown["substitution"] = _leaf(top), _matched(goal, top, places)
     while todo:
         node, into, level, item = todo.popleft()
-        derived = node.instance >= 0 or node.rule is not None
-        if derived and level < limits.depth:
-            premises = proof.expand(node)
-            if count + len(premises) <= limits.nodes and node.rule is not None:
-                count += len(premises)
-                proof.shown(len(premises))
-                below = [{"goal": _goal_row(premise, scope), "step": {}, "substitution": {}} for premise in premises]
-                into["step"] = _step("aggregate" if node.taken else "rule_application", rule=node.rule.text, below=below)
-                into["step"].update(_taken(node))
-                into["substitution"] = node.bindings
-                todo.extend(zip(premises, below, repeat(level + 1), cycle(node.rule.rule.body), strict=False))
-                continue
-        into["substitution"] = _matched(item, node)
-        into["step"] = _step("elided") if derived else _leaf(node)
+        premises = expand(node) if level < deepest else ()
+        rule = node.rule
+        if level >= deepest or count + len(premises) > most or rule is None:
+            into["step"], into["substitution"] = _step("elided"), _matched(item, node, places)
+            continue
+        count += len(premises)
+        proof.shown(len(premises))
+        below: list[dict[str, Any]] = []
+        for premise, of in zip(premises, cycle(rule.rule.body), strict=False):
+            if premise.kind == DERIVED:
+                row = conclusion(premise.predicate, premise.positive, list(premise.args), scope)
+                one: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
+                todo.append((premise, one, level + 1, of))
+            else:
+                row = premise.row or _goal_row(premise, scope)
+                one = {"goal": row, "step": _leaf(premise), "substitution": _matched(of, premise, places)}
+            below.append(one)
+        kind = "aggregate" if node.taken else "rule_application"
+        into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
+        if node.taken:
+            into["step"].update(_taken(node.taken))
+        into["substitution"] = node.bindings
     return {"result": result, "proof": shown}
 
 
@@ -65,7 +81,7 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
     while todo:
         node, level = todo.popleft()
         shown = nodes[names[node]] = _dag_node(node)
-        if node.instance < 0 and node.rule is None:
+        if node.kind != DERIVED:
             continue
         premises = proof.expand(node) if level < limits.depth else ()
         new = [premise for premise in dict.fromkeys(premises) if premise not in names]
@@ -78,7 +94,7 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
             todo.append((premise, level + 1))
         if node.taken:
             shown["kind"] = "aggregate"
-            shown.update(_taken(node))
+            shown.update(_taken(node.taken))
         shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
         shown["bindings"] = node.bindings
         shown["premises"] = [names[premise] for premise in premises]
@@ -87,10 +103,11 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
 
 
 def _dag_node(node: ProofNode) -> dict[str, Any]:
-    fact: dict[str, Any] = {"predicate": node.atom.predicate, "args": [_text(arg) for arg in node.atom.args]}
-    if not node.atom.positive:
+    kind, args = node.kind, list(map(_text, node.args)) if node.kind == ABSENT else list(node.args)
+    fact: dict[str, Any] = {"predicate": node.predicate, "args": args}
+    if not node.positive:
         fact["negated"] = True
-    kind = "explicit_negative" if node.kind == ASSERTED and not node.atom.positive else node.kind
+        kind = "explicit_negative" if kind == ASSERTED else kind
     shown = {"fact": fact, "kind": kind, "depth": node.depth, "premises": []}
     if node.item is not None:
         shown["text"] = print_item(node.item)
@@ -99,47 +116,46 @@ def _dag_node(node: ProofNode) -> dict[str, Any]:
     return shown
 
 
-def _taken(node: ProofNode) -> dict[str, Any]:
-    if node.taken is None:
-        return {}
-    return {"text": node.taken.text, "rows": node.taken.rows, "inputs": list(node.taken.inputs)}
+def _taken(taken: Taken) -> dict[str, Any]:
+    return {"text": taken.text, "rows": taken.rows, "inputs": list(taken.inputs)}
 
 
 def _leaf(node: ProofNode) -> dict[str, Any]:
     if node.kind == ASSERTED:
-        return _step("fact_match" if node.atom.positive else "explicit_negative", fact=node.row)
+        kind = "fact_match" if node.positive else "explicit_negative"
+        return {"type": kind, "fact": node.row, "rule": None, "bodyProofs": None}
     step = _step("builtin" if node.kind == BUILTIN else "negation_as_failure")
     if node.item is not None:
         step["text"] = print_item(node.item)
     return step
 
 
-def _step(
-    kind: str, *, fact: Row | None = None, rule: str | None = None, below: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    return {"type": kind, "fact": fact, "rule": rule, "bodyProofs": below}
+def _step(kind: str) -> dict[str, Any]:
+    return {"type": kind, "fact": None, "rule": None, "bodyProofs": None}
 
 
 def _goal_row(node: ProofNode, scope: str | None) -> Row:
-    if node.row is not None:
-        return node.row
-    row = derived_row(node.atom, [_text(arg) for arg in node.atom.args], scope)
+    """The row of an absence, or of a builtin."""
+    positive = node.positive
     if node.kind == ABSENT:
-        row["negated"] = not row["negated"]
+        positive = not positive
     elif node.kind == BUILTIN and node.item is not None:
-        row["negated"] = bool(getattr(node.item, "negated", False))
-    return row
+        positive = not getattr(node.item, "negated", False)
+    return conclusion(node.predicate, positive, list(map(_text, node.args)), scope)
 
 
 def _text(arg: object) -> str:
     return "?_" if isinstance(arg, Variable) else str(arg)
 
 
-def _matched(item: BodyItem, node: ProofNode) -> Mapping[str, str]:
-    """What the variables of an atom of a body, or of the goal, stand for."""
-    args = getattr(getattr(item, "atom", None), "args", ())
-    return {
-        str(arg): value
-        for arg, value in zip(args, node.atom.args, strict=False)
-        if isinstance(arg, Variable) and not arg.anonymous and isinstance(value, str)
-    }
+def _matched(item: BodyItem, node: ProofNode, places: dict[int, Places]) -> dict[str, HeadTerm]:
+    """What the variables of an atom of a body, or of the goal, stand for; `places` is filled, by the ids of items."""
+    wanted = places.get(id(item))
+    if wanted is None:
+        terms = item.atom.args if isinstance(item, Literal) else ()
+        named = [(str(arg), place) for place, arg in enumerate(terms) if isinstance(arg, Variable) and not arg.anonymous]
+        wanted = places[id(item)] = tuple(named)
+    args = node.args
+    if node.kind == ABSENT:
+        return {name: args[place] for name, place in wanted if isinstance(args[place], str)}
+    return {name: args[place] for name, place in wanted}

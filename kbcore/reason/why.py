@@ -33,7 +33,7 @@ def proofs(
     prover = reasoner.prover(partition, budget, as_of)
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
-        absent = ProofNode(ABSENT, atom, item=literal)
+        absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
         yield _shown(rows[0], absent, prover.nothing(), form, limits, literal)
         return
     schema = RelationSchema(atom.predicate, atom.arity, atom.positive is not literal.negated)

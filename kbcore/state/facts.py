@@ -130,10 +130,15 @@ class RetractOutcome:
 
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
     """A row for a conclusion that nobody asserted."""
+    return conclusion(atom.predicate, atom.positive, list(args), scope)
+
+
+def conclusion(predicate: str, positive: bool, args: list[Any], scope: str | None) -> Row:
+    """A row for a conclusion that nobody asserted, which takes the list of its arguments over."""
     return {
-        "predicate": atom.predicate,
-        "args": list(args),
-        "negated": not atom.positive,
+        "predicate": predicate,
+        "args": args,
+        "negated": not positive,
         "scope": scope,
         "metadata": {},
         "createdAt": None,

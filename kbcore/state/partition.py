@@ -104,26 +104,26 @@ class StoredRelation:
         ends = read(Attribute.VALID_UNTIL, ids)
         lives = read(Attribute.TTL, ids)
         confidences = read(Attribute.CONFIDENCE, ids)
+        predicate, negated, scope = self.schema.predicate, not self.schema.positive, self.scope
         found: list[Row] = []
-        for i in range(len(ids)):
-            until = min(ends[i], created[i] + lives[i]) if lives[i] else ends[i]
-            confidence = confidences[i]
+        at = 0
+        for told, start, end, life, sure in zip(created, starts, ends, lives, confidences, strict=True):
+            until = min(end, told + life) if life else end
             found.append(
                 {
-                    "predicate": self.schema.predicate,
-                    "args": texts[i * arity : (i + 1) * arity],
-                    "negated": not self.schema.positive,
-                    "scope": self.scope,
-                    "metadata": dict(self.metadata.get(tuple(rows[i * arity : (i + 1) * arity]), {}))
-                    if self.metadata
-                    else {},
-                    "createdAt": created[i],
-                    "validFrom": starts[i] or created[i],
+                    "predicate": predicate,
+                    "args": texts[at : at + arity],
+                    "negated": negated,
+                    "scope": scope,
+                    "metadata": dict(self.metadata.get(tuple(rows[at : at + arity]), {})) if self.metadata else {},
+                    "createdAt": told,
+                    "validFrom": start or told,
                     "validUntil": None if until == FOREVER else until,
-                    "ttl": lives[i] or None,
-                    "confidence": None if confidence != confidence else confidence,
+                    "ttl": life or None,
+                    "confidence": None if sure != sure else sure,
                 }
             )
+            at += arity
         return found
 
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TypeVar
 
 NONE = 0xFFFFFFFF
@@ -132,11 +132,14 @@ def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> byte
 
 
 def paced(items: Iterable[T], rest: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
-    """The items, with a call of `rest` after each so many."""
-    for place, item in enumerate(items, 1):
-        yield item
-        if not place % every:
+    """The items, with a call of `rest` between each so many and the next."""
+    left, more = iter(items), False
+    for item in left:
+        if more:
             rest()
+        more = True
+        yield item
+        yield from islice(left, every - 1)
 
 
 def _premise_counts(ground: Ground) -> list[int]:

@@ -12,14 +12,16 @@ from flask.sessions import SessionInterface
 
 from kbcore import __version__
 from kbcore.errors import StorageFailed
-from kbcore.metrics import EVENT_STREAMS
+from kbcore.metrics import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
 from kbcore.slowlog import REQUEST
 from kbserver import following
 from kbserver.answers import JSON
 from kbserver.audit import note
+from kbserver.bodies import Bodies
 from kbserver.compress import VARY, compressed, compressible, wanted_by
 from kbserver.cors import Cors
 from kbserver.errors import ErrorAnswer, answer_of
+from kbserver.etags import weakened
 from kbserver.events import EventHub
 from kbserver.guard import WHO, Guard, WhileItHolds
 from kbserver.guests import mount
@@ -43,6 +45,8 @@ STORAGE_FAILED_STATUS = 74
 """How the process ends when a sync of the disk failed, by the names of sysexits an input/output error."""
 
 EVENT_STREAM = "text/event-stream"
+
+NOT_MODIFIED = 304
 
 _SHOWN = 128
 
@@ -85,6 +89,8 @@ def create_app(
     app.extensions["kbcore.started"] = runtime.clock.monotonic()
     app.extensions["kbcore.events"] = events = EventHub(runtime)
     runtime.metrics.on_collect(reading(EVENT_STREAMS, lambda: len(events)))
+    app.extensions["kbcore.bodies"] = bodies = Bodies(runtime.config.max_bodies_bytes)
+    runtime.metrics.on_collect(reading(HTTP_BODY_BYTES, lambda: bodies.bytes))
     app.session_interface = _NoSession()
     meters = HttpMeters(runtime.metrics)
 
@@ -159,15 +165,19 @@ def create_app(
 
     @app.teardown_request
     def leave(error: BaseException | None) -> None:
+        bodies.release(request.environ)
         release(error)
         REQUEST.set("")
         if "started" in g:
             meters.under_way -= 1
 
-    app.extensions[EXTENSION] = Transport(app, runtime, failed)
+    app.extensions[EXTENSION] = tools = Transport(app, runtime, failed)
+    runtime.metrics.on_collect(reading(MCP_SUBSCRIBERS, lambda: len(tools.streams)))
 
     if lean:
-        app.wsgi_app = Lean(app.wsgi_app, runtime, failed, meters, guard if guarded else None)  # type: ignore[method-assign]
+        app.wsgi_app = Lean(  # type: ignore[method-assign]
+            app.wsgi_app, runtime, failed, meters, bodies, guard if guarded else None
+        )
     if runtime.config.cors_origins:
         app.wsgi_app = Cors(app.wsgi_app, runtime.config.cors_origins)  # type: ignore[method-assign]
     return app
@@ -176,6 +186,8 @@ def create_app(
 def _compress(response: Response, runtime: Runtime) -> None:
     parts = cast("list[bytes]", response.response)
     size = sum(map(len, parts))
+    if response.status_code == NOT_MODIFIED:  # says what the answer it stands for would depend on
+        response.vary.add(VARY)
     if not compressible(response.content_type or "", size) or "Content-Encoding" in response.headers:
         return
     response.vary.add(VARY)
@@ -184,6 +196,7 @@ def _compress(response: Response, runtime: Runtime) -> None:
         response.response = [packed]
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(packed))
+        weakened(response)
 
 
 def _go_on() -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import orjson
 
 from kbcore.errors import InvalidInput, TooLarge
+from kbserver.bodies import Bodies
 
 _EXACT = float(1 << 63)
 """From here on orjson may have turned an integer into a float; the slow reader decides what was written."""
@@ -30,11 +31,16 @@ _BRACKET = re.compile(r'[\[\]{}]|"[^"]*"?')
 """A bracket, or a whole string so that brackets inside it do not count; for texts without escaped quotes."""
 
 _CHUNK = 1 << 16
+"""Bytes of a body that are read, and counted, at first, and of chunks at a time."""
+
 _MESSAGE_KEY = 60
 
 
-def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
-    """Read the body of a WSGI request; raises TooLarge as soon as it is known to be over `limit` bytes."""
+def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+    """Read the body of a WSGI request, counted in `bodies`, which whoever answers the request releases.
+
+    Raises TooLarge as soon as it is known to be over `limit` bytes, and TooManyBodies as soon as there is no room for it.
+    """
     stated = environ.get("CONTENT_LENGTH") or ""
     try:
         if stated:
@@ -43,21 +49,39 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
             length = int(stated) if len(stated) < 20 else limit + 1
             if length > limit:
                 raise _too_large(limit)
-            body: bytes = environ["wsgi.input"].read(length) if length else b""
+            body = _stated(environ, length, bodies) if length else b""
             if len(body) < length:
                 raise InvalidInput("the body ended before the stated Content-Length")
             return body
-        if not environ.get("wsgi.input_terminated"):
-            return b""
-        parts, size = [], 0
-        while part := environ["wsgi.input"].read(_CHUNK):
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
-        return b"".join(parts)
+        return _unstated(environ, limit, bodies) if environ.get("wsgi.input_terminated") else b""
     except OSError as error:
         raise InvalidInput("the body could not be read to its end") from error
+
+
+def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> bytes:
+    """Read in parts, each as large as all before it: few calls, and never counted for more than twice what came in."""
+    bodies.look(environ, length)
+    parts, size, part = [], 0, b""
+    while size < length:
+        wanted = min(max(_CHUNK, size), length - size)
+        bodies.hold(environ, size + wanted)
+        part = environ["wsgi.input"].read(wanted)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return part if len(parts) == 1 else b"".join(parts)
+
+
+def _unstated(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+    parts, size = [], 0
+    while part := environ["wsgi.input"].read(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        bodies.hold(environ, size)
+    return b"".join(parts)
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -1,18 +1,25 @@
 """Answers that change only with what is known carry a weak `ETag`; who has the present one gets 304 and no body.
 
+Documents, which are the same for everybody, carry a strong one of their bytes, packed ones another than plain ones.
+
 A tag names the database, the tenant and its generation; and, since facts begin and cease to hold as time goes by and a
 tenant may be emptied and begin anew, the version of what is visible, the tenant's place in this process, and the process.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable
 from functools import wraps
 
 from flask import Response, request
 
+from kbserver.compress import VARY, compressible, wanted_by
 from kbserver.request_context import current, runtime
+
+PACKED = "-gzip"
+"""The end of the strong tag of an answer that goes out packed: its bytes are others than those of the plain one."""
 
 _PROCESS = secrets.token_hex(4)
 
@@ -40,6 +47,26 @@ def tagged(route: Callable[[], Response]) -> Callable[[], Response]:
         return response
 
     return answer
+
+
+def digested(response: Response) -> Response:
+    """Give a document a strong tag of the bytes the client will get, and 304 to who has them."""
+    body = response.get_data()
+    tag = hashlib.sha256(body).hexdigest()[:32]
+    if compressible(response.content_type or "", len(body)):
+        response.vary.add(VARY)
+        if wanted_by(request.environ):
+            tag += PACKED
+    response.set_etag(tag)
+    response.make_conditional(request.environ)
+    return response
+
+
+def weakened(response: Response) -> None:
+    """Make a strong tag of plain bytes, which somebody gave an answer that is packed now, the weak one that it is."""
+    tag, weak = response.get_etag()
+    if tag is not None and not weak and not tag.endswith(PACKED):
+        response.set_etag(tag, weak=True)
 
 
 def _matches(present: str) -> bool:

@@ -21,7 +21,7 @@ from kbcore.runtime import Runtime
 from kbcore.state.answered import ANSWER_BYTES, Answer, Answered, RequestKey
 from kbcore.state.changes import ChangeSet, NoteAnswer
 from kbserver.body import read_body
-from kbserver.request_context import RequestContext, read_headers
+from kbserver.request_context import RequestContext, bodies, read_headers
 
 HEADER = "Idempotency-Key"
 ENVIRON = "HTTP_IDEMPOTENCY_KEY"
@@ -103,7 +103,7 @@ class Idempotency:
 
     def _digest(self, context: RequestContext) -> str:
         environ = request.environ
-        body = read_body(environ, self._runtime.config.max_body_bytes)
+        body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
         what = (request.path, environ.get("QUERY_STRING"), environ.get("HTTP_PREFER"), context.transaction)
         return hashlib.blake2b(repr(what).encode() + b"\0" + body, digest_size=16).hexdigest()

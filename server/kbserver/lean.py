@@ -18,6 +18,7 @@ from kbcore.reason.budget import Notes
 from kbcore.slowlog import REQUEST
 from kbserver import following
 from kbserver.answers import JSON, TEXT, noted, rows_written
+from kbserver.bodies import Bodies
 from kbserver.body import parse_object, read_body
 from kbserver.compress import VARY, compressed, compressible, wanted_by
 from kbserver.errors import ErrorAnswer
@@ -56,12 +57,19 @@ class Lean:
     """
 
     def __init__(
-        self, long_way: Application, runtime: Runtime, fail: Fail, meters: HttpMeters, guard: Guard | None = None
+        self,
+        long_way: Application,
+        runtime: Runtime,
+        fail: Fail,
+        meters: HttpMeters,
+        bodies: Bodies,
+        guard: Guard | None = None,
     ) -> None:
         self._long_way = long_way
         self._runtime = runtime
         self._fail = fail
         self._meters = meters
+        self._bodies = bodies
         self._guard = guard
         self._max_depth = runtime.config.max_json_depth
         self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
@@ -91,7 +99,7 @@ class Lean:
         try:
             if guard is not None:
                 guard.admit(environ, self._needs[environ["PATH_INFO"]])
-            body = read_body(environ, self._max_bytes)
+            body = read_body(environ, self._max_bytes, self._bodies)
             try:
                 asked = read(parse_object(body, self._max_depth), strict=False)
             except InvalidInput:
@@ -106,6 +114,8 @@ class Lean:
             headers = [*failed.headers.items(), ("Content-Type", JSON)]
         else:
             status, headers = "200 OK", [*noted(notes).items(), ("Content-Type", kind)]
+        finally:
+            self._bodies.release(environ)
         size = sum(map(len, found))
         more: list[tuple[str, str]] = []
         rated = headers_of(environ).items() if guard is not None else ()

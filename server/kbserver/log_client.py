@@ -47,7 +47,7 @@ class HTTPLogSource:
         self._http = httpx.Client(
             base_url=self._url,
             headers={
-                "Authorization": f"Bearer {config.replication_token}",
+                **({"Authorization": f"Bearer {config.replication_token}"} if config.replication_token else {}),
                 "User-Agent": "kbcore-follower",
                 "Accept-Encoding": "identity",
             },

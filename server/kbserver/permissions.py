@@ -78,7 +78,7 @@ def _table() -> dict[tuple[str, str], Need]:
             found[method, template] = need
 
     add(Need(PUBLIC, About.NOTHING, counted=False), "GET /health", "GET /health/ready")
-    add(Need(PUBLIC, About.NOTHING), "GET /openapi.json", "GET /auth/status", "POST /auth/bootstrap")
+    add(Need(PUBLIC, About.NOTHING), "GET /openapi.json", "GET /favicon.ico", "GET /auth/status", "POST /auth/bootstrap")
     add(Need(ANY, About.NOTHING), "GET /auth/whoami", "GET /docs", "GET /docs/<name>")
     add(
         Need(READER),

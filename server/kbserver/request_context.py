@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kbcore.kb import KnowledgeBase
     from kbcore.runtime import Runtime
     from kbcore.transacting import TransactionKB
+    from kbserver.bodies import Bodies
 
 NAME_RULE = "1 to 128 characters of letters, digits and _ - . : @, other than . and .."
 DEFAULT = "default"
@@ -104,6 +105,12 @@ def applied(preference: str) -> None:
 def runtime() -> Runtime:
     """Give the runtime this application serves."""
     found: Runtime = current_app.extensions["kbcore"]
+    return found
+
+
+def bodies() -> Bodies:
+    """Give what counts the bodies of the requests under way."""
+    found: Bodies = current_app.extensions["kbcore.bodies"]
     return found
 
 

@@ -32,16 +32,13 @@ from kbserver.crowd import Crowd
 from kbserver.errors import ErrorAnswer
 from kbserver.following import said_of_replication
 from kbserver.guard import DISABLED, SINGLE, mode_of
-from kbserver.incoming import BodyInput, TooSlow
+from kbserver.incoming import BodyInput, Times, TooSlow
 from kbserver.log_client import HTTPLogSource
 from kbserver.measured import reading
 from kbserver.offload import Offload, give_way, pause
 from kbserver.request_context import CALLER
 from kbserver.watch import Watches
 from kbserver.wire import BadRequest, Head, read_head, refusal
-
-HEADER_SECONDS = 10.0
-IDLE_SECONDS = 75.0
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
 _STOP_SECONDS = 5.0
@@ -68,7 +65,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         try:
             if self.socket.family in (socket.AF_INET, socket.AF_INET6):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket.settimeout(IDLE_SECONDS)
+            self.socket.settimeout(self.server.times.idle)
             if not welcome:
                 self.busy = True
                 self._refuse(Head(), 429, "this address has as many connections open as one may have")
@@ -94,14 +91,14 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             if b"\r\n\r\n" in at_hand:
                 read_head(self.rfile.readline, head)
             else:
-                with gevent.Timeout(HEADER_SECONDS, TooSlow()):
+                with gevent.Timeout(self.server.times.head, TooSlow()):
                     if not read_head(self.rfile.readline, head):
                         return None
         except BadRequest as error:
             self._refuse(head, error.status, error.message)
             return None
         except TooSlow:
-            self._refuse(head, 408, f"the headers took over {HEADER_SECONDS:g} seconds")
+            self._refuse(head, 408, f"the headers took over {self.server.times.head:g} seconds")
             return None
 
         self.command, self.path, self.request_version = head.method, head.target, head.version
@@ -129,7 +126,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
     def _environ(self, head: Head, at_hand: int) -> dict[str, Any]:
         expects = self.socket if "EXPECT" in head.headers else None
-        self.wsgi_input = BodyInput(self.rfile, head, expects, at_hand)
+        self.wsgi_input = BodyInput(self.rfile, head, expects, at_hand, self.server.times.body)
         environ: dict[str, Any] = self.server.get_environ()
         environ.update(head.environ())
         environ["wsgi.input"] = self.wsgi_input
@@ -235,10 +232,12 @@ class Server(WSGIServer):  # type: ignore[misc]
         *,
         connections: int = Config().max_connections,
         an_address: int = Config().max_connections_address,
+        times: Times | None = None,
         refused: Callable[[int], None] | None = None,
     ) -> None:
         self.handlers: set[Handler] = set()
         self.crowd = Crowd(an_address)
+        self.times = times or Times.of(Config())
         self.refused = refused or _uncounted
         self.stopping = False
         self.watches = Watches()
@@ -308,6 +307,7 @@ def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], 
             application,
             connections=config.max_connections,
             an_address=0 if config.forwarded_hops else config.max_connections_address,
+            times=Times.of(config),
             refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
         )
         metrics.on_collect(reading(HTTP_CONNECTIONS, lambda: len(server.handlers)))

@@ -103,6 +103,42 @@ def test_restrictions(client: Client, path: str) -> None:
     assert len(asked(client, path, scope="*")["entries"]) == 3
 
 
+def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
+    """predicates: restrict to these predicate names. Proofs go on resting on the others; they are not in the window."""
+    for name in ("a", "b"):
+        client.tell("p", name)
+        client.tell("q", name)
+    rule = {"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": n, "args": ["?x"]} for n in ("p", "q")]}
+    assert client.post("/teach", rule).status_code == 200
+    goal = {"goals": [{"predicate": "r", "args": ["?x"]}]}
+    for names in (["p"], ["r"], ["p", "r"], []):
+        found = asked(client, "/memory/context", **goal, predicates=names)
+        assert sorted(e["predicate"] for e in found["entries"]) == sorted(names * 2)
+        assert {e["category"] for e in found["entries"]} <= {"goal_relevant"}
+    unproved = {"goals": [{"predicate": "r", "args": ["?x"]}, {"predicate": "half", "args": ["?x"]}]}
+    half = {"head": {"predicate": "half", "args": ["?x"]}, "body": [{"predicate": n, "args": ["?x"]} for n in ("q", "none")]}
+    assert client.post("/teach", half).status_code == 200
+    found = asked(client, "/memory/context", **unproved, predicates=["p"])
+    assert {e["predicate"] for e in found["entries"]} == {"p"}
+    client.post("/memory/context", {**goal, "sessionId": "s", "predicates": ["p"]})
+    client.tell("p", "c")
+    client.tell("q", "c")
+    assert [row["key"] for row in asked(client, "/context/diff", sessionId="s")["added"]] == ["p/c"]
+
+
+@pytest.mark.parametrize("more", [{}, {"goals": [{"predicate": "r", "args": ["?x"]}]}])
+def test_rules_are_included_where_that_is_asked_for(client: Client, more: dict[str, Any]) -> None:
+    """includeRules: include relevant rules in the response. Where nothing is said those of goals are in a Context window."""
+    client.tell("p", "a")
+    rule = {"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}
+    assert client.post("/teach", rule).status_code == 200
+    text = "r(?x) :- p(?x)."
+    for said, rules in (({}, [text] if more else []), ({"includeRules": False}, []), ({"includeRules": True}, [text])):
+        found = asked(client, "/memory/context", format="natural", **more, **said)
+        assert (found["relevantRules"], found["rules"]) == (rules, rules)
+        assert ("Rule: " in found["formattedText"]) == bool(rules)
+
+
 @pytest.mark.parametrize("more", [{}, {"sessionId": "s"}])
 def test_minimum_of_salience_on_both_paths(served: Served, more: dict[str, Any]) -> None:
     """minSalience: minimum salience."""

@@ -18,6 +18,7 @@ from support.runtimes import runtime
 
 from kbcore import open_kb
 from kbcore.clock import ManualClock
+from kbcore.config import Config
 from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
 from kbcore.loading import bulk_rows
 from kbcore.reason.budget import BudgetWanted
@@ -89,6 +90,44 @@ def test_answers_and_nodes_of_proofs_are_counted(node):
         for form in ("tree", "dag"):
             assert limit_of(lambda form=form: kb.prove(goal, form=form))[:2] == ("proofNodes", 50)
         assert len(kb.prove(goal, nodes=1)) == 40
+
+
+@pytest.mark.parametrize("text", ["edge(?x, ?y), edge(?y, ?z)", "reach(?x, ?y), ?x < ?y", "edge(?x, ?y), not edge(?y, ?x)"])
+def test_answers_of_several_literals_are_counted_too(node, text):
+    kb, body = node.knowledge_base(tenant="t"), parse_goal(text).body
+    variables = list(dict.fromkeys(v for item in body for v in item.variables()))
+    every = kb.bindings(body, variables)
+    most = len(every)
+    assert most >= 300
+    assert kb.bindings(body, variables, wanted=BudgetWanted(answers=most)) == every
+    over = BudgetWanted(answers=most - 1)
+    assert limit_of(lambda: kb.bindings(body, variables, wanted=over)) == ("answers", most - 1, None)
+    for limit in (0, 1, 100, most - 1, most + 5):
+        assert kb.bindings(body, variables, limit=limit) == every[:limit]
+    assert kb.bindings(body, variables, limit=7, wanted=BudgetWanted(answers=7)) == every[:7]
+    assert limit_of(lambda: kb.bindings(body, variables, limit=8, wanted=BudgetWanted(answers=7)))[:2] == ("answers", 7)
+
+
+def test_answers_of_several_literals_are_counted_over_all_scopes(node):
+    kb, body = node.knowledge_base(tenant="t"), parse_goal("q(?x), r(?x)").body
+    for scope in ("a", "b", None):
+        kb.assert_rows([bulk_rows(name, 1, [str(n) for n in range(10)], scope) for name in "qr"])
+    variables = list(body[0].variables())
+    every = kb.bindings(body, variables, scope="*")
+    assert len(every) == 30
+    for limit in (0, 5, 10, 15, 30):
+        assert kb.bindings(body, variables, scope="*", limit=limit) == every[:limit]
+    found = limit_of(lambda: kb.bindings(body, variables, scope="*", wanted=BudgetWanted(answers=29)))
+    assert found[:2] == ("answers", 29)
+    assert len(kb.bindings(body, variables, scope="a", wanted=BudgetWanted(answers=10))) == 10
+
+
+def test_a_program_that_asks_for_too_many_answers_of_several_literals_is_told():
+    with open_kb(config=Config(query_max_answers=50)) as kb:
+        kb.tell_many("edge", [(str(n), str(n + 1)) for n in range(52)])
+        assert len(kb.ask("edge(?x, ?y), ?x < 50")) == 50
+        assert limit_of(lambda: kb.ask("edge(?x, ?y), edge(?y, ?z)"))[:2] == ("answers", 50)
+        assert limit_of(lambda: kb.execute("?- edge(?x, ?y), edge(?y, ?z)."))[:2] == ("answers", 50)
 
 
 def test_the_time_of_a_goal_is_its_own():

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.runtimes import runtime
 
+from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.cascade import MAX_GROUPS, SOME
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
+from kbplanner.parser import parse_goal, parse_rule
 from kbplanner.terms import Atom
 
 
@@ -141,4 +143,59 @@ def test_an_edge_nothing_rests_on_is_told_without_going_through_all_it_reaches(f
         kb.assert_facts([Fact("edge", (f"n{a}", f"n{b}")) for a, b in edges])
         outcome = kb.retract_fact("edge", ["n3", "n10"])
         assert (outcome.cascaded, outcome.newly_derivable, outcome.still_derivable) == (0, 0, False)
+        assert not outcome.truncated
+
+
+def test_a_ban_that_goes_is_looked_up_from_the_ban():
+    """A closure of two million pairs stands in the same rule, and takes no part."""
+    size = 2000
+    with runtime() as node:
+        kb = node.knowledge_base()
+        rules = (
+            "belongs(?x, ?y) :- member(?x, ?y).",
+            "belongs(?x, ?z) :- member(?x, ?y), belongs(?y, ?z).",
+            "may(?x, ?thing) :- belongs(?x, ?y), grant(?y, ?thing), not banned(?x, ?thing).",
+        )
+        kb.assert_rules([parse_rule(rule) for rule in rules])
+        kb.assert_facts([Fact("member", (f"n{n}", f"n{n + 1}")) for n in range(size)])
+        kb.assert_facts([Fact("grant", (f"n{size}", "door")), Fact("banned", (f"n{size - 9}", "door"))])
+        outcome = kb.retract_fact("banned", [f"n{size - 9}", "door"], wanted=BudgetWanted(steps=1000))
+        assert (outcome.cascaded, outcome.newly_derivable, outcome.truncated) == (0, 1, False)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ("path(?x, ?y) :- edge(?x, ?y).", "path(?x, ?z) :- edge(?x, ?y), path(?y, ?z)."),
+        (
+            "path(?x, ?y) :- edge(?x, ?y).",
+            "path(?x, ?z) :- path(?x, ?y), edge(?y, ?z).",
+            "lost(?x, ?y) :- node(?x), node(?y), not path(?x, ?y).",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sources", [1, SOME, MAX_GROUPS, MAX_GROUPS + 1])
+def test_candidates_with_a_constant_in_common_are_asked_together(rules, sources):
+    """From some sources over one edge to many targets, some of which can be reached another way."""
+    targets = SOME * (MAX_GROUPS + 1) // sources + SOME
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule(rule) for rule in rules])
+        edges = [(f"s{n}", "here") for n in range(sources)] + [("here", "there")]
+        edges += [("there", f"t{n}") for n in range(targets)]
+        edges += [(f"s{n}", f"t{n}") for n in range(sources) if n % 2] + [("s0", "t1"), ("here", "t2")]
+        kb.assert_facts([Fact("edge", edge) for edge in edges])
+        kb.assert_facts([Fact("node", (name,)) for name in ("s0", "here", "there", "t1", "t2", "t3")])
+        goals = [parse_goal(f"{name}(?x, ?y)").body[0] for name in ("path", "lost")]
+
+        def model():
+            return {(row["predicate"], *row["args"]) for goal in goals for row in kb.infer(goal)}
+
+        before = model()
+        outcome = kb.retract_fact("edge", ["here", "there"])
+        after = model()
+        fallen = {(row["predicate"], *row["args"]) for row in outcome.cascaded_atoms}
+        assert fallen == before - after
+        assert (outcome.cascaded, outcome.newly_derivable) == (len(before - after), len(after - before))
+        assert len(fallen) > targets
         assert not outcome.truncated

@@ -206,9 +206,16 @@ def test_a_change_that_cannot_be_applied_closes_its_tenant_only(monkeypatch):
     assert writes.commit(tell(3, tenant="other")).asserted == 1
 
 
-def test_the_queue_is_bounded():
+@pytest.mark.parametrize(
+    ("limits", "about"),
+    [
+        ({"max_records": 2}, {"limit": "WRITE_QUEUE_RECORDS", "value": 2}),
+        ({"max_bytes": 200}, {"limit": "WRITE_QUEUE_BYTES", "value": 200}),
+    ],
+)
+def test_the_queue_is_bounded(limits, about):
     log = Log()
-    _, writes = committer(log, max_records=2)
+    _, writes = committer(log, **limits)
     log.gate = threading.Event()
     first, _ = run_all([lambda: writes.commit(tell(0))])
     assert log.at_gate.wait(20)
@@ -216,7 +223,7 @@ def test_the_queue_is_bounded():
     waiting(writes, 2)
     with pytest.raises(RateLimited) as refused:
         writes.commit(tell(3))
-    assert refused.value.retry_after > 0
+    assert refused.value.details == {"retryAfterSeconds": 1.0, **about, "waiting": 2}
     log.gate.set()
     for thread in first + others:
         thread.join(20)

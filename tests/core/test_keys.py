@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +35,9 @@ def test_a_key_is_what_was_asked_for_and_is_found_by_all_of_its_text(node):
     assert (key.name, key.role, key.databases, key.tenants) == ("bob", "writer", ("shop",), ("a", "b"))
     assert key.expires_at == clock.now_ms() + DAY * 3 // 2
     assert made.secret.startswith(key.prefix + "_")
-    assert len(made.secret.removeprefix(key.prefix + "_")) == 64
+    assert re.fullmatch(r"kb_[0-9a-zA-Z]+_[0-9a-f]{64}", made.secret)  # 256 bits
+    assert key.digest == hashlib.sha256(made.secret.encode()).hexdigest()
+    assert runtime.keys().create(KeyWanted("bob", "writer")).secret[-64:] != made.secret[-64:]
     judge = runtime.keys().judge
     assert judge(made.secret) == key
     for wrong in (made.secret[:-1], made.secret + "0", made.secret.upper(), key.prefix, "", "kb__", made.secret + "\n"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.runtimes import runtime
@@ -9,7 +11,7 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.context.room import tokens
-from kbcore.context.window import Entry, Window
+from kbcore.context.window import GOAL_RELEVANT, Entry
 from kbcore.state.facts import Fact
 from kbplanner.parser import parse_rule
 from kbplanner.terms import Atom, Literal, Variable
@@ -42,6 +44,7 @@ GOALS = st.lists(
     max_size=3,
 )
 BUCKETS = st.sampled_from([(), (Bucket("e", ("edge",), 2.0), Bucket("rest", None, 1.0))])
+NAMED = st.sampled_from([None, None, ("edge", "both"), ("open",), ()])
 WRITES = st.lists(st.tuples(st.booleans(), FACTS, st.integers(0, 2000)), min_size=1, max_size=12)
 
 
@@ -54,8 +57,8 @@ def write(kb, clock, writes):
         clock.advance(pause)
 
 
-def atoms(window: Window) -> set[tuple[str, tuple[str, ...], bool]]:
-    return {(entry.predicate, entry.args, entry.negated) for entry in window.entries}
+def atoms(entries: Iterable[Entry]) -> set[tuple[str, tuple[str, ...], bool]]:
+    return {(entry.predicate, entry.args, entry.negated) for entry in entries}
 
 
 def told(entry: Entry) -> Entry:
@@ -71,33 +74,36 @@ def test_what_a_window_holds_proves_its_goals(writes, goals):
         kb, again = node.knowledge_base(), other.knowledge_base()
         kb.assert_rules(RULES)
         write(kb, clock, writes)
-        found = kb.context(WindowRequest(max_facts=1000, goals=goals, auto_resolve=False, predicates=("nothing",)))
+        found = kb.context(WindowRequest(max_facts=1000, goals=goals, auto_resolve=False))
+        needed = [entry for entry in found.entries if entry.category == GOAL_RELEVANT]
         again.assert_rules(RULES)
-        stored = [e for e in found.entries if e.provenance is None]
+        stored = [entry for entry in needed if entry.provenance is None]
         again.assert_facts([Fact(e.predicate, e.args, not e.negated) for e in stored])
         for goal in goals:
             answers = {(row["predicate"], tuple(row["args"]), row["negated"]) for row in kb.infer(goal)}
-            assert answers <= atoms(found)
+            assert answers <= atoms(needed)
             if goal.atom.predicate != "lone" and not goal.negated:
                 assert answers == {(r["predicate"], tuple(r["args"]), r["negated"]) for r in again.infer(goal)}
 
 
 @settings(max_examples=80, deadline=None)
-@given(WRITES, GOALS, st.integers(1, 8), st.integers(1, 30), st.sampled_from([None, 1, 2]), BUCKETS)
-def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets):
+@given(WRITES, GOALS, st.integers(1, 8), st.integers(1, 30), st.sampled_from([None, 1, 2]), BUCKETS, NAMED)
+def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets, named):
     clock = ManualClock()
     with runtime(clock=clock) as node:
         kb = node.knowledge_base()
         kb.assert_rules(RULES)
         write(kb, clock, writes)
-        asked = WindowRequest(max_facts=most, max_tokens=most_tokens, goals=goals, max_per_predicate=alike, buckets=buckets)
+        limits = {"max_facts": most, "max_tokens": most_tokens, "max_per_predicate": alike, "predicates": named}
+        asked = WindowRequest(goals=goals, buckets=buckets, **limits)
         found = kb.context(asked)
         assert kb.context(asked) == found
         assert len(found.entries) <= most
         assert tokens(found.chars) <= most_tokens
-        held = atoms(found)
+        held = atoms(found.entries)
         assert len(held) == len(found.entries)
         assert not [one for one in held if (one[0], one[1], not one[2]) in held]
+        assert named is None or {entry.predicate for entry in found.entries} <= set(named)
         if alike is not None:
             for name in {entry.predicate for entry in found.entries}:
                 assert sum(entry.predicate == name for entry in found.entries) <= alike

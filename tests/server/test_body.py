@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kbcore.errors import InvalidInput, TooLarge
 from kbserver import body
+from kbserver.bodies import Bodies
 from kbserver.body import parse_object, read_body
 
 
@@ -116,24 +117,24 @@ class Failing(io.BytesIO):
 
 
 def test_reads_what_is_stated() -> None:
-    assert read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10) == b"{} "
+    assert read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10, Bodies(1 << 30)) == b"{} "
 
 
 def test_too_large_is_known_before_anything_is_read() -> None:
     for stated in ("11", "9" * 40):
         with pytest.raises(TooLarge):
-            read_body({"CONTENT_LENGTH": stated, "wsgi.input": Failing()}, 10)
+            read_body({"CONTENT_LENGTH": stated, "wsgi.input": Failing()}, 10, Bodies(1 << 30))
 
 
 def test_chunks_are_bounded_too() -> None:
     endless = {"wsgi.input_terminated": True, "wsgi.input": io.BytesIO(b"x" * 1_000_000)}
     with pytest.raises(TooLarge):
-        read_body(endless, 70_000)
+        read_body(endless, 70_000, Bodies(1 << 30))
     assert endless["wsgi.input"].tell() < 200_000
 
 
 def test_a_body_of_unknown_end_is_empty() -> None:
-    assert read_body({"wsgi.input": Failing()}, 10) == b""
+    assert read_body({"wsgi.input": Failing()}, 10, Bodies(1 << 30)) == b""
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,4 @@ def test_a_body_of_unknown_end_is_empty() -> None:
 )
 def test_a_broken_body_is_the_clients_fault(environ: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        read_body(environ, 10)
+        read_body(environ, 10, Bodies(1 << 30))

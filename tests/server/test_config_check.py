@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from kbcore.config import SETTINGS, Config
 from kbcore.doubts import doubts
+from kbcore.errors import ConfigError
 from kbserver.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +70,7 @@ def test_settings_that_cannot_be_used(settings: dict[str, str], said: str) -> No
         ({"LLM_MODEL": "x"}, "no model will be asked"),
         ({"CORS_ORIGINS": "*"}, "pages of any site"),
         ({"FSYNC_POLICY": "never"}, "power cut"),
+        ({"REPLICATION_MODE": "LEADER"}, "may fetch its log"),
     ],
 )
 def test_what_is_odd_is_said(settings: dict[str, str], said: str) -> None:
@@ -95,3 +97,15 @@ def test_files_of_settings(tmp_path: Path) -> None:
     assert "line 2" in done.stderr
     assert "hunter2" not in done.output
     assert check("--env-file", str(tmp_path / "none")).exit_code == 78
+
+
+@pytest.mark.parametrize("name", ["PUBLIC_URL", "LEADER_URL", "LLM_BASE_URL"])
+def test_addresses_are_read_alike(name: str) -> None:
+    for text in ("http://localhost", "https://kb.example:8443/base", "http://[::1]:9300"):
+        assert getattr(Config.from_env({name: text + "/"}), name.lower()) == text
+    for text in ("kb.example", "ftp://h", "http:///v1", "http://h:99999", "http://h:0", "http://[::1", "http://h?a=1"):
+        with pytest.raises(ConfigError, match=f"^{name}="):
+            Config.from_env({name: text})
+    for text in ("http://u@h", "http://u:p@h", "http://@h", "http://h/#a"):
+        with pytest.raises(ConfigError, match="must have no user, query or fragment"):
+            Config.from_env({name: text})

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from flask import Response
 from hypothesis import given
 from hypothesis import strategies as st
 from support.http import Served, serve_in_memory
@@ -105,6 +106,52 @@ def test_lists_are_revalidated_until_something_changes(served: Served, path: str
     assert changed.headers["ETag"] != tag
 
 
+DOCUMENTS = ("/openapi.json", "/docs", "/.well-known/agent.json", "/.well-known/agent-card.json")
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, "/docs/docs.js", "/docs/docs.css"])
+def test_a_strong_tag_is_of_the_bytes_that_are_sent(served: Served, path: str) -> None:
+    """RFC 9110, 8.8.3: two representations with one strong tag have the same bytes."""
+    plain, packed = (served.client.get(path, {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    tags = [found.headers["ETag"] for found in (plain, packed)]
+    assert all(re.fullmatch('"[^"]+"', tag) for tag in tags)
+    assert (tags[0] == tags[1]) == (plain.data == packed.data)
+    assert (path in DOCUMENTS) == ("Content-Encoding" in packed.headers)
+    for first, wish in ((plain, "identity"), (packed, "gzip")):
+        tag = first.headers["ETag"]
+        for offered in (tag, f"W/{tag}", f'"other", {tag}'):
+            again = served.client.get(path, {"Accept-Encoding": wish, "If-None-Match": offered})
+            assert (again.status_code, again.data, again.headers["ETag"]) == (304, b"", tag)
+            assert "Accept-Encoding" in again.headers["Vary"]
+        other = "gzip" if wish == "identity" else "identity"
+        crossed = served.client.get(path, {"Accept-Encoding": other, "If-None-Match": tag})
+        assert crossed.status_code == (200 if path in DOCUMENTS else 304)
+
+
+def test_lists_that_are_packed_keep_their_weak_tag(served: Served) -> None:
+    for number in range(60):
+        served.client.tell(f"predicate_number_{number}", "a")
+    plain, packed = (served.client.get("/predicates", {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert plain.headers["ETag"] == packed.headers["ETag"]
+    assert plain.headers["ETag"].startswith('W/"')
+    for wish in ("identity", "gzip"):
+        headers = {"Accept-Encoding": wish, "If-None-Match": plain.headers["ETag"]}
+        again = served.client.get("/predicates", headers)
+        assert again.status_code == 304
+        assert set(re.split(", *", again.headers["Vary"])) == {"X-Tenant-ID", "X-Database", "Accept-Encoding"}
+
+
+@pytest.mark.parametrize(("given", "sent"), [('"a"', 'W/"a"'), ('W/"a"', 'W/"a"'), (None, None)])
+def test_a_strong_tag_of_a_guest_is_weak_on_what_is_packed(served: Served, given: str | None, sent: str | None) -> None:
+    def view() -> Response:
+        return Response("x" * 5000, content_type="text/plain", headers={"ETag": given} if given else {})
+
+    served.app.add_url_rule("/x/guest", view_func=view)
+    plain, packed = (served.client.get("/x/guest", {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    assert (plain.headers.get("ETag"), packed.headers.get("ETag")) == (given, sent)
+
+
 def test_a_fact_that_ceases_to_hold_changes_the_tag(served: Served) -> None:
     served.client.tell("p", "a", ttl=100)
     tag = served.client.get("/predicates").headers["ETag"]
@@ -151,6 +198,8 @@ def test_named_origins_are_let_in_without_credentials() -> None:
         assert allowed.status_code == 204
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://a.example"
         assert "X-Tenant-ID" in allowed.headers["Access-Control-Allow-Headers"]
+        assert uuid.UUID(allowed.headers["X-Request-ID"]).version == 7
+        assert allowed.headers["X-KB-Version"] == kbcore.__version__
         assert preflight(served, "https://b.example").status_code == 405
         for path in ("/tell", "/nowhere"):
             answer = served.client.post(path, {"predicate": "p", "args": ["a"]}, {"Origin": "https://a.example"})

@@ -34,7 +34,7 @@ WRITES = {
     *("/extract", "/context", "/context/ingest"),
 }
 PUBLIC = {
-    *("/health", "/health/ready", "/openapi.json", "/auth/status", "/auth/bootstrap"),
+    *("/health", "/health/ready", "/openapi.json", "/favicon.ico", "/auth/status", "/auth/bootstrap"),
     *("/.well-known/agent.json", "/.well-known/agent-card.json"),
 }
 ANY_KEY = {"/auth/whoami", "/docs", "/docs/<name>"}

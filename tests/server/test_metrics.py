@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from flask import Blueprint
 from support.http import error_of, serve_in_memory
 from support.runtimes import runtime
 
-from kbcore import Config, hookimpl
+import kbcore
+import kbserver
+from kbcore import Config, hookimpl, metrics
 from kbcore.clock import ManualClock
 from kbcore.errors import ConfigError, Unauthorized
 from kbcore.runtime import open_runtime
@@ -105,6 +108,39 @@ def test_without_a_sink_that_exposes_it_is_not_there():
     with serve_in_memory(metrics_sinks=("none",)) as served:
         error = error_of(served.client.get("/metrics"), 404, "NOT_FOUND")
         assert error["details"] == {"setting": "METRICS_SINKS"}
+
+
+def call_tool(client, name, **arguments):
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    return client.post("/mcp", message, headers={"Accept": "application/json"}).get_json()
+
+
+def test_calls_of_tools_are_timed(client):
+    call_tool(client, "tell", predicate="p", args=["a"])
+    call_tool(client, "tell", predicate="p", args=["b"])
+    call_tool(client, "ask", predicate="p", args=[None])
+    call_tool(client, "no such tool")
+    text = scrape(client)
+    assert sample(text, 'svc_mcp_tool_call_duration_seconds_count{outcome="ok",tool="tell"}') == 2
+    assert sample(text, 'svc_mcp_tool_call_duration_seconds_count{outcome="failed",tool="ask"}') == 1
+    assert "no such tool" not in text
+
+
+def test_streams_of_the_tool_protocol_are_counted_while_they_are_open(client):
+    stream = client.flask.get("/mcp/sse")
+    assert next(stream.response).startswith(b"event: endpoint")
+    assert sample(scrape(client), "svc_mcp_sse_subscribers") == 1
+    stream.close()
+    assert sample(scrape(client), "svc_mcp_sse_subscribers") == 0
+
+
+def test_every_family_is_told_by_something():
+    """A name on the page of metrics that nothing ever tells a value would stay empty for good."""
+    rooms = Path(kbcore.__file__).parent, Path(kbserver.__file__).parent
+    told = "".join(path.read_text() for room in rooms for path in room.rglob("*.py") if path != Path(metrics.__file__))
+    names = [name for name, value in vars(metrics).items() if isinstance(value, metrics.MetricSpec)]
+    assert len(names) == len(metrics.FAMILIES)
+    assert [name for name in names if not re.search(rf"\b{name}\b", told)] == []
 
 
 class Door:

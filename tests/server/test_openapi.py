@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -29,10 +30,11 @@ from kbserver.permissions import PUBLIC, need_of
 
 UNLISTED = {
     ("/context/optimize", "POST"),
+    ("/favicon.ico", "GET"),
     *(("/mcp", "POST"), ("/mcp", "GET"), ("/mcp", "DELETE"), ("/mcp/sse", "GET"), ("/mcp/messages", "POST")),
     ("/a2a", "POST"),
 }
-"""Past its sunset; and what speaks protocols that have descriptions of their own."""
+"""Past its sunset; for browsers; and what speaks protocols that have descriptions of their own."""
 
 CARDS = {"/.well-known/agent.json", "/.well-known/agent-card.json"}
 NODES = {"/replication/log", "/replication/snapshot"}
@@ -100,7 +102,32 @@ def test_who_may_call_is_in_the_document(spec):
     for (path, method), one in known.items():
         need = need_of(method, re.sub(r"{(\w+)}", r"<\1>", path))
         assert one["x-role"] == need.role, path
-        assert need.role == PUBLIC or {"401", "403"} <= set(one["responses"]), path
+        said, itself = set(one["responses"]), {"401", "403"} if path == "/auth/bootstrap" else set()
+        assert said & {"401", "403"} == (itself if need.role == PUBLIC else {"401", "403"}), path
+        assert ("429" in said) == (need.role != PUBLIC or need.counted), path
+
+
+@pytest.mark.parametrize("key", ["", "kb_nobody_nothing"])
+def test_a_route_that_says_it_needs_no_key_answers_without_and_with_a_wrong_one(key):
+    clock = ManualClock(NOW)
+    runtime = open_runtime(replace(CONFIG, rate_limit_address=(1, 60)), clock=clock)
+    try:
+        client = create_app(runtime).test_client()
+        for path, method, _ in routes(client.application):
+            need = need_of(method, path)
+            if need.role == PUBLIC and method == "GET":
+                answers = [client.get(path, headers={"X-API-Key": key} if key else {}).status_code for _ in range(2)]
+                assert answers[0] in (200, 204), path
+                assert answers[1] == (429 if need.counted else answers[0]), path
+                clock.advance(60_000)
+    finally:
+        runtime.close()
+
+
+def test_browsers_that_ask_for_an_icon_are_told_there_is_none(keyed):
+    found = keyed.test_client().get("/favicon.ico")
+    assert (found.status_code, found.data, found.headers["Cache-Control"]) == (204, b"", "public, max-age=86400")
+    assert "Content-Type" not in found.headers
 
 
 def test_names_of_operations_are_their_own(spec):

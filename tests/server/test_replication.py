@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import pytest
 from support.links import TOKEN, Link, catch_up, following, node
 
+from kbcore.config import Config
+from kbcore.durable.leading import Cursor
 from kbcore.durable.shipping import Unpacking, unframed
+from kbcore.errors import BadShipment
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
 from kbserver.app import create_app
+from kbserver.log_client import HTTPLogSource
 from kbserver.operations import operation_of
 
 SECRET = {"Authorization": "Bearer " + TOKEN.replace(" ", "-")}
@@ -122,6 +127,40 @@ def test_strangers_are_turned_away(leader, tmp_path):
     assert ask(leader, "status").json["role"] == "LEADER"
     with node(tmp_path / "alone", "none") as alone:
         assert ask(alone, "status").status_code == 404
+
+
+def test_without_a_token_whoever_may_read_everything_may_follow(tmp_path):
+    """`REPLICATION_MODE=LEADER` needs no other setting: its log is then as open as its backup."""
+    with node(tmp_path / "open", replication_token="") as leader:
+        tell(leader, "a")
+        client = create_app(leader).test_client()
+        assert client.get("/admin/backup").status_code == 200
+        (record,) = unframed(client.get(f"/replication/{cursor(leader)}").data, leader.log_id)
+        assert record.seq == 1
+        for query in ("snapshot", "status"):
+            assert client.get(f"/replication/{query}").status_code == 200
+    for more in ({"api_key": "a-key-of-this-node"}, {"auth_enabled": True}):
+        with node(tmp_path / "shut", replication_token="", **more) as leader:
+            client = create_app(leader).test_client()
+            for query in ("log", "snapshot", "status"):
+                assert client.get(f"/replication/{query}").status_code == 401
+            if "api_key" in more:
+                key = {"Authorization": "Bearer a-key-of-this-node"}
+                assert client.get("/replication/status", headers=key).json["role"] == "LEADER"
+
+
+@pytest.mark.parametrize("token", ["", "a-secret-of-all-nodes"])
+def test_a_follower_without_a_token_says_nothing_of_one(leader, token):
+    seen = []
+
+    def answer(request):
+        seen.append(request.headers.get("Authorization"))
+        return httpx.Response(401, json={"code": "UNAUTHORIZED", "message": "no", "details": None})
+
+    config = Config(leader_url="http://leader.test:9300", replication_token=token)
+    with pytest.raises(BadShipment):
+        HTTPLogSource(config, httpx.MockTransport(answer)).read(Cursor("ab" * 16, 1, 0, None), 0, 1 << 20)
+    assert seen == [f"Bearer {token}" if token else None]
 
 
 def test_a_follower_is_no_leader(follower):

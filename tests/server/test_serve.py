@@ -15,7 +15,9 @@ from support.http import Served, serve_in_memory
 from support.sockets import Running
 
 from kbcore.config import Config
-from kbserver import incoming, serve
+from kbcore.errors import ConfigError
+from kbserver import serve
+from kbserver.incoming import Times
 from kbserver.serve import Handler, announcement
 
 
@@ -198,16 +200,55 @@ def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
         (START + b"Transfer-Encoding: chunked\r\n\r\n5\r\nx", 400),
     ],
 )
-def test_slow_clients(running: Running, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int) -> None:
-    monkeypatch.setattr(serve, "HEADER_SECONDS", 0.05)
-    monkeypatch.setattr(incoming, "BODY_SECONDS", 0.05)
+def test_slow_clients(served: Served, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int) -> None:
     monkeypatch.setattr(serve, "_LINGER_SECONDS", 0.05)
-    error_in(running.raw(raw, half_close=False), status)
+    running = Running(served.app, times=Times(head=0.05, body=0.05, idle=600))
+    try:
+        found = running.raw(raw, half_close=False)
+        error_in(found, status)
+        assert status != 408 or b"the headers took over 0.05 seconds" in found
+    finally:
+        running.stop()
 
 
-def test_idle_connections_are_closed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "IDLE_SECONDS", 0.05)
-    assert running.raw(b"", half_close=False) == b""
+def test_idle_connections_are_closed(served: Served) -> None:
+    running = Running(served.app, times=Times(head=600, body=600, idle=0.05))
+    try:
+        assert running.raw(b"", half_close=False) == b""
+    finally:
+        running.stop()
+
+
+@pytest.mark.parametrize(
+    ("texts", "times"),
+    [
+        ({}, Times(10, 30, 75)),
+        ({"HEADER_TIMEOUT_MS": "1", "BODY_TIMEOUT_MS": "120000", "IDLE_TIMEOUT_MS": "5500"}, Times(0.001, 120, 5.5)),
+    ],
+)
+def test_how_long_clients_may_take_is_set(texts: dict[str, str], times: Times, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Times] = []
+
+    class Stopped(Exception):
+        pass
+
+    def server(listener: socket.socket, application: Any, *, times: Times, **more: Any) -> Any:
+        listener.close()
+        made.append(times)
+        raise Stopped
+
+    monkeypatch.setattr(serve, "Server", server)
+    monkeypatch.setattr(serve.logs, "configure", lambda *given, **more: None)
+    with pytest.raises(Stopped):
+        serve.run(Config.from_env({"STORAGE_BACKEND": "memory", "PORT": "0", **texts}))
+    assert made == [times]
+
+
+@pytest.mark.parametrize("name", ["HEADER_TIMEOUT_MS", "BODY_TIMEOUT_MS", "IDLE_TIMEOUT_MS", "MAX_BODIES_BYTES"])
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5", str(1 << 50)])
+def test_what_is_no_limit_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}='{text}'"):
+        Config.from_env({name: text})
 
 
 def test_an_exploding_application(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ def node(folder, mode="LEADER", **settings):
     settings = {"sweep_interval_ms": 0, "wal_segment_mb": 1, **settings}
     if mode == "FOLLOWER":
         settings["leader_url"] = "http://leader.test:9300"
-    return runtime(folder, replication_mode=mode, replication_token=TOKEN.replace(" ", "-"), **settings)
+    settings.setdefault("replication_token", TOKEN.replace(" ", "-"))
+    return runtime(folder, replication_mode=mode, **settings)
 
 
 class Link:

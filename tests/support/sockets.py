@@ -14,17 +14,18 @@ from kbserver.serve import Server, listen
 
 
 class Running:
-    """A server with its own hub in a thread of its own."""
+    """A server with its own hub in a thread of its own; `options` are those of Server."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, **options: Any) -> None:
         self._application = application
+        self._options = options
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         assert self._ready.wait(10)
 
     def _run(self) -> None:
-        self.server = Server(listen("127.0.0.1", 0), self._application)
+        self.server = Server(listen("127.0.0.1", 0), self._application, **self._options)
         self.server.start()
         self.port: int = self.server.address[1]
         self._stop = Event()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kbplanner.errors import EngineFault
@@ -37,6 +38,22 @@ class NoStatistics:
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
         """Not known."""
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expecting:
+    """Statistics beside which it is known of some derived relations that they will be `small`."""
+
+    told: Statistics
+    small: Callable[[RelationSchema], bool]
+
+    def rows(self, schema: RelationSchema) -> int:
+        """Visible rows of a stored relation."""
+        return self.told.rows(schema)
+
+    def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
+        """Distinct values of these columns of a stored relation; 0 when not known."""
+        return self.told.distinct(schema, columns)
 
 
 def order_items(
@@ -128,6 +145,8 @@ def rows_a_look_up(
         distinct = statistics.distinct(schema, columns) if columns else 0
         if distinct:
             return rows / distinct
+    elif isinstance(statistics, Expecting) and statistics.small(schema):
+        rows = LEAST_ROWS
     else:
         rows = DERIVED_ROWS
     free = max(unbound, 0.5) if columns else arity

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput, KBError
+from kbcore.metrics import MCP_CALL_SECONDS
 from kbcore.reason.turns import Caller
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
@@ -95,8 +96,12 @@ class Toolbox:
         self._fail = fail
 
     def call(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
-        """Do the work of a tool, and show the outcome as the protocol wants it; errors are answers too."""
+        """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
+        clock = self._runtime.clock
+        began = clock.monotonic()
         done, found = self.attempt(tool, arguments, who, call)
+        labels = tool.name, "ok" if done else "failed"
+        self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
         content = [{"type": "text", "text": written(found).decode()}]
         return {"content": content, "isError": not done, **({"structuredContent": found} if done else {})}
 

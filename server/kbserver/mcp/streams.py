@@ -43,7 +43,8 @@ class Streams:
         self._open: dict[Whose, int] = {}
 
     def __len__(self) -> int:
-        return sum(self._open.values())
+        with self._mutex:
+            return sum(self._open.values())
 
     def counted(self, whose: Whose, frames: Iterator[bytes]) -> Iterator[bytes]:
         """Count a stream until it is closed; raises RateLimited where its tenant has too many."""

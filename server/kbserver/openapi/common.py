@@ -12,7 +12,7 @@ from kbserver.errors import STATUS
 from kbserver.idempotency import HEADER, REPLAYED, takes_key
 from kbserver.jsonschema import TEXT, Schema, named, nullable, obj, said, words
 from kbserver.operations import Answer, Operation
-from kbserver.permissions import PUBLIC, need_of
+from kbserver.permissions import PUBLIC, Need, need_of
 from kbserver.request_context import NAME_PATTERN, NAME_RULE
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
@@ -104,6 +104,8 @@ _ERRORS: dict[int, Schema] = {
 _ALWAYS = ("X-Request-ID", "X-KB-Version", "RateLimit", "RateLimit-Policy", "X-Commit-Seq", "X-Replication-Lag-Ms")
 _PACKED = ("Content-Encoding", "Vary")
 _LARGE = 1 << 20
+_OF_KEYS, _OF_RATES = frozenset((401, 403)), frozenset((429,))
+"""Statuses that routes which ask for no key, and those that count against no limit, never answer at the door."""
 
 
 def parameters(path: str, method: str, declared: Operation) -> Iterator[str | dict[str, Any]]:
@@ -133,13 +135,16 @@ def parameters(path: str, method: str, declared: Operation) -> Iterator[str | di
 
 def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
     """The role an operation needs, and how its key is sent; a server may also ask for none."""
-    role = need_of(method, re.sub(r"{(\w+)}", r"<\1>", path)).role
+    role = _need(path, method).role
     return role, [] if role == PUBLIC else [{"bearer": []}, {"header": []}, {}]
 
 
 def statuses(path: str, method: str, declared: Operation) -> list[int]:
     """Every status of an error an operation may answer."""
-    return sorted({*declared.statuses(), *((409,) if _keyed(path, method) else ())})
+    need, found = _need(path, method), {*declared.statuses(), *((409,) if _keyed(path, method) else ())}
+    if need.role == PUBLIC:
+        found -= _OF_KEYS if need.counted else _OF_KEYS | _OF_RATES
+    return sorted(found.union(declared.errors))
 
 
 def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,6 +187,10 @@ def _answer(one: Answer, more: list[str], example: Mapping[str, Any]) -> dict[st
 
 def _references(*names: str) -> dict[str, Any]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _need(path: str, method: str) -> Need:
+    return need_of(method, re.sub(r"{(\w+)}", r"<\1>", path))
 
 
 def _keyed(path: str, method: str) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from flask import Blueprint, Response, request
 
 from kbserver.a2a import Agent, card, version_of
 from kbserver.answers import JSON
+from kbserver.etags import digested
 from kbserver.guard import DISABLED, mode_of
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call
@@ -30,9 +29,7 @@ def agent_card() -> Response:
     keys = mode_of(runtime().config) != DISABLED
     shown = card(url, runtime().model is not None, keys)
     response = Response(rpc.written(shown), content_type=JSON, headers={"Cache-Control": _KEEP})
-    response.set_etag(hashlib.sha256(response.get_data()).hexdigest()[:32])
-    response.make_conditional(request.environ)
-    return response
+    return digested(response)
 
 
 @bp.post("/a2a")

@@ -65,7 +65,13 @@ def whoami() -> Response:
 
 
 @bp.post("/bootstrap")
-@operation(as_object("The first key.", MADE, status=_CREATED, headers=_KEPT), body=bootstrap, tenant=False, writes=True)
+@operation(
+    as_object("The first key.", MADE, status=_CREATED, headers=_KEPT),
+    body=bootstrap,
+    tenant=False,
+    writes=True,
+    errors=(401, 403),
+)
 def first_key() -> Response:
     """Make the first key, an administrator's, with the token of the setting BOOTSTRAP_TOKEN: once."""
     tries: Buckets = current_app.extensions.get(_TRIES) or current_app.extensions.setdefault(

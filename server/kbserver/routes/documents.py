@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from importlib.resources import files
 
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Response, current_app
 
 from kbcore.errors import NotFound
 from kbserver.answers import JSON
+from kbserver.etags import digested
 from kbserver.jsonschema import TEXT
 from kbserver.openapi.document import document
 from kbserver.operations import Answer, operation
@@ -51,16 +51,23 @@ def part(name: str) -> Response:
     return _file(name)
 
 
+@bp.get("/favicon.ico")
+@operation(listed=False)
+def icon() -> Response:
+    """Answer browsers, which ask by themselves, that there is no icon; a day long they need not ask again."""
+    response = Response(status=204, headers={"Cache-Control": "public, max-age=86400"})
+    del response.headers["Content-Type"]
+    return response
+
+
 def _file(name: str) -> Response:
     return _tagged((files("kbserver") / "static" / name).read_bytes(), f"{_PAGE[name]}; charset=utf-8")
 
 
 def _tagged(body: bytes, kind: str) -> Response:
-    """Answer with an ETag of the bytes, and with 304 where the client has them."""
+    """Answer with a page or document that may be kept for a minute, and does nothing but show itself."""
     response = Response(body, content_type=kind)
-    response.set_etag(hashlib.sha256(body).hexdigest()[:32])
     response.headers["Cache-Control"] = "public, max-age=60"
     response.headers["Content-Security-Policy"] = _POLICY
     response.headers["X-Content-Type-Options"] = "nosniff"
-    response.make_conditional(request)
-    return response
+    return digested(response)

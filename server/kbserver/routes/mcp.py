@@ -11,7 +11,7 @@ from kbserver.mcp.calls import Call, Who
 from kbserver.mcp.rpc import Failure
 from kbserver.mcp.transport import Transport
 from kbserver.operations import operation
-from kbserver.request_context import CALLER, DEFAULT, read_headers
+from kbserver.request_context import CALLER, DEFAULT, bodies, read_headers
 from kbserver.schemas.base import check_media
 
 bp = Blueprint("mcp", __name__, url_prefix="/mcp")
@@ -81,6 +81,6 @@ def who() -> Who:
 
 
 def message_body() -> bytes:
-    """Read the body of a request that is a message; raises UnsupportedMedia and TooLarge."""
+    """Read the body of a request that is a message; raises UnsupportedMedia, TooLarge and TooManyBodies."""
     check_media(request.environ)
-    return read_body(request.environ, transport().most_body_bytes)
+    return read_body(request.environ, transport().most_body_bytes, bodies())

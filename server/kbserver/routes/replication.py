@@ -36,12 +36,15 @@ _ABOUT_SNAPSHOT = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Snapshot-Seq": COUNT}
 
 
 def replica_only() -> None:
-    """Let in who has the REPLICATION_TOKEN, also where no keys are asked for; else the guard has seen to role `replica`."""
+    """Let in who has the REPLICATION_TOKEN, also where no keys are asked for; else the guard has seen to role `replica`.
+
+    Where there is neither token nor key everybody is: whoever asks may have a backup there, which is the same.
+    """
     outside(DEFAULT)
     config = runtime().config
     if config.replication_mode == NONE:
         raise NotFound("this node does not replicate", {"setting": "REPLICATION_MODE"})
-    if WHO in request.environ:
+    if WHO in request.environ or not config.replication_token:
         return
     scheme, _, token = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer" or not token:

@@ -15,7 +15,7 @@ from kbplanner.terms import Aggregate, Atom, Term
 from kbserver.body import parse_object, read_body
 from kbserver.errors import UnsupportedMedia, invalid
 from kbserver.jsonschema import component, of_body
-from kbserver.request_context import current, runtime, wait_wanted
+from kbserver.request_context import bodies, current, runtime, wait_wanted
 from kbserver.schemas.fields import Read, Reader, scope_to_read
 
 T_co = TypeVar("T_co", covariant=True)
@@ -168,7 +168,7 @@ def _object() -> dict[str, Any]:
     environ = request.environ
     if environ.get("CONTENT_LENGTH") not in (None, "", "0") or "HTTP_TRANSFER_ENCODING" in environ:
         check_media(environ)
-    return parse_object(read_body(environ, config.max_body_bytes), config.max_json_depth)
+    return parse_object(read_body(environ, config.max_body_bytes, bodies()), config.max_json_depth)
 
 
 def check_media(environ: Mapping[str, Any]) -> None:
