@@ -73,8 +73,10 @@ class Conversing(Asking, Windowing, ABC):
 
         With `store` new facts and the rules go into `scope`, at once; what is stored already stays as it is. `context` is a
         hint for the model. Pieces that failed are told in `failures`. Raises ModelNotConfigured, ModelFailed where no piece
-        could be read, RateLimited, TooLarge, BudgetExceeded.
+        could be read, RateLimited, TooLarge, BudgetExceeded, and with `store` ReadOnlyFollower before the model is asked.
         """
+        if store:
+            self._runtime.refuse_on_follower()
         model = self._model()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
@@ -118,9 +120,10 @@ class Conversing(Asking, Windowing, ABC):
 
         Lines in predicate syntax or the rule language are read as they are. Prose is for the language model, with `hint`
         about it; without one it is passed over. Raises ModelNotConfigured where there is nothing else, ModelFailed where the
-        model could read none of it, InvalidInput for a rule that cannot be taken, and BudgetExceeded; where that comes from
-        the window, what was stored stands.
+        model could read none of it, InvalidInput for a rule that cannot be taken, ReadOnlyFollower before the model is
+        asked, and BudgetExceeded; where that comes from the window, what was stored stands.
         """
+        self._runtime.refuse_on_follower()
         if request.scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
         check_request(request)

@@ -101,12 +101,12 @@ class BadShipment(KBError):
 
 
 class ReadOnlyFollower(KBError):
-    """A write sent to a follower; `details.leader` is where to send it."""
+    """A write sent to a follower; `details.leader` is where to send it. `place` is its storage, where no node runs."""
 
     code = "FOLLOWER_READ_ONLY"
 
-    def __init__(self, leader: str) -> None:
-        super().__init__(f"this node is a follower; send writes to {leader}", {"leader": leader})
+    def __init__(self, leader: str, place: str = "this node") -> None:
+        super().__init__(f"{place} is a follower; send writes to {leader}", {"leader": leader})
 
 
 class CallerLeft(Cancelled):

@@ -119,6 +119,7 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield m.PLUGINS_LOADED, (), len(runtime.plugins.names())
         yield m.UPTIME, (), runtime.clock.monotonic() - started
         yield m.CPU_SECONDS, (), time.process_time()
+        yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
         config = runtime.config
         yield m.BUILD_INFO, (__version__, platform.python_version(), config.engine, config.storage_backend), 1
 
@@ -168,6 +169,7 @@ def _log(runtime: Runtime) -> Iterator[Value]:
     yield m.LOG_BYTES, (), written.bytes
     yield m.LOG_WAITING, (), written.waiting
     yield m.LOG_HEAD, (), status.head
+    yield m.TAIL_BYTES_DROPPED, (), status.tail_bytes_dropped
     yield m.SNAPSHOT_HEAD, (), status.snapshot
     yield m.SNAPSHOT_AGE, (), runtime.snapshot_age()
     yield m.STORAGE_WRITABLE, (), int(status.writable)

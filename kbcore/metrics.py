@@ -102,6 +102,9 @@ LOG_SYNC_SECONDS = _times("svc_log_sync_duration_seconds", _A, "Time to append a
 LOG_WAITING = _gauge("svc_log_queue_records", _A, "Change sets that wait for the disk")
 LOG_HEAD = _gauge("svc_log_head", _A, "Sequence number of the last record")
 STORAGE_WRITABLE = _gauge("svc_storage_writable", _A, "1 while writes are taken, 0 when there is no room or the log failed")
+TAIL_BYTES_DROPPED = _count(
+    "svc_wal_tail_bytes_dropped_total", _A, "Bytes of a torn tail, of which nothing was acknowledged, dropped at the start"
+)
 RECOVERY_RECORDS = _gauge("svc_recovery_records", _A, "Log records replayed at the start")
 RECOVERY_SECONDS = _gauge("svc_recovery_duration_seconds", _A, "Time the start took to recover the state")
 
@@ -150,6 +153,7 @@ _A = "Node"
 BUILD_INFO = _gauge("svc_build_info", _A, "1, with the versions of what runs", "version", "python", "engine", "storage")
 UPTIME = _gauge("svc_uptime_seconds", _A, "Time since the start")
 CPU_SECONDS = _count("svc_process_cpu_seconds_total", _A, "Processor time of the process, all threads")
+CLOCK_STEPS_BACK = _count("svc_clock_steps_back_total", _A, "Times the wall clock was seen to go back by over 5 seconds")
 PLUGINS_LOADED = _gauge("svc_plugins_loaded", _A, "Plugins that are loaded")
 PLUGIN_FAILURES = _count("svc_plugin_failures_total", _A, "Times a telling hook or a metrics sink raised", "hook")
 

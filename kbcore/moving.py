@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kbcore.config import Config
+from kbcore.durable.allegiance import leader_of
 from kbcore.durable.capture import capture
 from kbcore.durable.recovery import recover
 from kbcore.durable.snapshot import encode
-from kbcore.errors import AlreadyExists, ConfigError, Conflict, InvalidInput, LogTruncated
+from kbcore.errors import AlreadyExists, ConfigError, Conflict, InvalidInput, LogTruncated, ReadOnlyFollower
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
 from kbcore.state.catalog import Catalog
@@ -57,9 +58,9 @@ def check_storage(url: str, config: Config | None = None, plugins: Iterable[obje
 def copy_storage(source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()) -> Contents:
     """Copy the newest snapshot and the records after it, with their numbers, into an empty storage, and compare.
 
-    The target is opened anew for the comparison. Raises AlreadyExists where the target is not empty, ConfigError where the
-    source is, StorageBusy where either is in use, and Conflict where both do not come to the same, which damage of the
-    target would explain.
+    The target is opened anew for the comparison. Raises AlreadyExists where the target is not empty, ReadOnlyFollower where
+    it follows a leader, ConfigError where the source is empty, StorageBusy where either is in use, and Conflict where both
+    do not come to the same, which damage of the target would explain.
     """
     if source == target:
         raise InvalidInput.at("to", "is where it comes from")
@@ -69,6 +70,8 @@ def copy_storage(source: str, target: str, config: Config | None = None, plugins
             raise ConfigError(f"{redacted(source)}: there is no knowledge base")
         copy = _open(target, config, plugins)
         try:
+            if leader := leader_of(copy):
+                raise ReadOnlyFollower(leader, redacted(target))
             if copy.status().head:
                 raise AlreadyExists(f"{redacted(target)} is not empty: it has {copy.status().head} records")
             _copy(origin, copy)

@@ -11,6 +11,7 @@ from typing import Any
 from kbcore import metrics as m
 from kbcore.clock import LoggedClock
 from kbcore.config import Config
+from kbcore.durable.allegiance import leader_of, pledge
 from kbcore.durable.commit import Committer
 from kbcore.durable.follow import Follower, LogSource
 from kbcore.durable.leading import Cursor, Leader, Progress
@@ -77,6 +78,7 @@ def raise_term(config: Config) -> Promoted:
         if not isinstance(store, TakesOver) or not status.head:
             raise ConfigError("there is no knowledge base, or its storage cannot be promoted")
         store.raise_epoch(status.epoch + 1)
+        pledge(store, "")
         return Promoted(status.log_id, status.epoch + 1, status.head)
     finally:
         store.close()
@@ -126,11 +128,13 @@ class Replication:
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
+        self._lagging: set[str] = set()
         committer.wrote = self.leader.wrote
-        if self.role == FOLLOWER:
-            if not isinstance(store, TakesOver):
-                raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
-            committer.leader = config.leader_url
+        if self.role == FOLLOWER and not isinstance(store, TakesOver):
+            raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
+        # A follower's storage that is opened for something else is read only: a write would never reach the leader.
+        committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
+        if committer.leader is not None:
             self._count_accesses(catalog, False)
 
     # -- what every request may ask ------------------------------------------------------------------------------------
@@ -231,28 +235,32 @@ class Replication:
 
     def values(self) -> Iterator[tuple[m.MetricSpec, tuple[str, ...], float]]:
         """What there is to tell sinks of metrics."""
-        if self.role == FOLLOWER and self.follower is not None:
-            standing, now = self.follower.standing, self._clock.monotonic()
+        if self.follower is not None:
+            # One that was promoted lags behind nobody; one that has heard nothing yet has been silent since it began.
+            standing, now, begun = self.follower.standing, self._clock.monotonic(), self.follower.begun
+            follows, applied = self.role == FOLLOWER, self._applied.reached
+            as_of = begun if standing.as_of is None else standing.as_of
             yield m.REPLICATION_HEAD, (), standing.head
-            yield m.REPLICATION_APPLIED, (), self._applied.reached
-            yield m.REPLICATION_LAG_RECORDS, (), max(0, standing.head - self._applied.reached)
-            if standing.as_of is not None:
-                yield m.REPLICATION_LAG_SECONDS, (), max(0.0, now - standing.as_of)
-            if standing.contact is not None:
-                yield m.REPLICATION_CONTACT, (), now - standing.contact
+            yield m.REPLICATION_APPLIED, (), applied
+            yield m.REPLICATION_LAG_RECORDS, (), max(0, standing.head - applied) * follows
+            yield m.REPLICATION_LAG_SECONDS, (), max(0.0, now - as_of) * follows
+            yield m.REPLICATION_CONTACT, (), (now - (begun if standing.contact is None else standing.contact)) * follows
             yield m.REPLICATION_BYTES, (), standing.bytes
             yield m.REPLICATION_BOOTSTRAPS, (), standing.bootstraps
             yield m.REPLICATION_DIVERGENCES, (), standing.divergences
         if self.role == LEADER:
             durable = self._store.status().durable
-            for known in self.leader.followers():
-                yield m.FOLLOWER_LAG_RECORDS, (known.name,), max(0, durable - known.seq)
+            lags = {known.name: max(0, durable - known.seq) for known in self.leader.followers()}
+            for name in {*self._lagging, *lags}:  # what is forgotten must not stay as it was last seen
+                yield m.FOLLOWER_LAG_RECORDS, (name,), lags.get(name, 0)
+            self._lagging = set(lags)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
-        """Begin to follow a leader; with `start` in a thread of its own."""
+        """Begin to follow a leader, which the storage notes; with `start` in a thread of its own."""
         config = self._config
+        self._offload_disk(lambda: pledge(self._store, config.leader_url))
         self.follower = Follower(
             source,
             self,
@@ -349,6 +357,7 @@ class Replication:
             def lead(head: int) -> Promoted:
                 epoch = max(self._store.status().epoch, standing.epoch) + 1
                 self._raise(epoch)
+                self._on_disk(lambda log: pledge(self._store, ""))
                 self._committer.leader = None
                 self.role = LEADER
                 self._count_accesses(self._catalog, True)

@@ -12,6 +12,7 @@ from kbcore.admin import Admin
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config import Config
 from kbcore.context.embedding import Embedding
+from kbcore.durable.allegiance import check_allegiance
 from kbcore.durable.capture import Capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.idempotency import marked
@@ -33,7 +34,7 @@ from kbcore.readiness import readiness
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.cascade import Cascades
 from kbcore.reason.turns import Caller, Turns
-from kbcore.replicating import FOLLOWER, Replication, check_settings
+from kbcore.replicating import Replication, check_settings
 from kbcore.snapshotting import Snapshots
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
@@ -92,6 +93,7 @@ def open_runtime(
     begun = logged.monotonic()
     catalog = Catalog(_engine_maker(config))
     try:
+        check_allegiance(store, config)
         recovered = recover(store, catalog)
     except BaseException:
         store.close(clean=False)
@@ -196,7 +198,7 @@ class Runtime:
 
     def _sweep(self) -> None:
         """Evict expired facts by and by, unless this node follows: then evictions come with the log."""
-        interval = 0 if self.replication.role == FOLLOWER else self.config.sweep_interval_ms
+        interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
         self.sweeper = Sweeper(self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval)
 
     def knowledge_base(

@@ -21,8 +21,10 @@ from kbcore.errors import BadShipment, Diverged, KBError, LogTruncated
 from kbcore.plug.ports import LogRecord, LogSeed
 from kbcore.state.catalog import Catalog
 
-FIRST_REST, LONGEST_REST = 0.05, 3.0
-"""Seconds between two tries: after the first failure, and at most; each time twice as long."""
+FIRST_REST, LONGEST_REST = 0.05, 2.0
+"""Seconds between two tries: after the first failure, and at most; each time twice as long. Everything is to be here 5
+seconds after the leader can be reached again.
+"""
 
 AT_ONCE, AT_ONCE_BYTES = 256, 1 << 20
 """Records applied at a time, with one sync; others have their turn in between."""
@@ -102,6 +104,8 @@ class Follower:
         snapshot_bytes: int,
     ) -> None:
         self.standing = Standing()
+        self.begun = clock.monotonic()
+        """When it began, in seconds of the node's clock."""
         self._source = source
         self._replica = replica
         self._clock = clock

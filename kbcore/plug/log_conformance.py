@@ -14,7 +14,7 @@ import pytest
 
 from kbcore.config import Config
 from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, StorageBusy, TooLarge
-from kbcore.plug.ports import LogSeed, LogStore, TakesOver
+from kbcore.plug.ports import LogSeed, LogStore, RemembersLeader, TakesOver
 
 SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255, 255, b"\0\xff three"))
 
@@ -290,6 +290,23 @@ class LogStoreConformance(ABC):
         store.close(clean=False)
         store = self.taking_over(config)
         assert (store.status().epoch, store.status().head) == (4, 3)
+        store.close()
+
+    def test_whom_a_node_follows_survives_a_reopen_and_another_log(self, config: Config) -> None:
+        """Until it follows nobody any more."""
+        store = self.taking_over(config)
+        remembers = isinstance(store, RemembersLeader)
+        if not remembers:
+            store.close()
+            pytest.skip("this store does not remember whom its node follows")
+        assert store.leader() == ""
+        for leader in ("http://one.test:9300", "https://zw\u00f6lf.test", ""):
+            store.remember(leader)
+            assert store.leader() == leader
+            store.replace_with(LogSeed("ab" * 16, 7, 2), [b"theirs"])
+            store.close(clean=False)
+            store = self.taking_over(config)
+            assert store.leader() == leader
         store.close()
 
     def test_numbers_go_on_after_everything_was_dropped(self, config: Config) -> None:

@@ -191,6 +191,17 @@ class TakesOver(Protocol):
         """Enter a later term; durable on return. Raises InvalidInput for one that is not later."""
 
 
+@runtime_checkable
+class RemembersLeader(Protocol):
+    """What a `LogStore` may do besides: remember whom its node follows, so that nobody else writes there meanwhile."""
+
+    def leader(self) -> str:
+        """The address of the leader, "" for nobody."""
+
+    def remember(self, leader: str) -> None:
+        """Note whom the node follows from now on, "" for nobody; durable on return. `replace_with` changes nothing of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One fact at the predicate and arguments of a conflict: its sign and what it carries.

@@ -16,7 +16,8 @@ from typing import TypeAlias, TypeVar
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
-from kbplanner.backend import EPOCH, FOREVER, Attribute, beginning
+from kbplanner.backend import FOREVER, Attribute
+from kbplanner.cells import EPOCH, beginning
 from kbplanner.evaluate import naming_rule
 from kbplanner.ground import Ground, touched
 from kbplanner.grounding import GroundRun

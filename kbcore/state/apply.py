@@ -27,7 +27,8 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.scopes import change_scopes
 from kbcore.state.tenant import Tenant
 from kbcore.state.upkeep import evict, set_priority
-from kbplanner.backend import FOREVER, Attribute, beginning_cell
+from kbplanner.backend import FOREVER, Attribute
+from kbplanner.cells import beginning_cell
 from kbplanner.evaluate import goal_pattern
 from kbplanner.schema import RelationSchema
 

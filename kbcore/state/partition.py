@@ -8,7 +8,8 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
+from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
+from kbplanner.cells import beginning
 from kbplanner.schema import RelationSchema
 
 RowKey = tuple[int, ...]

@@ -11,7 +11,8 @@ from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeSco
 from kbcore.state.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER, Attribute, beginning_cell
+from kbplanner.backend import FOREVER, Attribute
+from kbplanner.cells import beginning_cell
 from kbplanner.schema import RelationSchema
 
 UNKNOWN = float("nan")

@@ -45,20 +45,6 @@ REAL_ATTRIBUTES = frozenset({Attribute.PRIORITY, Attribute.CONFIDENCE})
 FOREVER = (1 << 63) - 1
 """VALID_UNTIL of a fact that does not end."""
 
-EPOCH = -(1 << 63)
-"""VALID_FROM of a fact that begins to hold with the epoch: there 0 is for one that begins when it is created."""
-
-
-def beginning(cell: int, created: int) -> int:
-    """When a fact begins to hold, by its cell VALID_FROM."""
-    return created if cell == 0 else 0 if cell == EPOCH else cell
-
-
-def beginning_cell(start: int | None) -> int:
-    """The cell VALID_FROM of a fact that begins to hold at `start`; None: when it is created."""
-    return 0 if start is None else start or EPOCH
-
-
 NO_ROW = 0xFFFFFFFF
 """Id of a row that is not there."""
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner import backend
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, beginning
+from kbplanner.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.binding import ffi, lib
+from kbplanner.cells import beginning
 from kbplanner.engine import Engine
 from kbplanner.relation import Relation
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from flask import Flask, Response, current_app, request
 
 from kbcore.config import Config
+from kbcore.durable.allegiance import stray
 from kbcore.errors import InvalidInput
-from kbcore.replicating import FOLLOWER, LEADER
+from kbcore.replicating import FOLLOWER, LEADER, NONE
 from kbserver.operations import operation_of
 
 if TYPE_CHECKING:
@@ -23,12 +24,19 @@ LOG = "/replication/log"
 JUDGED_INSIDE = frozenset(("/execute", "/extract"))
 """Routes that write or not as their body says: the core refuses what writes."""
 
+TRANSACTIONS = "/tx/"
+"""Where transactions begin and end: on a follower none is open."""
+
 _DIGITS = 19
 
 
 def install(app: Flask, runtime: Runtime) -> None:
-    """Look at each request before its route, and at its answer."""
+    """Look at each request before its route, and at its answer. Raises ConfigError where a follower's storage is served
+    by a node that does not follow: what it shows would grow old, and nobody would be told.
+    """
     replication = runtime.replication
+    if replication.role == NONE and replication.leader_url is not None:
+        raise stray(replication.leader_url, f"REPLICATION_MODE={NONE}")
 
     @app.before_request
     def arrive() -> None:
@@ -60,7 +68,7 @@ def _writes() -> bool:
     if rule is None or rule.rule in JUDGED_INSIDE or request.endpoint is None:
         return False
     declared = operation_of(current_app.view_functions[request.endpoint])
-    return declared is not None and declared.writes
+    return declared is not None and (declared.writes or rule.rule.startswith(TRANSACTIONS))
 
 
 def _seq(text: str) -> int:

@@ -27,6 +27,8 @@ OF_BODIES = frozenset({413, 415})
 OF_GOALS = frozenset({422})
 OF_WRITES = frozenset({409, 413, 507})
 OF_TRANSACTIONS = frozenset({404, 409})
+OF_NODES = frozenset({409})
+"""Of what a node refuses for what it is: a follower, no leader."""
 
 OF_MODELS = frozenset({501, 502})
 OF_PAGES = frozenset({409})

@@ -10,6 +10,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
+from kbcore.durable.follow import FIRST_REST, LONGEST_REST
 from kbcore.durable.shipping import Unpacking, packed
 from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
 from kbcore.plug.ports import LogSeed
@@ -124,7 +125,8 @@ def test_back_off_grows_and_ends(follower):
     link.down = True
     rests = [follower.replication.follower.step() for _ in range(9)]
     assert rests == sorted(rests)
-    assert (rests[0], rests[-1]) == (0.05, 3.0)
+    assert (rests[0], rests[-1]) == (FIRST_REST, LONGEST_REST)
+    assert LONGEST_REST <= 2, "everything is to be here within 5 seconds"
     link.down = False
     assert follower.replication.follower.step() == 0.0
 
@@ -209,3 +211,47 @@ def test_a_node_by_itself_passes_the_check_of_replication():
         assert alone.replication.lag_ms() is None
         with pytest.raises(Conflict):
             alone.replication.promote(force=True)
+
+
+def shown(made):
+    told = made.replication.values()
+    return {(spec.name.removeprefix("svc_replication_"), *labels): value for spec, labels, value in told}
+
+
+def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(leader, follower, clock):
+    link = follower.replication.follower._source
+    link.down = True
+    clock.advance(90_000)
+    follower.replication.follower.step()
+    assert (shown(follower)["last_contact_seconds",], shown(follower)["lag_seconds",]) == (90, 90)
+    link.down = False
+    catch_up(follower)
+    found = shown(follower)
+    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (0, 0, 0)
+    assert found["leader_head",] == found["applied",] == 1
+    follower.replication.follower.step()  # its leader hears how far it is when it asks again
+    tell(leader, "b", "c")
+    assert shown(leader)["follower_lag_records", "f"] == 2
+    link.down = True
+    clock.advance(30_000)
+    follower.replication.follower.step()
+    assert shown(follower)["last_contact_seconds",] == 30
+    follower.replication.promote()
+    found = shown(follower)
+    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (0, 0, 0)
+
+
+def test_a_forgotten_follower_lags_no_more(leader):
+    leader.replication.leader._note("gone", 0)
+    assert shown(leader)["follower_lag_records", "gone"] == 1
+    leader.clock._clock.advance(leader.config.wal_retain_hours * 3_600_000 + 1)
+    assert shown(leader)["follower_lag_records", "gone"] == 0
+    assert ("follower_lag_records", "gone") not in shown(leader)
+
+
+def test_a_log_that_is_not_the_leaders_is_counted(tmp_path, leader):
+    with node(tmp_path / "astray") as other:
+        tell(other, "x", "y")
+    with following(tmp_path / "astray", Link(leader)) as astray:
+        astray.replication.follower.step()
+        assert shown(astray)["divergences_total",] == 1

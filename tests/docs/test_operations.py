@@ -45,3 +45,18 @@ def test_panels_have_ids_of_their_own_and_alerts_names():
     assert len(set(ids)) == len(ids) >= 10
     alerts = re.findall(r"alert: (\w+)", (OPERATIONS / "alerts.yml").read_text())
     assert len(set(alerts)) == len(alerts) >= 8
+
+
+def test_rules_are_whole_and_watch_what_replication_promises():
+    yaml = pytest.importorskip("yaml")
+    groups = yaml.safe_load((OPERATIONS / "alerts.yml").read_text())["groups"]
+    rules = {rule["alert"]: rule for group in groups for rule in group["rules"]}
+    for name, rule in rules.items():
+        assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, name
+        assert rule["labels"]["severity"] in ("page", "warn"), name
+        assert "$labels.instance" in rule["annotations"]["summary"] or "sum by" in rule["expr"], name
+        known = OURS | {"value"}.union(*(KNOWN[metric].labels for metric in re.findall(r"\bsvc_\w+", rule["expr"])))
+        assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= known, name
+    watched = " ".join(rule["expr"] for rule in rules.values())
+    for family in ("lag_seconds", "last_contact_seconds", "follower_lag_records", "divergences_total"):
+        assert f"svc_replication_{family}" in watched

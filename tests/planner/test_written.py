@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.state.facts import row_shape
-from kbplanner.backend import EPOCH, Attribute
+from kbplanner.backend import Attribute
+from kbplanner.cells import EPOCH
 from kbplanner.engine import Engine
 from kbplanner.errors import EngineFault
 from kbplanner.reference import ReferenceEngine

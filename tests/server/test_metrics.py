@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from flask import Blueprint
 from support.http import error_of, serve_in_memory
+from support.runtimes import runtime
 
 import kbcore
 import kbserver
 from kbcore import Config, hookimpl, metrics
+from kbcore.clock import ManualClock
 from kbcore.errors import ConfigError, Unauthorized
 from kbcore.runtime import open_runtime
+from kbcore.state.facts import Fact
 from kbserver import create_app
 from kbserver.hookspecs import Principal
 
@@ -199,3 +203,25 @@ def test_plugins_have_routes_under_x():
         create_app(runtime)
     with open_runtime(MEMORY, plugins=[Routes(), Routes()]) as runtime, pytest.raises(ConfigError, match="both mount"):
         create_app(runtime)
+
+
+def test_what_was_odd_about_clock_and_log_is_counted(tmp_path):
+    clock, before, after = ManualClock(), tmp_path / "before", tmp_path / "after"
+    with runtime(before, clock=clock) as first:
+        first.knowledge_base().assert_facts([Fact("p", ("a",))])
+        shutil.copytree(before, after)  # as a crash would leave it
+        clock.step(-6000)
+        first.knowledge_base().assert_facts([Fact("p", ("b",))])
+        first.knowledge_base().assert_facts([Fact("p", ("c",))])
+        text = create_app(first).test_client().get("/metrics").text
+        assert sample(text, "svc_clock_steps_back_total") == 1
+        assert sample(text, "svc_wal_tail_bytes_dropped_total") == 0
+    (segment,) = after.glob("wal-*")
+    data = segment.read_bytes()
+    end = len(data.rstrip(b"\0"))
+    segment.write_bytes(data[:end] + b"torn" + data[end + 4 :])
+    with runtime(after) as second:
+        text = create_app(second).test_client().get("/metrics").text
+        assert sample(text, "svc_wal_tail_bytes_dropped_total") == second.log_status().tail_bytes_dropped > 0
+        assert sample(text, "svc_clock_steps_back_total") == 0
+        assert second.log_head() == 1

@@ -52,6 +52,10 @@ class Proxy:
                     near.close()
                     continue
                 self._sockets |= {near, far}
+                if self._dropping:  # cut meanwhile
+                    self._end(near)
+                    self._end(far)
+                    continue
                 threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
                 threading.Thread(target=self._pass, args=(far, near), daemon=True).start()
 

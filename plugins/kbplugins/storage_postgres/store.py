@@ -206,6 +206,32 @@ class PostgresStore:
                 raise StorageFailed(f"{self._driver.place}: another writer has taken over; this one must stop")
             self._epoch = epoch
 
+    def leader(self) -> str:
+        """Whom the node follows, "" for nobody."""
+        with self._session.lock:
+            self._check()
+            try:
+                self._session.again()
+                found = self._session.execute("SELECT url FROM kbcore_leader").fetchone()
+            except Unreachable as error:
+                raise stopped(error) from None
+        return "" if found is None else str(found[0])
+
+    def remember(self, leader: str) -> None:
+        """Note whom the node follows; the commit is synced whatever the policy."""
+        with self._session.lock:
+            self._check()
+            try:
+                self._session.again()
+                with self._session.transaction():
+                    self._session.execute("SET LOCAL synchronous_commit = on", binary=False)
+                    self._session.execute("DELETE FROM kbcore_leader")
+                    if leader:
+                        query = "INSERT INTO kbcore_leader SELECT 1, %s FROM kbcore_meta WHERE writer = %s"
+                        self._session.execute(query, (leader, self._session.token))
+            except Unreachable as error:
+                raise stopped(error) from None
+
     def _save(self, seq: int, chunks: Iterable[bytes], *, begin: bool = False) -> None:
         others = [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
         kept = [row.id for row in others]

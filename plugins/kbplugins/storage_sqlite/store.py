@@ -28,6 +28,7 @@ from kbplugins.storage_sqlite.file import SqliteFile
 from kbplugins.storage_wal import lock
 from kbplugins.storage_wal.files import Disk, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
+from kbplugins.storage_wal.pledge import PledgeFile
 from kbplugins.storage_wal.replacing import later
 from kbplugins.storage_wal.space import Space
 from kbplugins.table_log import KEPT_SNAPSHOTS, MAX_PAYLOAD, SnapshotRow
@@ -44,8 +45,8 @@ _WHOLE = 'UPDATE snapshots SET chunks = ?, size = ?, crc = ?, "check" = ?, whole
 logger = logging.getLogger(__name__)
 
 
-class SqliteStore:
-    """A `LogStore` in one SQLite file; beside it lie the file of its lock and SQLite's journal.
+class SqliteStore(PledgeFile):
+    """A `LogStore` in one SQLite file; beside it lie the file of its lock, SQLite's journal and whom a follower follows.
 
     Locks, always in this order: `_snapshotting`, then the one of the file. `clock` and `random_bytes` are seams for tests.
     """
@@ -55,6 +56,7 @@ class SqliteStore:
     ) -> None:
         path = os.path.abspath(path_of(config.storage_url) or os.path.join(config.storage_dir, NAME))
         self._disk = Disk(OsFiles(), os.path.dirname(path))
+        self._pledge_name = os.path.basename(path) + ".follows"
         self._policy = config.fsync_policy
         self._failed: StorageFailed | None = None
         self._closed = False

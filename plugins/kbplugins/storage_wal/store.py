@@ -22,6 +22,7 @@ from kbplugins.storage_wal import frame, lock, opening, recovery, replacing, seg
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
+from kbplugins.storage_wal.pledge import PledgeFile
 from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import RESERVE_BYTES, Space
 
@@ -33,7 +34,7 @@ MAX_BATCH = 1 << 30
 """Bytes of one append: the kernel takes less than 2 GiB in one call, and a short write counts as a failure."""
 
 
-class WalStore:
+class WalStore(PledgeFile):
     """A `LogStore` on files. `fs`, `clock`, `random_bytes` and sizes of segments and of the reserve are seams for tests."""
 
     def __init__(

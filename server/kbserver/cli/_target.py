@@ -14,16 +14,21 @@ import httpx
 
 from kbcore.config import Config
 from kbcore.embed import EmbeddedKB, open_kb
-from kbcore.errors import KBError
+from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
+from kbcore.storage_urls import redacted
 from kbplanner.jsonform import atom_to_json
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_item, print_row, print_rule
 from kbplanner.terms import Literal, Rule
+from kbserver.cli._exits import EXIT_CODES
 
 TIMEOUT = 120.0
 """Seconds a request may take: a large batch on a slow disk."""
+
+
+_STRAY = "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
 
 
 class Failed(Exception):
@@ -266,6 +271,11 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
                 function(target=target, **rest)
             finally:
                 target.close()
+        except ReadOnlyFollower as error:
+            # Only from a storage opened here: a server's refusal comes as Failed, with what it said.
+            leader = (error.details or {})["leader"]
+            click.echo(f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_STRAY}", err=True)
+            sys.exit(EXIT_CODES[ReadOnlyFollower])
         except (Failed, KBError) as error:
             click.echo(f"kbcore: {error}", err=True)
             sys.exit(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kbcore.errors import KBError
+from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.loading import FORMATS, Batch, read_text
 from kbplanner.printer import print_item
 from kbserver.cli._target import Failed, Target, target_options
@@ -49,6 +49,8 @@ def _load(target: Target, path: Path, scope: str | None, predicate: str | None, 
                 new, old = target.assert_rows(batch.rows)
                 stored, known = stored + new, known + old
             goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
+    except ReadOnlyFollower:  # nothing of any file can be stored
+        raise
     except (KBError, Failed) as error:
         raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error
     except UnicodeDecodeError as error:

@@ -118,6 +118,8 @@ class Toolbox:
 
     def _outcome(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
         who.demand(tool.needs)
+        if tool.writes and not tool.judged_inside:
+            self._runtime.refuse_on_follower()
         rest = {name: value for name, value in arguments.items() if name != TRANSACTION}
         transaction = _transaction(arguments, who)
         if transaction is not None and not tool.grouped:

@@ -31,7 +31,8 @@ class Tool:
 
     `needs` is the role of a caller. Reads change nothing; of the others, `destroys` says that they may take away, `repeats`
     that a second call with the same arguments changes nothing more. `grouped` ones may be part of a transaction,
-    `usual` ones are in every profile, `model` ones are there where a language model is configured.
+    `usual` ones are in every profile, `model` ones are there where a language model is configured. Whether one that is
+    `judged_inside` writes its arguments say: on a follower the core refuses what does.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tool:
     grouped: bool = True
     usual: bool = False
     model: bool = False
+    judged_inside: bool = False
 
     @property
     def writes(self) -> bool:
@@ -332,6 +334,7 @@ _ALL = (
         repeats=False,
         grouped=False,
         model=True,
+        judged_inside=True,
     ),
     Tool(
         "synthesize",

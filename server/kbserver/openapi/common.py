@@ -17,7 +17,7 @@ from kbserver.request_context import NAME_PATTERN, NAME_RULE
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
     status: tuple(code for code in STATUS if STATUS[code] == status) for status in sorted(set(STATUS.values()))
-} | {410: ("NOT_FOUND",), 415: ("VALIDATION_ERROR",)}
+} | {410: ("LOG_TRUNCATED", "NOT_FOUND"), 415: ("VALIDATION_ERROR",)}
 """The codes of each status of an error."""
 
 _MEANINGS = {
@@ -26,7 +26,7 @@ _MEANINGS = {
     403: "The key does not allow this.",
     404: "What was addressed does not exist.",
     409: "The present state does not allow this, or this node takes no writes.",
-    410: "The route is gone.",
+    410: "The route is gone, or the records that were asked for are.",
     413: "Too large.",
     415: "The body is not JSON in UTF-8.",
     422: "The work went over a limit.",

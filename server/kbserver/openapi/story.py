@@ -18,6 +18,7 @@ from kbcore.config import Config
 from kbcore.errors import (
     BudgetExceeded,
     Forbidden,
+    LogTruncated,
     ModelFailed,
     ModelNotConfigured,
     NotReady,
@@ -30,10 +31,14 @@ from kbcore.runtime import open_runtime
 from kbserver.answers import JSON
 from kbserver.app import create_app
 from kbserver.errors import UNFORESEEN, UnsupportedMedia, answer_of
+from kbserver.openapi.nodes import play_nodes
 from kbserver.openapi.prepared import QUESTION, TEXT, Prepared
 
 NOW = 1_767_225_600_000
 """When the story is told: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
+
+OCTETS, NO_CONTENT = "application/octet-stream", 204
+"""Of answers that are no example to anybody: what machines read, and nothing."""
 
 TOKEN = "the-token-of-the-first-start"  # noqa: S105 - of an example  # nosec B105
 CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOKEN)
@@ -116,6 +121,7 @@ MADE = (
     ModelNotConfigured("nothing of the text is in predicate syntax, and no language model is configured"),
     ModelFailed("openai answered 503", {"provider": "openai", "model": "a-model", "reason": "error", "attempts": 3}),
     NotReady("the server is stopping"),
+    LogTruncated("records up to 4096 are no longer kept", {"first": 4097}),
     StorageFull("no room on the disk"),
     UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"}),
 )
@@ -169,8 +175,10 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
 def _told(app: Flask) -> dict[str, Any]:
     operations: dict[str, Any] = {}
     errors: dict[str, Any] = {}
-    for method, path, body, answer in play(app):
+    for method, path, body, answer in [*play(app), *play_nodes(NOW)]:
         media, status = answer.mimetype, str(answer.status_code)
+        if media == OCTETS or answer.status_code == NO_CONTENT:
+            continue
         shown = _stable(answer.get_json() if media == JSON else answer.text)
         if answer.status_code >= 400:
             errors.setdefault(status, shown)

@@ -32,6 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 _ABOUT_LOG = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Head-Seq": COUNT, "X-Waited-Ms": COUNT}
+_ABOUT_SNAPSHOT = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Snapshot-Seq": COUNT}
 
 
 def replica_only() -> None:
@@ -75,7 +76,7 @@ def _leading() -> None:
         "max_bytes": COUNT,
         "follower": TEXT,
     },
-    errors=(404, 409),
+    errors=(404, 409, 410),
 )
 def log() -> Response:
     """Give what comes after a follower's last record, as soon as there is something."""
@@ -105,7 +106,7 @@ def log() -> Response:
 
 @bp.get("/snapshot")
 @operation(
-    Answer("The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers={"X-Snapshot-Seq": COUNT}),
+    Answer("The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers=_ABOUT_SNAPSHOT),
     tenant=False,
     query={"follower": TEXT},
     errors=(404, 409),
@@ -131,7 +132,7 @@ def _headers() -> None:
 
 
 @admin.post("/promote")
-@operation(as_object("The term it leads in.", PROMOTED), tenant=False, errors=(409, 507))
+@operation(as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507))
 def promote() -> Response:
     """Make a follower take writes; while its leader answers only with `force`."""
     found = runtime().replication.promote(force=load(promotion))

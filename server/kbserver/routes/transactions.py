@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from kbserver.answers import text
-from kbserver.operations import OF_TRANSACTIONS, as_text, operation
+from kbserver.operations import OF_NODES, OF_TRANSACTIONS, as_text, operation
 from kbserver.request_context import in_transaction, outside, runtime
 from kbserver.schemas.base import load, nothing
 
@@ -13,7 +13,7 @@ bp = Blueprint("transactions", __name__)
 
 
 @bp.post("/tx/begin")
-@operation(as_text("The id of a new transaction."), body=nothing)
+@operation(as_text("The id of a new transaction."), body=nothing, errors=OF_NODES)
 def begin() -> Response:
     """Open a transaction and give its id."""
     context = outside()
