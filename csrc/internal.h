@@ -393,6 +393,7 @@ struct kb_engine {
 };
 
 kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: no such relation */
+kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel);  /* NULL: none, or a frozen one that is not whole yet */
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* gives it a handle */
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
 void kb_engine_release(kb_engine *engine);                             /* a run has closed */
