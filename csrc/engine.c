@@ -35,13 +35,6 @@ kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel)
     return relation != NULL && relation->handle == rel ? relation : NULL;
 }
 
-kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel)
-{
-    kb_relation *relation = kb_engine_relation(engine, rel);
-
-    return relation != NULL && kb_readable(relation) ? relation : NULL;
-}
-
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation)
 {
     uint32_t place;

@@ -165,11 +165,6 @@ typedef struct kb_freezing {
     uint8_t saved[];                  /* by block of rows: is it here? */
 } kb_freezing;
 
-static inline int kb_readable(const kb_relation *relation)   /* not before all of it was copied */
-{
-    return relation->freezing == NULL || relation->freezing->source == NULL;
-}
-
 static inline uint64_t kb_mix(uint64_t key)
 {
     key *= UINT64_C(0x9E3779B97F4A7C15);
