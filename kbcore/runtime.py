@@ -188,6 +188,7 @@ class Runtime:
             *built,
             offload_disk=offload_disk,
             give_way=lambda: self.give_way(),
+            taking=self.replication.replacing,
             droppable=self.replication.leader.droppable,
             told=self.meters.snapshot,
         )

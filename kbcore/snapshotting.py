@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kbcore.clock import Clock
@@ -22,8 +22,9 @@ _log = logging.getLogger("kbcore.snapshots")
 class Snapshots:
     """Takes snapshots, one at a time, and drops the log that they and nobody else make necessary.
 
-    `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is told the
-    seconds and the outcome of each.
+    `taking` is held meanwhile; whoever replaces log and state holds it too, else a snapshot of the old state would get into
+    the new log. `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is
+    told the seconds and the outcome of each.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Snapshots:
         *,
         offload_disk: Callable[[Callable[[], Any]], Any],
         give_way: Callable[[], None],
+        taking: AbstractContextManager[Any],
         droppable: Callable[[int], int],
         told: Callable[[float, str], None],
     ) -> None:
@@ -51,7 +53,7 @@ class Snapshots:
         self._minutes = config.snapshot_minutes
         self._at_bytes = 0
         self._at = clock.monotonic()
-        self._taking = threading.Lock()
+        self._taking = taking
 
     @property
     def bytes_since(self) -> int:

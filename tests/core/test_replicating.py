@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.durable.follow import FIRST_REST, LONGEST_REST
 from kbcore.durable.shipping import Unpacking, packed
+from kbcore.durable.snapshot import Restorer
 from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
 from kbcore.plug.ports import LogSeed
 from kbcore.replicating import check_settings, raise_term
@@ -255,3 +257,38 @@ def test_a_log_that_is_not_the_leaders_is_counted(tmp_path, leader):
     with following(tmp_path / "astray", Link(leader)) as astray:
         astray.replication.follower.step()
         assert shown(astray)["divergences_total",] == 1
+
+
+def test_a_snapshot_of_what_was_replaced_meanwhile_never_gets_into_the_log(tmp_path, leader, follower, monkeypatch):
+    """It would stand for a moment of the leader's log, and hold something else."""
+    catch_up(follower)
+    tell(leader, *"bcd")
+    leader.snapshot()
+    _, pieces = leader.replication.leader.snapshot("other")
+    reading = Unpacking(1 << 20)
+    chunks = [chunk for piece in pieces for chunk in reading.feed(piece)]
+    catalog = follower.replication.empty_catalog()
+    restorer = Restorer(catalog)
+    for chunk in chunks:
+        restorer.feed(chunk)
+    seed = replace(reading.seed, seq=1, epoch=reading.seed.epoch + 1)  # as far, but other records
+    replaced = threading.Event()
+
+    def replace_all():
+        follower.replication.become(seed, chunks, catalog, restorer.last)
+        replaced.set()
+
+    thread, save = threading.Thread(target=replace_all), follower._store.save_snapshot
+
+    def save_late(*snapshot):
+        thread.start()
+        replaced.wait(0.1)
+        save(*snapshot)
+
+    monkeypatch.setattr(follower._store, "save_snapshot", save_late)
+    follower.snapshot()
+    thread.join(20)
+    assert replaced.is_set()
+    assert follower.log_status().epoch == seed.epoch
+    _, kept = follower._store.load_snapshot()
+    assert list(kept) == chunks
