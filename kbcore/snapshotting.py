@@ -13,7 +13,7 @@ from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
-from kbcore.plug.ports import LogStore
+from kbcore.plug.ports import LogStatus, LogStore
 from kbcore.state.catalog import Catalog
 
 _log = logging.getLogger("kbcore.snapshots")
@@ -91,12 +91,13 @@ class Snapshots:
         """Whether there is enough new log for a snapshot."""
         return self.bytes_since >= self._log_bytes
 
-    def captured(self) -> tuple[int, Capture]:
-        """The state of this moment, between two batches, and the last place in the log that it includes."""
-        return self._committer.exclusively(lambda head: (head, capture(self._catalog)))
+    def captured(self) -> tuple[LogStatus, Capture]:
+        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        return self._committer.exclusively(lambda _: (self._store.status(), capture(self._catalog)))
 
     def _take(self) -> int:
-        head, captured = self.captured()
+        status, captured = self.captured()
+        head = status.head
         chunks = list(paced(captured, self._give_way))
         self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
         unneeded = self._droppable(head)
