@@ -110,7 +110,7 @@ static int walk_there(pair rows, uint64_t before, uint64_t *cursor, kb_differenc
 
 kb_status kb_relation_compare(const kb_engine *engine, kb_rel here, kb_rel there, uint64_t *cursor, kb_difference *out)
 {
-    kb_relation *one = kb_engine_relation(engine, here), *other = kb_engine_relation(engine, there);
+    kb_relation *one = kb_engine_readable(engine, here), *other = kb_engine_readable(engine, there);
 
     if (one == NULL || other == NULL || one->arity != other->arity || cursor == NULL || out == NULL || out->room == 0
         || out->only_here == NULL || out->only_there == NULL || out->modified_here == NULL || out->modified_there == NULL)

@@ -66,11 +66,11 @@ static kb_status fill(const kb_relation *source, kb_relation *copy)
 
 kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
 {
-    const kb_relation *source = kb_engine_relation(engine, from);
+    const kb_relation *source = kb_engine_readable(engine, from);
     kb_status status;
     kb_rel rel;
 
-    if (source == NULL || !kb_readable(source) || out == NULL)
+    if (source == NULL || out == NULL)
         return KB_MISUSE;
     if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
         return status;

@@ -7,6 +7,18 @@
 
 #define BLOCK_ROWS 4096u              /* with every column some 300 KB: a fraction of a millisecond */
 
+static int is_whole(const kb_relation *relation)
+{
+    return relation->freezing == NULL || relation->freezing->source == NULL;
+}
+
+kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel)
+{
+    kb_relation *relation = kb_engine_relation(engine, rel);
+
+    return relation != NULL && is_whole(relation) ? relation : NULL;
+}
+
 static uint32_t blocks_of(const kb_relation *frozen)
 {
     return (frozen->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
@@ -59,7 +71,7 @@ void kb_frozen_keep(kb_relation *source, uint32_t first, size_t count)
 void kb_frozen_end(kb_relation *relation)
 {
     kb_frozen_keep(relation, 0, relation->rows);
-    if (!kb_readable(relation))
+    if (!is_whole(relation))
         detach(relation);
     kb_release(relation->heap, relation->freezing);
     relation->freezing = NULL;
@@ -124,7 +136,7 @@ kb_status kb_relation_settle(kb_engine *engine, kb_rel rel, size_t rows)
 
     if (frozen == NULL || frozen->freezing == NULL)
         return KB_MISUSE;
-    while (!kb_readable(frozen) && copied < rows) {
+    while (!is_whole(frozen) && copied < rows) {
         uint32_t block = frozen->freezing->next_block++;
 
         if (!frozen->freezing->saved[block]) {
@@ -132,5 +144,5 @@ kb_status kb_relation_settle(kb_engine *engine, kb_rel rel, size_t rows)
             save(frozen, block);
         }
     }
-    return kb_readable(frozen) ? KB_DONE : KB_OK;
+    return is_whole(frozen) ? KB_DONE : KB_OK;
 }

@@ -313,7 +313,7 @@ static int mask_fits(const kb_relation *relation, uint64_t mask)
 
 kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
+    kb_relation *relation = kb_engine_readable(engine, rel);
     kb_lookup *index;
 
     if (relation == NULL || !mask_fits(relation, column_mask))
@@ -323,7 +323,7 @@ kb_status kb_index(kb_engine *engine, kb_rel rel, uint64_t column_mask)
 
 kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask, uint64_t *out)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
+    kb_relation *relation = kb_engine_readable(engine, rel);
     kb_lookup *index;
 
     if (relation == NULL || out == NULL || !mask_fits(relation, column_mask))

@@ -165,11 +165,6 @@ typedef struct kb_freezing {
     uint8_t saved[];                  /* by block of rows: is it here? */
 } kb_freezing;
 
-static inline int kb_readable(const kb_relation *relation)   /* not before all of it was copied */
-{
-    return relation->freezing == NULL || relation->freezing->source == NULL;
-}
-
 static inline uint64_t kb_mix(uint64_t key)
 {
     key *= UINT64_C(0x9E3779B97F4A7C15);
@@ -393,6 +388,7 @@ struct kb_engine {
 };
 
 kb_relation *kb_engine_relation(const kb_engine *engine, kb_rel rel);  /* NULL: no such relation */
+kb_relation *kb_engine_readable(const kb_engine *engine, kb_rel rel);  /* NULL: none, or a frozen one that is not whole yet */
 kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation);    /* gives it a handle */
 void kb_engine_unbind(kb_engine *engine, kb_relation *relation);
 void kb_engine_release(kb_engine *engine);                             /* a run has closed */

@@ -138,7 +138,7 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
         || arity > KB_MAX_ARITY || (rows == NULL && arity != 0 && count != 0))
         return KB_MISUSE;
     if (stored != 0) {
-        relation = kb_engine_relation(engine, stored);
+        relation = kb_engine_readable(engine, stored);
         if (relation == NULL || relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
             return KB_MISUSE;
     }

@@ -69,7 +69,7 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
     uint64_t mask = 0;
     size_t found = 0;
 
-    if (relation == NULL || !kb_readable(relation) || cursor == NULL || filled == NULL || room == 0 || (pattern == NULL && relation->arity != 0))
+    if (relation == NULL || cursor == NULL || filled == NULL || room == 0 || (pattern == NULL && relation->arity != 0))
         return KB_MISUSE;
     for (uint32_t i = 0; i < relation->arity; i++) {
         if (pattern[i] & KB_SAME ? (pattern[i] & ~KB_SAME) >= i : pattern[i] > engine->symbols.count)
@@ -115,14 +115,14 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
 kb_status kb_match(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t flags, uint64_t *cursor,
                    kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
 {
-    return kb_relation_match(engine, kb_engine_relation(engine, rel), pattern, flags, cursor, rows, ids, room, filled);
+    return kb_relation_match(engine, kb_engine_readable(engine, rel), pattern, flags, cursor, rows, ids, room, filled);
 }
 
 kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, kb_sym *rows)
 {
-    const kb_relation *relation = kb_engine_relation(engine, rel);
+    const kb_relation *relation = kb_engine_readable(engine, rel);
 
-    if (relation == NULL || !kb_readable(relation) || (count != 0 && (ids == NULL || rows == NULL)))
+    if (relation == NULL || (count != 0 && (ids == NULL || rows == NULL)))
         return KB_MISUSE;
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= relation->rows || (relation->state != NULL && relation->state[ids[i]] == KB_DEAD))

@@ -40,11 +40,12 @@ kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out)
 
 kb_status kb_relation_drop(kb_engine *engine, kb_rel rel)
 {
-    kb_relation *relation;
-    kb_status status = writable(engine, rel, &relation);
+    kb_relation *relation = kb_engine_relation(engine, rel);
 
-    if (status < 0 && (relation == NULL || relation->freezing == NULL))
-        return status;
+    if (relation == NULL || relation->owned)
+        return KB_MISUSE;
+    if (relation->pins != 0)
+        return KB_BUSY;
     kb_engine_unbind(engine, relation);
     kb_relation_clear(relation);
     kb_release(&engine->heap, relation);
@@ -157,9 +158,9 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
 
 kb_status kb_locate(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
+    kb_relation *relation = kb_engine_readable(engine, rel);
 
-    if (relation == NULL || !kb_readable(relation) || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
+    if (relation == NULL || (count != 0 && (ids == NULL || (rows == NULL && relation->arity != 0))))
         return KB_MISUSE;
     if (kb_relation_place(relation) < 0)
         return KB_NOMEM;

@@ -125,7 +125,7 @@ static int is_below(const scorer *s, uint32_t id, double least)
 static kb_status begin(const kb_engine *engine, kb_rel rel, const kb_salience *how, scorer *s)
 {
     memset(s, 0, sizeof *s);
-    s->relation = kb_engine_relation(engine, rel);
+    s->relation = kb_engine_readable(engine, rel);
     if (s->relation == NULL || how == NULL || !(how->recency >= 0 && how->recency <= 1e300)
         || !(how->frequency >= 0 && how->frequency <= 1e300) || !(how->priority >= 0 && how->priority <= 1e300)
         || !(how->half_life > 0 && how->half_life <= 1e300))
@@ -332,7 +332,7 @@ kb_status kb_salience_most(kb_engine *engine, kb_rel rel, const kb_salience *how
     aim(&kept, &s);
     if (room != 0 && pattern == NULL)
         visit_all(&s, &kept);
-    else if (room != 0 && (status = visit_matching(engine, &s, kb_engine_relation(engine, rel), pattern, &kept)) < 0)
+    else if (room != 0 && (status = visit_matching(engine, &s, kb_engine_readable(engine, rel), pattern, &kept)) < 0)
         return status;
     for (size_t count = kept.count; count-- > 1;) {   /* the worst goes last, and so on */
         uint32_t id = ids[count];

@@ -15,7 +15,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
         return KB_MISUSE;
     for (uint32_t i = 0; i < plan->slot_count; i++)
         if (!plan->slots[i].derived) {
-            const kb_relation *relation = kb_engine_relation(engine, base[source++]);
+            const kb_relation *relation = kb_engine_readable(engine, base[source++]);
 
             if (relation == NULL || relation->owned || relation->arity != plan->slots[i].arity)
                 return KB_MISUSE;

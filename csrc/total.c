@@ -41,7 +41,7 @@ static int is_open(const kb_sym *pattern, uint32_t arity)
 kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t most,
                        kb_total *total)
 {
-    kb_relation *relation = kb_engine_relation(engine, rel);
+    kb_relation *relation = kb_engine_readable(engine, rel);
     kb_sym rows[ROOM];
     kb_number least = { 0, 0, 0.0 }, greatest = { 0, 0, 0.0 };
     const char *text;

@@ -94,7 +94,7 @@ class Replication:
     """The part of a runtime that replicates; implements `durable.follow.Replica`.
 
     `wrote` is called with what came with the log of the leader, `became` when all state was replaced, `led` when the node
-    has become a leader.
+    has become a leader. `replacing` is held while log and state are replaced, and by whoever needs them to stay.
     """
 
     def __init__(
@@ -128,6 +128,7 @@ class Replication:
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
+        self.replacing = threading.Lock()
         self._lagging: set[str] = set()
         committer.wrote = self.leader.wrote
         if self.role == FOLLOWER and not isinstance(store, TakesOver):
@@ -325,7 +326,8 @@ class Replication:
             self._count_accesses(catalog, False)
             self._catalog.become(catalog)
 
-        self._committer.exclusively(swap)
+        with self.replacing:  # first: a snapshot that is being taken needs the committer to begin
+            self._committer.exclusively(swap)
         self._applied.reached = seed.seq
         self._applied.wake()
         for tell in self.on_became:

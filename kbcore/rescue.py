@@ -72,9 +72,8 @@ def backup_storage(to: Path, config: Config) -> BackupInfo:
 
 def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     """The state of this moment as a backup file, in pieces to be written one after the other beside the traffic."""
-    head, captured = runtime.captured()
-    status = runtime.log_status()
-    info = BackupInfo(status.log_id, status.epoch, head, runtime.clock.now_ms())
+    status, captured = runtime.captured()
+    info = BackupInfo(status.log_id, status.epoch, status.head, runtime.clock.now_ms())
     return info, written(info, paced(captured, runtime.give_way))
 
 

@@ -188,6 +188,7 @@ class Runtime:
             *built,
             offload_disk=offload_disk,
             give_way=lambda: self.give_way(),
+            taking=self.replication.replacing,
             droppable=self.replication.leader.droppable,
             told=self.meters.snapshot,
         )
@@ -318,8 +319,8 @@ class Runtime:
         """Take a snapshot and drop the log it makes unnecessary; returns its sequence number."""
         return self._snapshots.take()
 
-    def captured(self) -> tuple[int, Capture]:
-        """The state of this moment, between two batches, and the last place in the log that it includes."""
+    def captured(self) -> tuple[LogStatus, Capture]:
+        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
         return self._snapshots.captured()
 
     def tenants(self) -> tuple[int, list[Tenant]]:

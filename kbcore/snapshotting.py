@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kbcore.clock import Clock
@@ -13,7 +13,7 @@ from kbcore.durable.capture import Capture, capture
 from kbcore.durable.commit import Committer
 from kbcore.durable.snapshot import paced
 from kbcore.errors import KBError
-from kbcore.plug.ports import LogStore
+from kbcore.plug.ports import LogStatus, LogStore
 from kbcore.state.catalog import Catalog
 
 _log = logging.getLogger("kbcore.snapshots")
@@ -22,8 +22,9 @@ _log = logging.getLogger("kbcore.snapshots")
 class Snapshots:
     """Takes snapshots, one at a time, and drops the log that they and nobody else make necessary.
 
-    `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is told the
-    seconds and the outcome of each.
+    `taking` is held meanwhile; whoever replaces log and state holds it too, else a snapshot of the old state would get into
+    the new log. `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is
+    told the seconds and the outcome of each.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Snapshots:
         *,
         offload_disk: Callable[[Callable[[], Any]], Any],
         give_way: Callable[[], None],
+        taking: AbstractContextManager[Any],
         droppable: Callable[[int], int],
         told: Callable[[float, str], None],
     ) -> None:
@@ -51,7 +53,7 @@ class Snapshots:
         self._minutes = config.snapshot_minutes
         self._at_bytes = 0
         self._at = clock.monotonic()
-        self._taking = threading.Lock()
+        self._taking = taking
 
     @property
     def bytes_since(self) -> int:
@@ -89,12 +91,13 @@ class Snapshots:
         """Whether there is enough new log for a snapshot."""
         return self.bytes_since >= self._log_bytes
 
-    def captured(self) -> tuple[int, Capture]:
-        """The state of this moment, between two batches, and the last place in the log that it includes."""
-        return self._committer.exclusively(lambda head: (head, capture(self._catalog)))
+    def captured(self) -> tuple[LogStatus, Capture]:
+        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        return self._committer.exclusively(lambda _: (self._store.status(), capture(self._catalog)))
 
     def _take(self) -> int:
-        head, captured = self.captured()
+        status, captured = self.captured()
+        head = status.head
         chunks = list(paced(captured, self._give_way))
         self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
         unneeded = self._droppable(head)

@@ -54,14 +54,14 @@ class TenantCapture:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._noted: TenantState | KBError | None = None
+        self._dropped = False
         tenant.lock.before.append(self._note)
 
     def state(self) -> TenantState:
         """What the tenant held then; raises what kept it from being noted, such as BudgetExceeded."""
         if self._noted is None:
             with self._tenant.lock.read():  # no writer is in, who would do it
-                if self._note in self._tenant.lock.before:
-                    self._tenant.lock.before.remove(self._note)
+                if self._withdraw():
                     self._note()
         if isinstance(self._noted, TenantState):
             return self._noted
@@ -76,13 +76,27 @@ class TenantCapture:
             self._noted = error
         except Exception as error:  # noqa: BLE001 - as above; the snapshot fails instead
             self._noted = SnapshotFailed(f"a tenant could not be captured: {type(error).__name__}: {error}")
+        if self._dropped:  # meanwhile, by one who found nothing to give back
+            self._give_back()
 
     def drop(self) -> None:
         """Give back what nobody is going to read."""
-        if self._note in self._tenant.lock.before:
+        self._dropped = True
+        self._withdraw()
+        self._give_back()
+
+    def _withdraw(self) -> bool:
+        """Take back the word that was left with the tenant; False where a writer has taken it."""
+        try:
             self._tenant.lock.before.remove(self._note)
-        while isinstance(self._noted, TenantState) and self._noted.relations:
-            self._noted.relations.pop().then.drop()
+        except ValueError:
+            return False
+        return True
+
+    def _give_back(self) -> None:
+        noted, self._noted = self._noted, None
+        while isinstance(noted, TenantState) and noted.relations:
+            noted.relations.pop().then.drop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +110,13 @@ class Capture:
 
 
 def capture(catalog: Catalog) -> Capture:
-    """Begin to capture the state of a node; the caller sees to it that nobody writes meanwhile."""
+    """Begin to capture the state of a node; the caller sees to it that nobody writes meanwhile.
+
+    Raises SnapshotFailed where a tenant lacks a durable change: only the log has that.
+    """
+    for tenant in catalog.tenants():
+        if tenant.failed is not None:
+            raise SnapshotFailed(f"{tenant.database}/{tenant.name} has to be recovered first: {tenant.failed}")
     databases: list[dict[str, object]] = [
         {"name": database.name, "createdAt": database.created_at} for database in catalog.databases()
     ]

@@ -214,7 +214,7 @@ _PLAIN = frozenset("pans")
 
 def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
     """The facts of a record that only tells facts with nothing beside their arguments, in order; None for any other."""
-    if "tx" in body or "req" in body:
+    if "tx" in body or "req" in body or not body["changes"]:
         return None
     found: list[FactRows] = []
     for change in body["changes"]:

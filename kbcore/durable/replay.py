@@ -30,7 +30,7 @@ class _Told:
 
 @dataclass(slots=True)
 class _Tenant:
-    """What waits for one tenant, how many records that was, and the time and place in the log of the last."""
+    """What waits for one tenant, how many records that was, the latest time and the place in the log of the last."""
 
     tenant: Tenant
     told: dict[tuple[str | None, str, int, bool], _Told] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Replay:
             told.times += [at] * len(some)
             self._rows += len(some)
         waiting.records += 1
-        waiting.at, waiting.seq = at, record.seq
+        waiting.at, waiting.seq = max(at, waiting.at), record.seq  # the clock of a tenant never goes back
         if self._rows >= MAX_ROWS:
             self.finish()
         return at

@@ -79,8 +79,12 @@ class _Write:
                 if not lock._writers_waiting:
                     lock._changed.notify_all()
             lock._writing = True
-        while lock.before:
-            lock.before.pop()()
+        try:
+            while lock.before:
+                lock.before.pop()()
+        except BaseException as error:  # it may be interrupted, and is never going to leave then
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         lock = self._lock

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kbcore.durable.capture import capture
 from kbcore.durable.snapshot import FIRST_ROWS, Restorer, encode, paced
-from kbcore.errors import BudgetExceeded
+from kbcore.errors import BudgetExceeded, EngineFault, SnapshotFailed
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
@@ -159,6 +159,53 @@ def test_a_tenant_without_memory_for_it_fails_the_snapshot_and_not_the_write():
         list(chunks)
     assert tenant.failed is None
     assert len(list(encode(capture(catalog)))) > 2
+
+
+def test_what_is_given_up_while_it_is_being_noted_is_given_back(monkeypatch):
+    catalog = Catalog(Engine)
+    write(catalog, "a", facts(1))
+    tenant = catalog.need_tenant("default", "a", 0)
+    list(encode(capture(catalog)))
+    held = tenant.engine.bytes
+    (one,) = capture(catalog).tenants
+    settle = tenant.accesses.settle
+    monkeypatch.setattr(tenant.accesses, "settle", lambda: (one.drop(), settle()))
+    with tenant.lock.write():
+        pass
+    assert tenant.lock.before == []
+    assert tenant.engine.bytes == held
+    with pytest.raises(SnapshotFailed):
+        one.state()
+
+
+def test_an_interrupted_writer_fails_the_snapshot_and_keeps_nothing(monkeypatch):
+    catalog = Catalog(Engine)
+    write(catalog, "a", facts(1))
+    tenant = catalog.need_tenant("default", "a", 0)
+    chunks = encode(capture(catalog))
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tenant.accesses, "settle", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write(catalog, "a", facts(2))
+    write(catalog, "a", facts(2))
+    with pytest.raises(SnapshotFailed):
+        list(chunks)
+    assert tenant.lock.before == []
+
+
+def test_a_tenant_that_lacks_a_durable_change_is_in_no_snapshot():
+    """The log must stay: it alone has the change."""
+    catalog = Catalog(Engine)
+    write(catalog, "a", facts(1))
+    write(catalog, "b", facts(1))
+    catalog.need_tenant("default", "b", 0).failed = EngineFault("a durable change could not be applied")
+    with pytest.raises(SnapshotFailed, match="default/b"):
+        capture(catalog)
+    assert catalog.need_tenant("default", "a", 0).lock.before == []
 
 
 def test_large_facts_make_small_chunks():

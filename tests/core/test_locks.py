@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from kbcore.state.locks import ReadWriteLock
 
 
@@ -50,3 +52,21 @@ def test_two_readers_hold_it_together():
     for thread in threads:
         thread.join(20)
     assert not inside.broken
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_writer_that_ends_before_it_is_in_leaves_the_lock_free(error):
+    lock, done = ReadWriteLock(), []
+
+    def interrupted():
+        raise error
+
+    lock.before += [lambda: done.append("the other"), interrupted]
+    with pytest.raises(error), lock.write():
+        done.append("never")
+    assert not lock.written
+    with lock.write():
+        done.append("writer")
+    with lock.read():
+        done.append("reader")
+    assert done == ["the other", "writer", "reader"]

@@ -164,6 +164,26 @@ def test_what_is_put_together_is_bounded():
         assert list(relation.attributes(5, array("I", [0, len(args) - 1]))) == [times] * 2
 
 
+def test_a_record_of_nothing_and_a_clock_that_went_back_come_to_the_same():
+    def told(name, **more):
+        return ChangeSet("default", "t", (AssertFacts((Fact("p", (name,), **more),)),))
+
+    log = Log(
+        [
+            (100, told("a", ttl=20)),
+            (200, told("b")),
+            (110, told("c")),
+            (110, ChangeSet("default", "t", ())),
+            (110, ChangeSet("default", "t", (AssertFacts(()),))),
+            (110, told("d")),
+        ]
+    )
+    catalog, other = Catalog(Engine), one_by_one(log)
+    recover(log, catalog)
+    assert catalog.need_tenant("default", "t", 0).at(0) == other.need_tenant("default", "t", 0).at(0) == 200
+    assert state(catalog, 0) == state(other, 0)
+
+
 def test_the_collector_is_left_as_it_was():
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()

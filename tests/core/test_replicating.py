@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,11 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.durable.follow import FIRST_REST, LONGEST_REST
 from kbcore.durable.shipping import Unpacking, packed
+from kbcore.durable.snapshot import Restorer
 from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
 from kbcore.plug.ports import LogSeed
 from kbcore.replicating import check_settings, raise_term
+from kbcore.rescue import running_backup
 from kbcore.state.access import Uncounted
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
@@ -255,3 +258,60 @@ def test_a_log_that_is_not_the_leaders_is_counted(tmp_path, leader):
     with following(tmp_path / "astray", Link(leader)) as astray:
         astray.replication.follower.step()
         assert shown(astray)["divergences_total",] == 1
+
+
+def another_state(leader, follower):
+    """What a follower is to become: as far as it is itself, but other records of a later term."""
+    tell(leader, *"bcd")
+    leader.snapshot()
+    _, pieces = leader.replication.leader.snapshot("other")
+    reading = Unpacking(1 << 20)
+    chunks = [chunk for piece in pieces for chunk in reading.feed(piece)]
+    catalog = follower.replication.empty_catalog()
+    restorer = Restorer(catalog)
+    for chunk in chunks:
+        restorer.feed(chunk)
+    return replace(reading.seed, seq=1, epoch=reading.seed.epoch + 1), chunks, catalog
+
+
+def test_a_snapshot_of_what_was_replaced_meanwhile_never_gets_into_the_log(tmp_path, leader, follower, monkeypatch):
+    """It would stand for a moment of the leader's log, and hold something else."""
+    catch_up(follower)
+    seed, chunks, catalog = another_state(leader, follower)
+    replaced = threading.Event()
+
+    def replace_all():
+        follower.replication.become(seed, chunks, catalog, 0)
+        replaced.set()
+
+    thread, save = threading.Thread(target=replace_all), follower._store.save_snapshot
+
+    def save_late(*snapshot):
+        thread.start()
+        replaced.wait(0.1)
+        save(*snapshot)
+
+    monkeypatch.setattr(follower._store, "save_snapshot", save_late)
+    follower.snapshot()
+    thread.join(20)
+    assert replaced.is_set()
+    assert follower.log_status().epoch == seed.epoch
+    _, kept = follower._store.load_snapshot()
+    assert list(kept) == chunks
+
+
+def test_a_backup_says_whose_state_it_holds(leader, follower, monkeypatch):
+    catch_up(follower)
+    before, captured = follower.log_status(), follower.captured
+    seed, chunks, catalog = another_state(leader, follower)
+
+    def replaced_then():
+        found = captured()
+        follower.replication.become(replace(seed, seq=9), chunks, catalog, 0)
+        return found
+
+    monkeypatch.setattr(follower, "captured", replaced_then)
+    info, parts = running_backup(follower)
+    assert len(list(parts)) > 2
+    assert (info.epoch, info.seq) == (before.epoch, before.head)
+    assert follower.log_status().epoch == seed.epoch

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbplanner.backend import Attribute
+from engine.assembler import closure
+from kbplanner.backend import Attribute, RunState
 from kbplanner.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
+from kbplanner.salience import Salience
+
+HOW = Salience(0.4, 0.3, 0.3, 1000, 5)
 
 BLOCK = 4096
 """Rows that are copied together."""
@@ -104,6 +108,15 @@ def test_a_frozen_relation_is_read_only_when_whole_and_never_changed():
         lambda: then.locate(one, 1),
         lambda: then.rows(array("I", [0])),
         lambda: then.copy(),
+        lambda: then.total([0, 0], None),
+        lambda: then.index([0]),
+        lambda: then.distinct([0]),
+        lambda: then.compare(relation),
+        lambda: relation.compare(then),
+        lambda: then.salience(array("I", [0]), HOW),
+        lambda: then.most_salient(1, HOW),
+        lambda: then.least_salient(0.5, HOW),
+        lambda: engine.open_run(engine.load(closure()), [then]),
     ]
     changers = [
         lambda: then.insert(one, 1),
@@ -125,6 +138,20 @@ def test_a_frozen_relation_is_read_only_when_whole_and_never_changed():
             change()
     with pytest.raises(EngineFault):
         relation.settle(1)
+    engine.close()
+
+
+def test_a_frozen_relation_that_a_paused_run_reads_is_not_dropped():
+    engine = Engine()
+    relation = filled(engine, 50)
+    (then,) = engine.freeze([relation])
+    settled(then)
+    run = engine.open_run(engine.load(closure()), [then])
+    assert run.step(1) == RunState.PAUSED
+    with pytest.raises(EngineFault, match="paused"):
+        then.drop()
+    run.close()
+    then.drop()
     engine.close()
 
 
