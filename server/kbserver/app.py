@@ -107,7 +107,7 @@ def create_app(
         meters.under_way += 1
         g.request_id = request_id(request.environ.get("HTTP_X_REQUEST_ID"))
         REQUEST.set(g.request_id)
-        astray = request.environ["PATH_INFO"].startswith("//")  # which Flask takes for one
+        astray = request.environ.get("PATH_INFO", "").startswith("//")  # which Flask takes for one
         if guarded:
             rule = None if astray else request.url_rule
             need = NO_ROUTE if rule is None else need_of(request.method, rule.rule)

@@ -84,7 +84,7 @@ class Lean:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve a request as WSGI says."""
-        route = self._routes.get(environ["PATH_INFO"])
+        route = self._routes.get(environ.get("PATH_INFO", ""))
         if route is None or not self._usual(environ):
             return self._long_way(environ, start_response)
         clock, meters = self._runtime.clock, self._meters

@@ -41,9 +41,9 @@ def used_up(details: Mapping[str, Any] | None, seconds: float) -> Rate:
     said = details or {}
     name, quota, window = said.get("limit"), said.get("requests", said.get("value")), said.get("seconds")
     return Rate(
-        name if isinstance(name, str) and name.isidentifier() else "default",
-        quota if isinstance(quota, int) else 0,
-        window if isinstance(window, int) else None,
+        name if isinstance(name, str) and name.isascii() and name.isidentifier() else "default",
+        quota if type(quota) is int else 0,
+        window if type(window) is int else None,
         0,
         seconds,
     )

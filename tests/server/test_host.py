@@ -11,7 +11,7 @@ from support.http import Served, error_of
 from werkzeug.test import EnvironBuilder
 
 from kbcore.config import Config
-from kbserver import wsgi
+from kbserver import create_app, wsgi
 
 EXAMPLE = Path(__file__).parents[2] / "server" / "examples" / "host_app.py"
 
@@ -41,3 +41,14 @@ def test_any_wsgi_server_opens_it_with_the_first_request(served: Served, monkeyp
         b"".join(wsgi.application(dict(environ), lambda status, headers, error=None: answers.append(status)))
     assert answers == ["200 OK", "200 OK"]
     assert len(opened) == 1
+
+
+@pytest.mark.parametrize("lean", [True, False])
+def test_a_path_that_is_empty_may_be_left_out(served: Served, lean: bool) -> None:
+    """As WSGI allows; so a host may ask for the place itself where the knowledge base is mounted."""
+    environ = EnvironBuilder("/kb").get_environ()
+    environ["SCRIPT_NAME"] = environ.pop("PATH_INFO")
+    answers: list[str] = []
+    body = create_app(served.runtime, lean=lean)(environ, lambda status, headers, error=None: answers.append(status))
+    assert b'"NOT_FOUND"' in b"".join(body)
+    assert answers == ["404 NOT FOUND"]

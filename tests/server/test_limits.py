@@ -141,7 +141,9 @@ def test_a_refusal_names_the_limit_it_met_once(more):
         assert refused.headers.getlist("RateLimit") == [f'"TENANT_MAX_FACTS";r=0;t={refused.headers["Retry-After"]}']
 
 
-@pytest.mark.parametrize("details", [None, {"limit": "a\nb", "value": "much"}, {"limit": 5, "seconds": "x"}])
+@pytest.mark.parametrize(
+    "details", [None, {"limit": "a\nb", "value": "much"}, {"limit": 5, "seconds": "x"}, {"limit": "größe", "value": True}]
+)
 def test_a_guest_may_say_nothing_of_its_limit(details):
     headers = answer_of(RateLimited("enough", 2.5, details)).headers
     assert headers == {"Retry-After": "3", "RateLimit-Policy": '"default";q=0', "RateLimit": '"default";r=0;t=3'}

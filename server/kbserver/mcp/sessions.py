@@ -48,7 +48,8 @@ class Session:
         if id in self.calls:
             raise Failure(INVALID_REQUEST, "a request of this id is under way")
         if len(self.calls) >= MOST_CALLS:
-            raise RateLimited(f"{MOST_CALLS} requests of this session are under way", 1.0)
+            limit = {"limit": "calls", "value": MOST_CALLS}
+            raise RateLimited(f"{MOST_CALLS} requests of this session are under way", 1.0, limit)
         self.calls[id] = call
 
     def end(self, id: Id) -> None:
@@ -85,7 +86,8 @@ class Sessions:
             if len(own) >= MOST_SESSIONS and not any(each.whose == whose for each in gone):
                 own_idle = [each for each in idle if each.whose == whose]
                 if not own_idle:
-                    raise RateLimited(f"this tenant has {MOST_SESSIONS} sessions", 10.0)
+                    limit = {"limit": "sessions", "value": MOST_SESSIONS}
+                    raise RateLimited(f"this tenant has {MOST_SESSIONS} sessions", 10.0, limit)
                 gone.append(own_idle[0])
             for each in gone:
                 del self._known[each.id]
@@ -118,7 +120,8 @@ class Sessions:
     def follow(self, session: Session, uri: str) -> bool:
         """Have a session told of changes of a resource; whether there can be such a resource."""
         if len(session.followed) >= MOST_FOLLOWED and uri not in session.followed:
-            raise RateLimited(f"a session follows at most {MOST_FOLLOWED} resources", 1.0)
+            limit = {"limit": "resources", "value": MOST_FOLLOWED}
+            raise RateLimited(f"a session follows at most {MOST_FOLLOWED} resources", 1.0, limit)
         known = self._subscriptions.follow(session.whose, uri, session.outbox)
         if known:
             session.followed.add(uri)

@@ -46,21 +46,23 @@ class Streams:
         with self._mutex:
             return sum(self._open.values())
 
-    def counted(self, whose: Whose, frames: Iterator[bytes]) -> Iterator[bytes]:
-        """Count a stream until it is closed; raises RateLimited where its tenant has too many."""
+    def counted(self, whose: Whose, frames: Iterator[bytes], then: Callable[[], None] | None = None) -> Iterator[bytes]:
+        """Count a stream until it is closed, and call `then`; raises RateLimited where its tenant has too many."""
         with self._mutex:
             if self._open.get(whose, 0) >= MOST_STREAMS:
                 raise RateLimited(
                     f"this tenant has {MOST_STREAMS} streams open", 1.0, {"limit": "streams", "value": MOST_STREAMS}
                 )
             self._open[whose] = self._open.get(whose, 0) + 1
-        return _Counted(frames, lambda: self._closed(whose))
+        return _Counted(frames, lambda: self._closed(whose, then))
 
-    def _closed(self, whose: Whose) -> None:
+    def _closed(self, whose: Whose, then: Callable[[], None] | None) -> None:
         with self._mutex:
             self._open[whose] -= 1
             if not self._open[whose]:
                 del self._open[whose]
+        if then is not None:
+            then()
 
 
 class _Counted:

@@ -206,12 +206,16 @@ class Transport:
 
         def frames() -> Iterator[bytes]:
             yield b"event: endpoint\ndata: %b?sessionId=%b\n\n" % (path.encode(), session.id.encode())
-            try:
-                yield from session.outbox.frames()
-            finally:
-                self.protocol.sessions.close(session)
+            yield from session.outbox.frames()
 
-        return events(self.streams.counted(session.whose, frames()))
+        def end() -> None:
+            self.protocol.sessions.close(session)
+
+        try:
+            return events(self.streams.counted(session.whose, frames(), end))
+        except RateLimited:
+            end()
+            raise
 
     def post_message(self, body: bytes, id: str, who: Who) -> Response:
         """Take a message of such a session; its answer comes on the stream. Raises Failure."""
