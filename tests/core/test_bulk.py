@@ -76,3 +76,8 @@ def test_telling_many_takes_what_telling_takes():
         with pytest.raises(InvalidInput):
             kb.tell_many("p", [["a", "b"]], scope="*")
         assert kb.count("p") == 4
+
+
+def test_rows_of_arity_0_are_one_row():
+    assert len(FactRows("flag", 0, ())) == 1
+    assert FactRows("flag", 0, ()).facts() == [Fact("flag", ())]

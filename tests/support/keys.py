@@ -1,4 +1,4 @@
-"""A server that manages keys, and who has which."""
+"""A server that manages keys, and who has which; a question and a fact to try them on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from kbcore.keys import KeyWanted, NewKey
 from support.http import Served, serve_in_memory
 
 BOOTSTRAP = "a-token-for-the-first-key"
+ONE = "the-one-key-of-this-server"
+
+GOAL = {"predicate": "p", "args": ["?x"]}
+TOLD = {"predicate": "p", "args": ["x"]}
 
 
 class Keyed:

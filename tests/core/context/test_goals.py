@@ -1,0 +1,115 @@
+"""What goals rest on comes first in a context window, and whole."""
+
+from __future__ import annotations
+
+import pytest
+from support.engines import HOUR, tell
+from support.windows import X, family, goal, texts, window
+
+from kbplanner.parser import parse_rule
+
+
+def test_a_goal_brings_its_answers_and_what_they_rest_on(kb, clock):
+    family(kb)
+    clock.advance(5 * HOUR)
+    for number in range(20):
+        tell(kb, "noise", str(number))
+    found = window(kb, max_facts=10, goals=[goal("grandparent", "ann", X)])
+    assert texts(found)[:5] == [
+        "grandparent(ann, cy)",
+        "parent(ann, bob)",
+        "parent(bob, cy)",
+        "grandparent(ann, dee)",
+        "parent(bob, dee)",
+    ]
+    assert [entry.category for entry in found.entries] == ["goal_relevant"] * 5 + ["recent"] * 5
+    source = found.entries[0].provenance
+    assert source.rule == "grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z)."
+    assert source.premises == ("parent(ann, bob)", "parent(bob, cy)")
+    assert found.rules == (source.rule,)
+    assert found.goal_driven
+    assert found.savings == 1  # parent(ann, bob) is needed twice
+
+
+def test_without_room_whole_proofs_come_first(kb):
+    family(kb)
+    found = window(kb, max_facts=4, goals=[goal("grandparent", "ann", X)], explain=True)
+    assert texts(found) == ["grandparent(ann, cy)", "parent(ann, bob)", "parent(bob, cy)", "parent(bob, dee)"] or texts(
+        found
+    ) == ["grandparent(ann, cy)", "parent(ann, bob)", "parent(bob, cy)", "grandparent(ann, dee)"]
+    assert found.cut["goals"][0] | {"partial": []} == {
+        "goal": "grandparent(ann, ?x)",
+        "answers": 2,
+        "whole": 1,
+        "cut": {"maxFacts": 1},
+        "partial": [],
+    }
+    small = window(kb, max_facts=2, goals=[goal("grandparent", "ann", X)])
+    assert texts(small) == ["grandparent(ann, cy)", "grandparent(ann, dee)"]
+
+
+def test_an_aggregate_brings_everything_it_was_taken_over(kb):
+    for number in range(30):
+        tell(kb, "paid", "ann", str(number))
+    kb.assert_rules([parse_rule("total(?x, sum(?y)) :- paid(?x, ?y).")])
+    found = window(kb, goals=[goal("total", "ann", X)], max_facts=31)
+    assert texts(found)[0] == "total(ann, 435)"
+    assert sum(entry.category == "goal_relevant" for entry in found.entries) == 31
+    less = window(kb, goals=[goal("total", "ann", X)], max_facts=30)
+    assert [entry.category for entry in less.entries].count("goal_relevant") == 1
+
+
+def test_a_goal_without_answers_says_what_is_missing(kb):
+    family(kb)
+    for number in range(30):
+        tell(kb, "noise", str(number))
+    found = window(kb, max_facts=5, goals=[goal("grandparent", "eve", X)], explain=True)
+    assert texts(found)[0] == "parent(eve, fay)"
+    (part,) = found.cut["goals"][0]["partial"]
+    assert (part["have"], part["missing"]) == (["parent(eve, fay)"], ["parent(fay, ?z)"])
+
+
+def test_negated_goals(kb):
+    tell(kb, "p", "a")
+    tell(kb, "p", "b", positive=False)
+    absent = window(kb, goals=[goal("p", "z", negated=True)]).entries[0]
+    assert (absent.text, absent.category, absent.provenance.premises) == ("not p(z)", "goal_relevant", ())
+    denied = window(kb, goals=[goal("p", "b", negated=True)]).entries[0]
+    assert (denied.text, denied.category, denied.provenance) == ("not p(b)", "goal_relevant", None)
+    every = window(kb, goals=[goal("p", X, negated=True)]).entries
+    assert [(e.text, e.category) for e in every] == [("not p(b)", "goal_relevant"), ("p(a)", "recent")]
+    assert window(kb, goals=[goal("p", "a", negated=True)]).entries[0].category == "recent"
+
+
+def test_the_same_answer_from_two_goals_counts_once(kb):
+    tell(kb, "p", "a")
+    found = window(kb, goals=[goal("p", "a"), goal("p", X)])
+    assert (texts(found), found.savings) == (["p(a)"], 1)
+
+
+def test_no_goal_starves_another(kb):
+    for number in range(9):
+        tell(kb, "p", str(number))
+    tell(kb, "q", "a")
+    assert "q(a)" in texts(window(kb, max_facts=3, goals=[goal("p", X), goal("q", X)]))
+
+
+def test_a_minimum_of_salience_is_not_for_what_goals_rest_on(kb, clock):
+    family(kb)
+    clock.advance(20 * HOUR)
+    tell(kb, "p", "new")
+    assert texts(window(kb, min_salience=0.5)) == ["p(new)"]
+    assert len(window(kb, min_salience=0.9, goals=[goal("grandparent", "ann", X)]).entries) == 5
+
+
+def test_explanations(kb):
+    family(kb)
+    found = window(kb, max_facts=3, goals=[goal("grandparent", "ann", "cy")], explain=True)
+    answer, premise, _ = found.entries
+    assert answer.why["reason"] == "answer of grandparent(ann, cy)"
+    assert premise.why["reason"] == "grandparent(ann, cy) rests on it"
+    assert premise.why["relevance"] == 0.9
+    parts = [premise.why[name] for name in ("recency", "frequency", "priority")]
+    assert sum(parts) == pytest.approx(premise.why["salience"])
+    assert found.cut["notIncluded"] == 2
+    assert window(kb, max_facts=2).entries[0].why is None

@@ -1,0 +1,156 @@
+"""Merges that a guest decides."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.content import content, digest
+from support.forks import START, contested, stored
+
+from kbcore.embed import open_kb
+from kbcore.errors import Conflict, InvalidInput, PluginFailed
+from kbcore.plug.hookspecs import hookimpl
+from kbcore.plug.ports import Keep, MergeConflict, Resolution, Standing
+
+
+class Ours:
+    """A guest: the surer fact stands, with a note of the contest."""
+
+    always = None
+
+    def resolve(self, conflict):
+        best = max((*conflict.source, *conflict.target), key=lambda fact: fact.confidence or 0.0)
+        noted = Standing(best.positive, best.created_at, best.valid_from, None, best.confidence, {"contested": True})
+        return Resolution(Keep.FACTS, (noted,))
+
+
+class Answer:
+    """Whatever a test wants it to say."""
+
+    always = None
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def resolve(self, conflict):
+        return self.answer(conflict)
+
+
+class Guest:
+    def __init__(self, **strategies):
+        self.strategies = strategies
+
+    @hookimpl
+    def kb_merge_strategies(self):
+        return self.strategies
+
+
+def test_a_guest_decides(tmp_path):
+    guest = Guest(SUREST=Ours())
+    with open_kb(path=tmp_path, plugins=[guest]) as kb:
+        contested(kb.kb)
+        outcome = kb.merge("s", strategy="SUREST")
+        assert (outcome.conflicts, outcome.merged) == (2, 3)
+        found = stored(kb.kb)
+        assert found["sure", False]["metadata"] == {"contested": True}
+        assert found["sure", False]["confidence"] == 0.9
+        assert len([name for name in found if name[0] == "sign"]) == 1
+        before = digest(kb._runtime)
+        with pytest.raises(InvalidInput, match="SUREST"):
+            kb.merge("s", strategy="other")
+        kb._runtime._store.close(clean=False)
+    with open_kb(path=tmp_path) as kb:  # the decisions are in the log: nobody has to decide again
+        assert digest(kb._runtime) == before
+
+
+def test_a_guest_sees_both_sides():
+    seen = []
+
+    def answer(conflict):
+        seen.append(conflict)
+        return Resolution(Keep.TARGET if conflict.args == ("sign",) else Keep.SOURCE)
+
+    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+        contested(kb.kb)
+        kb.tell("p", ["gone"], ttl=1_000_000)
+        kb.merge("s", strategy="ASK")
+        by_args = {conflict.args[0]: conflict for conflict in seen}
+        assert set(by_args) == {"sure", "sign"}
+        assert isinstance(by_args["sure"], MergeConflict)
+        assert [fact.confidence for fact in by_args["sure"].source] == [0.4]
+        assert by_args["sure"].target[0].metadata == {"who": "base", "b": 1}
+        assert [fact.positive for fact in by_args["sign"].source + by_args["sign"].target] == [False, True]
+        found = stored(kb.kb)
+        assert (found["sure", False]["confidence"], ("sign", True) in found) == (0.4, False)
+
+
+def raises(conflict):
+    raise ValueError("no idea")
+
+
+ODD = Standing(True, START, START, None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (raises, "ASK failed at p.*ValueError: no idea"),
+        (lambda c: None, "NoneType, not a Resolution"),
+        (lambda c: Resolution("source"), "not a Resolution"),  # type: ignore[arg-type]
+        (lambda c: Resolution(Keep.FACTS, c.source + c.source), "two facts of one sign"),
+        (lambda c: Resolution(Keep.FACTS, [c.source]), "not a tuple"),  # type: ignore[arg-type]
+        (lambda c: Resolution(Keep.FACTS, (ODD,)), "confidence outside 0 to 1"),
+        (lambda c: Resolution(Keep.FACTS, (Standing(True, -1, START),)), "a time that is none"),
+        (lambda c: Resolution(Keep.FACTS, (Standing(True, START, START, metadata={"x": object()}),)), "not JSON"),
+    ],
+)
+def test_a_guest_that_fails_changes_nothing(answer, said):
+    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+        contested(kb.kb)
+        before = content(kb._runtime)
+        with pytest.raises(PluginFailed, match=said):
+            kb.merge("s", strategy="ASK")
+        assert content(kb._runtime) == before
+
+
+def test_a_guest_that_refuses_one_conflict_refuses_all():
+    answer = Answer(lambda c: Resolution(Keep.REFUSE if c.args == ("sign",) else Keep.BOTH))
+    with open_kb(plugins=[Guest(ASK=answer)]) as kb:
+        contested(kb.kb)
+        before = content(kb._runtime)
+        with pytest.raises(Conflict):
+            kb.merge("s", strategy="ASK")
+        assert content(kb._runtime) == before
+
+
+def test_a_guest_must_say_whether_it_always_decides_alike():
+    class Silent:
+        def resolve(self, conflict):
+            return Resolution(Keep.SOURCE)
+
+    with open_kb(plugins=[Guest(ASK=Silent())]) as kb:
+        contested(kb.kb)
+        with pytest.raises(PluginFailed, match="always"):
+            kb.merge("s", strategy="ASK")
+
+
+def test_what_changes_while_a_guest_decides_is_decided_anew():
+    turns = []
+
+    def answer(conflict):
+        turns.append(conflict.source[0].confidence)
+        if len(turns) == 1:  # a write that comes between the decision and the merge
+            writer = threading.Thread(target=lambda: kb.tell("p", ["x"], scope="s", confidence=0.7))
+            writers.append(writer)
+            writer.start()
+        return Resolution(Keep.SOURCE)
+
+    writers: list[threading.Thread] = []
+    with open_kb(plugins=[Guest(ASK=Answer(answer))]) as kb:
+        kb.tell("p", ["x"], confidence=0.1)
+        kb.tell("p", ["x"], scope="s", confidence=0.5)
+        kb.merge("s", strategy="ASK")
+        writers[0].join(20)
+        # Either the write came before the merge, which was then decided anew, or after it.
+        assert stored(kb.kb)["x", False]["confidence"] == turns[-1]

@@ -1,0 +1,158 @@
+"""How transactions end, and what is known of them after a restart."""
+
+from __future__ import annotations
+
+import pytest
+from support.transactions import Handle, Node, fact
+
+from kbcore.errors import Conflict, InvalidInput, RateLimited, StorageFull, TooLarge, UnknownTransaction
+from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
+from kbplanner.parser import parse_rule
+
+# -- how they end ------------------------------------------------------------------------------------------------------
+
+
+def test_rolled_back(node):
+    inside = node.begin()
+    inside.tell("p(a)")
+    inside.roll_back()
+    assert inside.state() == "rolled_back"
+    assert node.ask("p(?x)") == []
+
+
+def test_a_write_that_fails_rolls_back(node):
+    node.teach("@r: q(?x) :- p(?x).")
+    inside = node.begin()
+    inside.tell("p(a)")
+    with pytest.raises(Conflict, match="belongs to another rule"):
+        inside.do(lambda kb: kb.assert_rules([parse_rule("@r: q(?x) :- other(?x).")]))
+    assert inside.state() == "rolled_back"
+
+
+def test_a_read_that_fails_does_not(node):
+    inside = node.begin()
+    inside.tell("p(a)")
+    with pytest.raises(InvalidInput):
+        inside.do(lambda kb: kb.aggregate("p", "SUM", arg_index=0), writes=False)
+    inside.commit()
+    assert node.ask("p(?x)") == [["a"]]
+
+
+def test_a_conflict_strategy_sees_what_is_staged(node):
+    inside = node.begin()
+    inside.tell("p(a)")
+    with pytest.raises(Conflict, match="opposite"):
+        inside.do(lambda kb: kb.assert_facts([fact("p(a)", positive=False)], conflict="REJECT"))
+    assert inside.state() == "rolled_back"
+
+
+def test_ids_of_others_are_unknown(node):
+    inside = node.begin()
+    for database, tenant, id in (("default", "other", inside.id), ("default", "default", "nope")):
+        with pytest.raises(UnknownTransaction):
+            node.runtime.in_transaction(database, tenant, id)
+
+
+def test_idle_ones_expire(node):
+    inside, used = node.begin(), node.begin()
+    inside.tell("p(a)")
+    node.clock.advance(40_000)
+    used.ask("p(?x)")
+    node.clock.advance(40_000)
+    assert inside.state() == "expired"
+    used.commit()
+    assert node.ask("p(?x)") == []
+
+
+def test_old_ones_expire_even_if_used(node):
+    inside = node.begin()
+    for _ in range(11):
+        node.clock.advance(50_000)
+        inside.tell("p(a)")
+    node.clock.advance(50_000)
+    assert inside.state() == "expired"
+
+
+def test_a_wall_clock_that_is_set_expires_nothing(node):
+    inside = node.begin()
+    node.clock.step(10_000_000)
+    inside.tell("p(a)")
+    node.clock.step(-20_000_000)
+    inside.commit()
+    assert node.ask("p(?x)") == [["a"]]
+
+
+def test_limits():
+    node = Node(tx_max_operations=3, tx_max_bytes=2000, tx_max_open=2)
+    one = node.begin()
+    for name in "abc":
+        one.tell(f"p({name})")
+    with pytest.raises(TooLarge, match="3 operations"):
+        one.tell("p(d)")
+    assert one.state() == "rolled_back"
+    two, _ = node.begin(), node.begin()
+    with pytest.raises(RateLimited):
+        node.begin()
+    with pytest.raises(TooLarge, match="2000 bytes"):
+        two.tell(f"p({'x' * 2000})")
+    node.begin()
+    node.runtime.close()
+
+
+def test_a_goal_cannot_fill_memory_with_names(node):
+    inside = node.begin()
+    for number in range(10, 27):
+        inside.do(lambda kb, n=number: kb.query_rows("p", [f"{n}" * 30_000]), writes=False)
+    with pytest.raises(TooLarge):
+        inside.do(lambda kb: kb.query_rows("p", ["x" * 60_000]), writes=False)
+
+
+def test_where_there_is_no_room_it_stays_open(node, monkeypatch):
+    inside = node.begin()
+    inside.tell("p(a)")
+    with monkeypatch.context() as patch:
+
+        def full(records):
+            raise StorageFull("no room")
+
+        patch.setattr(node.runtime._store, "append", full)
+        with pytest.raises(StorageFull):
+            inside.commit()
+    inside.commit()
+    assert node.ask("p(?x)") == [["a"]]
+
+
+@pytest.mark.parametrize("action", [CatalogAction.NUKE_TENANT, CatalogAction.DROP_TENANT, CatalogAction.NUKE_DATABASE])
+def test_a_tenant_that_is_emptied_takes_them_along(node, action):
+    node.tell("p(a)")
+    inside = node.begin()
+    inside.ask("p(?x)")
+    tenant = "" if action.of_database else "default"
+    node.runtime.commit(ChangeSet("default", tenant, (ChangeCatalog(action),)))
+    assert inside.state() == "rolled_back"
+    assert node.ask("p(?x)") == []
+
+
+# -- after a restart ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_remembers_what_was_committed(tmp_path, clean):
+    node = Node(tmp_path)
+    done, left = node.begin(), node.begin()
+    done.tell("p(a)")
+    left.tell("p(b)")
+    done.commit()
+    if clean:
+        node.runtime.snapshot()
+    node.runtime._store.close(clean=False)
+    again = Node(tmp_path, clock=node.clock)
+    assert again.ask("p(?x)") == [["a"]]
+    assert Handle(again, done.id).state() == "committed"
+    with pytest.raises(UnknownTransaction):
+        Handle(again, left.id).commit()
+    again.clock.advance(11 * 60_000)
+    again.tell("p(c)")
+    with pytest.raises(UnknownTransaction):
+        Handle(again, done.id).commit()
+    again.runtime.close()

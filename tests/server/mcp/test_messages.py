@@ -1,0 +1,82 @@
+"""What is a message of the tool protocol, and from which pages one is taken."""
+
+from __future__ import annotations
+
+import pytest
+from support.agents import META, Agent, failed
+from support.http import error_of, serve_in_memory
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", -32700),
+        (b"{", -32700),
+        (b"[]", -32600),
+        (b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),
+        (b"3", -32600),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": true, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 3}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32602),
+    ],
+)
+def test_what_is_no_message(agent: Agent, body: bytes, code: int) -> None:
+    failed(agent.send(body), 400, code)
+
+
+def test_notifications_and_replies_get_no_answer(agent: Agent) -> None:
+    for message in (
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}},
+        {"jsonrpc": "2.0", "id": 4, "result": {}},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"_meta": META}},
+    ):
+        response = agent.send(message)
+        assert (response.status_code, response.data) == (202, b"")
+
+
+def test_bodies_are_json_of_a_size(agent: Agent) -> None:
+    error_of(agent.flask.post("/mcp", data=b"{}", content_type="text/plain"), 415, "VALIDATION_ERROR")
+    error_of(agent.send(b" " * ((4 << 20) + 1)), 413, "PAYLOAD_TOO_LARGE")
+    error_of(agent.flask.put("/mcp"), 405, "VALIDATION_ERROR")
+
+
+# -- who may call ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Origin", "http://localhost:3000", 200),
+        ("Origin", "https://127.0.0.1", 200),
+        ("Origin", "http://[::1]:8080", 200),
+        ("Origin", "https://evil.example", 403),
+        ("Origin", "http://localhost.evil.example", 403),
+        ("Origin", "null", 403),
+        ("Host", "evil.example:9300", 403),
+        ("Host", "127.0.0.1:9300", 200),
+        ("Host", "[::1]:9300", 200),
+    ],
+)
+def test_foreign_pages_are_refused(agent: Agent, header: str, value: str, status: int) -> None:
+    for path in ("/mcp", "/a2a"):
+        response = agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, path, **{header: value})
+        assert response.status_code == status, response.text
+        if status == 403:
+            assert error_of(response, 403, "FORBIDDEN")["details"] == {"header": header}
+
+
+def test_origins_that_are_allowed_by_name() -> None:
+    with serve_in_memory(mcp_allowed_origins=("https://app.example",), public_url="https://kb.example/x") as served:
+        agent, ping = Agent(served.client), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert agent.send(ping, Origin="https://app.example").status_code == 200
+        assert agent.send(ping, Host="kb.example").status_code == 200
+        assert agent.send(ping, Origin="https://other.example").status_code == 403
+    with serve_in_memory(mcp_allowed_origins=("*",)) as served:
+        assert Agent(served.client).send(ping, Origin="https://other.example", Host="any").status_code == 200

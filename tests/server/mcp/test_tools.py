@@ -1,0 +1,193 @@
+"""The tools: which there are, what each needs, does and answers, and how a failing one says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.agents import Agent, failed
+from support.http import Served, error_of, serve_in_memory
+from support.standin import StandIn
+
+from kbserver.mcp.tools import READER, TOOLS, WRITER, tools_of
+
+
+def test_the_usual_tools_in_few_bytes(agent: Agent) -> None:
+    response = agent.modern("tools/list")
+    assert len(response.data) < 8192
+    tools = response.get_json()["result"]["tools"]
+    assert [tool["name"] for tool in tools] == [
+        *("aggregate", "ask", "bulk_assert", "context", "context_diff", "explain"),
+        *("forget", "ingest", "predicates", "query", "teach", "tell"),
+    ]
+    for tool in tools:
+        assert len(tool["description"]) <= 300
+        assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
+        assert tool["annotations"]["openWorldHint"] is False
+    hints = {tool["name"]: tool["annotations"] for tool in tools}
+    assert hints["ask"] == {"readOnlyHint": True, "openWorldHint": False}
+    assert hints["tell"] == {"destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    assert hints["forget"]["destructiveHint"] is True
+
+
+def test_all_tools_where_the_setting_says_so() -> None:
+    with serve_in_memory(mcp_tools="all") as served:
+        names = [tool["name"] for tool in Agent(served.client).legacy("tools/list")["result"]["tools"]]
+        assert names == sorted(set(TOOLS) - {"extract", "synthesize"})
+    assert set(tools_of("all", model=True)) == set(TOOLS)
+    assert {
+        *("extract", "synthesize"),
+        *("retract_pattern", "recall", "compress", "cleanup", "fork_scope", "merge_scope", "diff_scope"),
+        *("list_scopes", "delete_scope", "context_summary"),
+    } == set(TOOLS) - set(tools_of("default"))
+
+
+def test_roles_that_tools_need() -> None:
+    readers = {name for name, tool in TOOLS.items() if tool.needs == READER}
+    assert readers == {
+        *("aggregate", "ask", "context", "context_diff", "context_summary", "diff_scope"),
+        *("explain", "list_scopes", "predicates", "query", "recall", "synthesize"),
+    }
+    assert {TOOLS[name].needs for name in TOOLS.keys() - readers} == {WRITER}
+
+
+CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("tell", {"predicate": "parent", "args": ["ann", "bob"]}, {"asserted": 0, "updated": 1}),
+    ("bulk_assert", {"facts": [{"predicate": "n", "args": [1]}, {"predicate": "n", "args": [2]}]}, {"asserted": 2}),
+    ("teach", {"text": "anc(?x, ?y) :- parent(?x, ?y)."}, {"rules": ["anc(?x, ?y) :- parent(?x, ?y)."]}),
+    ("ask", {"predicate": "anc", "args": ["?x", "?y"]}, {"count": 1, "truncated": False}),
+    ("ask", {"predicate": "anc", "args": ["?x", "?y"], "withProof": True}, {"count": 1}),
+    ("query", {"predicate": "parent", "args": ["?x", "?y"]}, {"count": 1}),
+    ("aggregate", {"predicate": "n", "op": "sum", "argIndex": 0}, {"result": 3}),
+    ("explain", {"predicate": "anc", "args": ["ann", "bob"]}, {}),
+    ("explain", {"text": "anc(ann, ?x)", "plan": True}, {}),
+    ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
+    ("context", {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"}, {"goalDriven": True}),
+    ("context_diff", {"sessionId": "s"}, {"unchanged": 4}),
+    ("ingest", {"text": "likes(ann, tea)"}, {"rules": []}),
+    ("context_summary", {}, {"totalFacts": 4}),
+    ("recall", {"predicate": "parent", "args": [None, "?x"], "timestamp": 1_700_000_000_000}, {"count": 1}),
+    ("fork_scope", {"targetScope": "trial"}, {"targetScope": "trial"}),
+    ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
+    ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
+    ("merge_scope", {"sourceScope": "trial"}, {"conflicts": 0}),
+    ("delete_scope", {"scope": "trial"}, {"deleted": 4}),
+    ("compress", {"minGroupSize": 2, "dryRun": True}, {"dryRun": True}),
+    ("cleanup", {"threshold": 0.0, "dryRun": True}, {"evictedCount": 0}),
+    ("forget", {"predicate": "parent", "args": ["ann", "bob"]}, {"retracted": 1, "cascaded": 1}),
+    ("retract_pattern", {"predicate": "n", "args": ["?x"]}, {"retracted": 2}),
+]
+
+
+def test_every_tool_does_its_work_and_answers_as_it_says() -> None:
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    with serve_in_memory(mcp_tools="all") as served:
+        agent = Agent(served.client)
+        agent.call("tell", predicate="parent", args=["ann", "bob"])
+        for name, arguments, expected in CALLS:
+            result = agent.call(name, **arguments)
+            assert result["isError"] is False, (name, result)
+            found = result["structuredContent"]
+            assert json.loads(result["content"][0]["text"]) == found
+            assert found | expected == found, (name, found)
+            shape = TOOLS[name].answer
+            assert set(shape["required"]) <= set(found), (name, found)
+            for key, value in found.items():
+                kind = shape["properties"].get(key, {}).get("type")
+                assert kind is None or isinstance(value, kinds[kind]), (name, key, value)
+    assert {name for name, _, _ in CALLS} == set(tools_of("all"))
+
+
+def test_a_failing_tool_is_no_failure_of_the_protocol(agent: Agent) -> None:
+    response = agent.modern("tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": 3}})
+    assert response.status_code == 200
+    result = response.get_json()["result"]
+    assert result["isError"] is True
+    assert "structuredContent" not in result
+    said = json.loads(result["content"][0]["text"])
+    over_http = agent.flask.post("/ask", json={"predicate": "p", "args": 3}, headers={"X-Tenant-ID": "t"}).get_json()
+    assert said == over_http
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "field"),
+    [
+        ("ask", {"predicate": "p"}, "args"),
+        ("ask", {"predicate": "p", "args": [], "limit": 0}, "limit"),
+        ("query", {"predicate": "p", "args": [], "limit": 10_001}, "limit"),
+        ("tell", {"predicate": "p", "args": ["?x"]}, "args[0]"),
+        ("bulk_assert", {"facts": [{"predicate": "p"}]}, "facts[0].args"),
+        ("forget", {"predicate": "p", "args": ["?x"]}, "args[0]"),
+        ("forget", {"predicate": "p", "args": ["a"], "dry_run": True}, "dry_run"),
+        ("context", {"maxFacts": "many"}, "maxFacts"),
+        ("context", {"transactionId": "x"}, "transactionId"),
+        ("predicates", {"limit": 0}, "limit"),
+        ("tell", {"predicate": "p", "args": ["a"], "transactionId": 3}, "transactionId"),
+    ],
+)
+def test_arguments_are_judged_as_over_http(agent: Agent, name: str, arguments: dict[str, Any], field: str) -> None:
+    result = agent.call(name, **arguments)
+    assert result["isError"] is True, result
+    said = json.loads(result["content"][0]["text"])
+    assert said["code"] == "VALIDATION_ERROR"
+    assert list(said["details"]["fields"]) == [field]
+    assert agent.call("predicates")["structuredContent"]["totalFacts"] == 0
+
+
+def test_calls_that_name_no_tool(agent: Agent) -> None:
+    for params in ({"name": "nothing"}, {}, {"name": 3}, {"name": "ask", "arguments": []}, {"name": "cleanup"}):
+        assert agent.legacy("tools/call", params)["error"]["code"] == -32602
+    failed(agent.modern("tools/call", {"name": "nothing"}), 400, -32602)
+    assert agent.legacy("tools/list", {"cursor": "x"})["error"]["code"] == -32602
+
+
+def test_long_answers_are_cut_and_say_so(agent: Agent) -> None:
+    agent.call("bulk_assert", facts=[{"predicate": "p", "args": [n]} for n in range(150)])
+    for name in ("ask", "query"):
+        found = agent.call(name, predicate="p", args=["?x"])["structuredContent"]
+        assert (found["count"], len(found["results"]), found["truncated"]) == (100, 100, True)
+        found = agent.call(name, predicate="p", args=["?x"], limit=150)["structuredContent"]
+        assert (found["count"], found["truncated"]) == (150, False)
+    gone = agent.legacy("tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": ["?x"], "offset": 100}})
+    assert gone["result"]["structuredContent"]["count"] == 50
+
+
+def test_tools_in_a_transaction(agent: Agent, served: Served) -> None:
+    id = served.client.post("/tx/begin", headers={"X-Tenant-ID": "default"}).text
+    agent.call("tell", predicate="p", args=["a"], transactionId=id)
+    assert agent.call("query", predicate="p", args=["?x"], transactionId=id)["structuredContent"]["count"] == 1
+    assert agent.call("query", predicate="p", args=["?x"])["structuredContent"]["count"] == 0
+    served.client.post(f"/tx/commit/{id}", headers={"X-Tenant-ID": "default"})
+    assert agent.call("query", predicate="p", args=["?x"])["structuredContent"]["count"] == 1
+    said = agent.call("tell", predicate="p", args=["b"], transactionId=id)["content"][0]["text"]
+    assert json.loads(said)["code"] == "CONFLICT"
+    said = agent.call("tell", predicate="p", args=["b"], transactionId="none")["content"][0]["text"]
+    assert json.loads(said)["code"] == "NOT_FOUND"
+
+
+def test_tenants_and_databases(agent: Agent, served: Served) -> None:
+    agent.call("tell", predicate="p", args=["a"])
+    assert served.client.post("/ask", {"predicate": "p", "args": ["?x"]}, {"X-Tenant-ID": "default"}).get_json()
+    params = {"name": "query", "arguments": {"predicate": "p", "args": ["?x"]}}
+    assert agent.legacy("tools/call", params, X_Tenant_ID="t")["result"]["structuredContent"]["count"] == 0
+    result = agent.legacy("tools/call", params, X_Database="none")["result"]
+    assert json.loads(result["content"][0]["text"])["code"] == "NOT_FOUND"
+    read = agent.legacy("resources/read", {"uri": "kb://facts"}, X_Database="none")
+    assert read["error"]["code"] == -32002
+    response = agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, X_Tenant_ID="a/b")
+    error_of(response, 400, "VALIDATION_ERROR")
+
+
+def test_tools_of_a_language_model() -> None:
+    with StandIn() as standin, serve_in_memory(**standin.settings(mcp_tools="all")) as served:
+        agent = Agent(served.client)
+        text = "Ann works at Acme. She probably likes tea. Bob doesn't like coffee."
+        stored = agent.call("extract", text=text, **{"assert": True})
+        assert stored["isError"] is False, stored
+        assert stored["structuredContent"]["asserted"] == 3
+        found = agent.call("synthesize", question="Where does Ann work?")["structuredContent"]
+        assert found["answer"] == "Ann works at Acme."
+        assert agent.call("synthesize")["isError"] is True
+        hints = {tool["name"]: tool["annotations"] for tool in agent.legacy("tools/list")["result"]["tools"]}
+        assert hints["synthesize"] == {"readOnlyHint": True, "openWorldHint": True}

@@ -1,0 +1,32 @@
+"""A node under each engine, on a clock that stands at T0: fixtures for a folder's conftest, and how facts are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbcore.clock import ManualClock
+from kbcore.state.facts import Fact
+from support.runtimes import runtime
+
+T0 = 1_700_000_000_000
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(T0)
+
+
+@pytest.fixture(params=["c", "python"])
+def node(clock, request):
+    with runtime(clock=clock, engine=request.param, engine_verify=True) as found:
+        yield found
+
+
+@pytest.fixture
+def kb(node):
+    return node.knowledge_base()
+
+
+def tell(kb, predicate, *args, **more):
+    kb.assert_facts([Fact(predicate, args, **more)])
