@@ -145,11 +145,6 @@ class CatalogAction(Enum):
     DROP_TENANT = "dropTenant"
     NUKE_TENANT = "nukeTenant"
 
-    @property
-    def of_database(self) -> bool:
-        """Whether it concerns a database with all its tenants."""
-        return self in (CatalogAction.CREATE_DATABASE, CatalogAction.DROP_DATABASE, CatalogAction.NUKE_DATABASE)
-
 
 @dataclass(frozen=True, slots=True)
 class ChangeCatalog:

@@ -127,7 +127,7 @@ def test_a_tenant_that_is_emptied_takes_them_along(node, action):
     node.tell("p(a)")
     inside = node.begin()
     inside.ask("p(?x)")
-    tenant = "" if action.of_database else "default"
+    tenant = "" if action is CatalogAction.NUKE_DATABASE else "default"
     node.runtime.commit(ChangeSet("default", tenant, (ChangeCatalog(action),)))
     assert inside.state() == "rolled_back"
     assert node.ask("p(?x)") == []
