@@ -41,12 +41,16 @@ class Side:
 
 
 class Clashes:
-    """The contradictions found for a window, and the stored facts that lose them."""
+    """The contradictions found for a window.
+
+    `losers` are the stored facts on the losing side, `contested` the stored facts on either side.
+    """
 
     def __init__(self) -> None:
         self.found = 0
         self.listed: list[Contradiction] = []
         self.losers: set[Place] = set()
+        self.contested: set[Place] = set()
 
     def add(self, predicate: str, args: Sequence[str], positive: Side, negative: Side) -> bool:
         """Count a contradiction; whether the positive sign stays."""
@@ -77,7 +81,9 @@ def stored_clashes(
                     stays = found.add(
                         positive.schema.predicate, texts[i * arity : (i + 1) * arity], sides[0][i], sides[1][i]
                     )
-                    found.losers.add((negative, places[1][i]) if stays else (positive, places[0][i]))
+                    pair = (positive, places[0][i]), (negative, places[1][i])
+                    found.contested.update(pair)
+                    found.losers.add(pair[1] if stays else pair[0])
     return found
 
 

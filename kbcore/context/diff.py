@@ -47,4 +47,5 @@ def diff(before: Window, after: Window) -> WindowDiff:
 def _content(entry: Entry) -> tuple[object, ...]:
     """What makes an entry another one; salience, category and when something was concluded drift by themselves."""
     metadata = repr(sorted(entry.metadata.items()))
-    return entry.key, entry.valid_from, entry.valid_until, entry.provenance, entry.confidence, metadata
+    validity = entry.valid_from, entry.valid_until
+    return entry.key, validity, entry.provenance, entry.confidence, entry.contradicted, metadata

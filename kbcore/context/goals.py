@@ -112,7 +112,7 @@ class Goals:
                 self.rules.setdefault(part.rule.id, part.rule)
                 have = []
                 for fact in part.facts:
-                    if self._resolve and self._judge.loses(fact):
+                    if self._judge.loses(fact) and self._resolve:
                         continue
                     have.append(fact.text)
                     if self._admits(fact) and self._room.refusal([fact]) is None:

@@ -17,11 +17,23 @@ class Judge:
         self._witness = witness
         self._clashes = clashes
         self._checked: dict[FactKey, bool] = {}
+        self._contested: set[FactKey] = set()
         self._alone: dict[StoredRelation, bool] = {}
         self._partitions = {one.name: one for one in witness.supply.partitions}
 
     def loses(self, fact: Candidate) -> bool:
-        """Whether a fact stands in a contradiction, found now if need be, and is the one that goes."""
+        """Check a fact for a contradiction and return whether it is on the losing side.
+
+        Sets `fact.contradicted` when the opposite is known too, whichever side the fact is on.
+        """
+        lost = self._decided(fact)
+        place = fact.place
+        fact.contradicted = fact.key in self._contested or (
+            place is not None and (place.stored, place.place) in self._clashes.contested
+        )
+        return lost
+
+    def _decided(self, fact: Candidate) -> bool:
         place = fact.place
         if place is not None and self._is_alone(place.stored):
             return (place.stored, place.place) in self._clashes.losers  # stored facts of both signs have been compared
@@ -61,6 +73,7 @@ class Judge:
         if loser is not None:
             self._clashes.losers.add((loser.stored, loser.place))
         self._checked[other.answer.key] = not lost
+        self._contested.update((fact.key, other.answer.key))
         return lost
 
 

@@ -87,7 +87,8 @@ def window_id(entries: Sequence[Entry]) -> str:
     """The name of a window, made from what is in it: `ctx-` and 16 hexadecimal digits."""
     digest = blake2b(digest_size=8)
     for entry in entries:
-        digest.update(f"{entry.key}\0{entry.category}\0{entry.valid_from}\0{entry.valid_until}\n".encode())
+        mark = "\0contradicted" if entry.contradicted else ""
+        digest.update(f"{entry.key}\0{entry.category}\0{entry.valid_from}\0{entry.valid_until}{mark}\n".encode())
     return "ctx-" + digest.hexdigest()
 
 
@@ -125,6 +126,7 @@ def _entries(chosen: Sequence[Candidate], request: WindowRequest, supply: Supply
             metadata=row["metadata"],
             why=why,
             confidence=row["confidence"],
+            contradicted=fact.contradicted,
         )
 
 

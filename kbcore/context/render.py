@@ -83,6 +83,8 @@ def _notes(entry: Entry) -> Iterator[str]:
         notes.append(f"until {moment_text(entry.valid_until)}")
     if entry.confidence is not None:
         notes.append(f"confidence {entry.confidence:.3g}")
+    if entry.contradicted:
+        notes.append("contradicted: the opposite is known too")
     if notes:
         yield f" ({', '.join(notes)})"
     if entry.provenance is not None and entry.provenance.premises:

@@ -24,8 +24,9 @@ FactKey = tuple[str | None, str, bool, tuple[str, ...]]
 class Candidate:
     """A fact that may go into a window: a stored one with its `place` among the facts, or a conclusion with a provenance.
 
-    `salience` is that of the stored fact, or of the weakest stored fact that a conclusion rests on; `lexical` says how well
-    it matches the query. Once it was taken, `reason` says why, and `goal` whether a goal rests on it.
+    `salience` is that of the stored fact, or of the weakest stored fact that a conclusion depends on; `lexical` says how
+    well it matches the query. Once the fact is taken, `reason` says why, and `goal` whether a goal depends on it.
+    `contradicted` says that the opposite is known too.
     """
 
     row: Row
@@ -37,6 +38,7 @@ class Candidate:
     category: str = ""
     reason: str = ""
     goal: bool = False
+    contradicted: bool = False
     text: str = field(init=False)
     key: FactKey = field(init=False)
 

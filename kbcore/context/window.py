@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """A fact in a window; times in epoch milliseconds.
 
     `text` is the fact in the rule language, `char_count` its length; `why` says why it was taken where that was asked;
-    `confidence` is 0 to 1, None where it is not known.
+    `confidence` is 0 to 1, None where it is not known. `contradicted` means that the opposite is stored or derivable too.
     """
 
     predicate: str
@@ -45,6 +45,7 @@ class Entry(NamedTuple):
     metadata: Mapping[str, Any] = MappingProxyType({})
     why: Mapping[str, Any] | None = None
     confidence: float | None = None
+    contradicted: bool = False
 
     @property
     def char_count(self) -> int:

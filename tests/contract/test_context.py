@@ -21,6 +21,7 @@ ENTRY = {
     "validFrom": (int, type(None)),
     "validUntil": (int, type(None)),
     "metadata": dict,
+    "contradicted": bool,
 }
 WINDOW = {
     "windowId": str,

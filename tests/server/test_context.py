@@ -11,7 +11,7 @@ SUNSET = 1_782_864_000_000
 
 ENTRY = [
     *("predicate", "args", "negated", "scope", "salience", "category", "charCount", "provenance"),
-    *("createdAt", "validFrom", "validUntil", "metadata"),
+    *("createdAt", "validFrom", "validUntil", "metadata", "contradicted"),
 ]
 FAST = [
     *("entries", "facts", "relevantRules", "rules", "totalFactsAvailable", "totalAvailable", "totalFactsIncluded"),

@@ -10,7 +10,7 @@ from support.http import NOW, Client, Served, error_of
 HOUR = 3_600_000
 ENTRY_KEYS = [
     *("predicate", "args", "negated", "scope", "salience", "category", "charCount"),
-    *("provenance", "createdAt", "validFrom", "validUntil", "metadata"),
+    *("provenance", "createdAt", "validFrom", "validUntil", "metadata", "contradicted"),
 ]
 TEXT = """Here is what I know:
 works_at(ann, acme)

@@ -143,6 +143,7 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
         "validFrom": entry.valid_from,
         "validUntil": entry.valid_until,
         "metadata": dict(entry.metadata),
+        "contradicted": entry.contradicted,
     }
     return found if entry.why is None else {**found, "why": dict(entry.why)}
 

@@ -151,7 +151,7 @@ def _turn_fact(entry: Entry) -> dict[str, Any]:
     source = entry.provenance
     text = None if source is None else f"{source.rule} from {', '.join(source.premises)}"
     shown = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
-    return {**shown, "salience": entry.salience, "provenance": text}
+    return {**shown, "salience": entry.salience, "provenance": text, "contradicted": entry.contradicted}
 
 
 def _fields(found: dict[str, Any]) -> dict[str, Any]:

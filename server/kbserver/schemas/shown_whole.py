@@ -36,6 +36,7 @@ _ENTRY: dict[str, Schema] = {
     "validFrom": nullable(INSTANT),
     "validUntil": nullable(INSTANT),
     "metadata": {"type": "object"},
+    "contradicted": said(FLAG, "The opposite is stored or derivable too; this side was kept or neither was left out."),
     "why?": {"type": "object"},
 }
 ENTRY = named("Entry", obj(_ENTRY))
@@ -115,7 +116,16 @@ REMEMBERED = named(
     obj(
         {
             "facts": array(
-                obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "salience": _SALIENCE, "provenance": nullable(TEXT)})
+                obj(
+                    {
+                        "predicate": TEXT,
+                        "args": TEXTS,
+                        "negated": FLAG,
+                        "salience": _SALIENCE,
+                        "provenance": nullable(TEXT),
+                        "contradicted": FLAG,
+                    }
+                )
             ),
             "totalFactsInKB": COUNT,
             "factsReturned": COUNT,

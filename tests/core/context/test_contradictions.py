@@ -6,6 +6,7 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, goal, texts, window
 
+from kbcore.context.render import render
 from kbplanner.parser import parse_rule
 
 
@@ -51,3 +52,57 @@ def test_a_stored_fact_loses_to_a_conclusion_nobody_asked_for(kb, clock):
     found = window(kb)
     assert texts(found) == ["bird(tux)"]
     assert (found.contradictions_found, found.resolved) == (1, 1)
+
+
+@pytest.mark.parametrize("resolve", [True, False])
+def test_an_entry_says_that_its_opposite_is_stored(kb, resolve):
+    tell(kb, "p", "a")
+    tell(kb, "p", "a", positive=False)
+    tell(kb, "p", "b")
+    result = window(kb, auto_resolve=resolve)
+    marks = {entry.text: entry.contradicted for entry in result.entries}
+    assert marks == {"p(a)": True, "p(b)": False, **({} if resolve else {"not p(a)": True})}
+    assert "a is p (contradicted: the opposite is known too)" in render(result)
+    assert "b is p." in render(result)
+
+
+def test_an_entry_says_that_its_opposite_is_derivable(kb, clock):
+    tell(kb, "bird", "tux")
+    kb.assert_rules([parse_rule("flies(?x) :- bird(?x).")])
+    clock.advance(HOUR)
+    tell(kb, "flies", "tux", positive=False)
+    for asked in ({}, {"goals": [goal("flies", X)]}, {"auto_resolve": False}):
+        result = window(kb, **asked)
+        assert {entry.text: entry.contradicted for entry in result.entries} == {"bird(tux)": False, "not flies(tux)": True}
+    both = window(kb, goals=[goal("flies", X)], auto_resolve=False)
+    assert {entry.text for entry in both.entries if entry.contradicted} == {"flies(tux)", "not flies(tux)"}
+
+
+def test_a_conclusion_says_that_its_opposite_is_stored(kb, clock):
+    tell(kb, "flies", "tux", positive=False)
+    kb.assert_rules([parse_rule("flies(?x) :- bird(?x).")])
+    clock.advance(HOUR)
+    tell(kb, "bird", "tux")
+    result = window(kb, goals=[goal("flies", X)])
+    assert {entry.text: entry.contradicted for entry in result.entries} == {"flies(tux)": True, "bird(tux)": False}
+    assert "tux flies (contradicted: the opposite is known too) because" in render(result)
+
+
+def test_a_partial_match_says_that_it_is_contradicted(kb):
+    tell(kb, "bird", "tux")
+    tell(kb, "bird", "tux", positive=False)
+    kb.assert_rules([parse_rule("flies(?x) :- bird(?x), light(?x).")])
+    for resolve in (True, False):
+        result = window(kb, goals=[goal("flies", X)], auto_resolve=resolve)
+        assert {entry.text: entry.contradicted for entry in result.entries}["bird(tux)"]
+
+
+def test_a_contradiction_that_comes_or_goes_is_a_change(kb):
+    tell(kb, "p", "a")
+    first = window(kb, session="s")
+    tell(kb, "p", "a", positive=False)
+    came = kb.context_diff("s", {})
+    assert [entry.contradicted for entry in came.added] == [True]
+    assert came.current != first.id
+    kb.retract_fact("p", ("a",), positive=False)
+    assert [entry.contradicted for entry in kb.context_diff("s", {}).added] == [False]
