@@ -24,6 +24,7 @@ from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
 from kbcore.config import Config
+from kbcore.csv_rows import Header, header_mode
 from kbcore.errors import Conflict, InvalidInput
 from kbcore.events import Wanted, listen, mark_of
 from kbcore.executing import Executed
@@ -51,12 +52,16 @@ from kbplanner.terms import ANONYMOUS, Literal, Variable
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """What a load stored: new facts, facts known before, rules; and the goals that stood in the text, not asked."""
+    """The result of a load: new facts, facts known before, rules; and the goals in the text, which were not asked.
+
+    `header` is the decision on the first row of a CSV file: `header.skipped` if it is a header, `header.cells` its names.
+    """
 
     asserted: int
     updated: int
     rules: int
     goals: tuple[GoalStatement, ...]
+    header: Header | None = None
 
 
 class EmbeddedKB:
@@ -117,24 +122,36 @@ class EmbeddedKB:
         check_statements(statements)
         return self.kb.assert_rules([replace(s.rule, scope=s.rule.scope or scope) for s in rules])
 
-    def load(self, source: str | os.PathLike[str], *, scope: str | None = None, predicate: str | None = None) -> LoadOutcome:
+    def load(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        scope: str | None = None,
+        predicate: str | None = None,
+        header: str = "auto",
+    ) -> LoadOutcome:
         """Load a file (a path object, or a string that ends in .kb, .jsonl or .csv) or a text in the rule language.
 
-        A file is stored batch by batch: after an error, what came before the faulty batch stays.
+        A file is stored batch by batch: after an error, what came before the faulty batch stays. For CSV files, `predicate`
+        is the predicate of every row (otherwise the first cell of the row), and `header` ("auto", "yes" or "no") says
+        whether the first row is a header; "auto" skips it only where the rows below leave no doubt.
         """
+        mode = header_mode(header)
         if isinstance(source, str) and not source.endswith((".kb", ".jsonl", ".csv")):
             batches: Iterator[Batch] = read_statements([source], scope)
         else:
-            batches = read_file(Path(source), scope=scope, predicate=predicate)
+            batches = read_file(Path(source), scope=scope, predicate=predicate, header=mode)
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
+        first_row: Header | None = None
         for batch in batches:
+            first_row = first_row or batch.header
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
             for outcome in self._stored(batch):
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
-        return LoadOutcome(asserted, updated, rules, tuple(goals))
+        return LoadOutcome(asserted, updated, rules, tuple(goals), first_row)
 
     def _stored(self, batch: Batch) -> Iterator[AssertOutcome]:
         if batch.facts:

@@ -28,6 +28,7 @@ __all__ = [
     "Forbidden",
     "InvalidInput",
     "KBError",
+    "LoadError",
     "LogCorrupted",
     "LogTruncated",
     "MissingHeader",
@@ -51,6 +52,21 @@ __all__ = [
     "UnknownTransaction",
     "UnsafeRule",
 ]
+
+
+class LoadError(InvalidInput):
+    """A line of a file that cannot be read; details: `line`, `problem`, and `file` where it is known."""
+
+    def __init__(self, line: int, problem: str, file: str | None = None) -> None:
+        where = f"line {line}" if file is None else f"{file}: line {line}"
+        details = {"line": line, "problem": problem} | ({} if file is None else {"file": file})
+        super().__init__(f"{where}: {problem}", details)
+        self.line = line
+        self.problem = problem
+
+    def in_file(self, file: str) -> LoadError:
+        """Return the same error with the name of its file."""
+        return LoadError(self.line, self.problem, file)
 
 
 class MissingHeader(InvalidInput):

@@ -2,14 +2,14 @@
 
 - `.kb`: the rule language. Facts, rules and goals; goals are handed to the caller.
 - `.jsonl`: one JSON object a line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
-- `.csv`: one fact a line, the predicate first and its arguments after it; with a predicate given, arguments only.
+- `.csv`: one fact a line, the predicate first and its arguments after it; with a predicate given, arguments only. A header
+  row is skipped (`csv_rows.py`).
 
 Errors name the line. Nothing after a faulty place is handed out, batches before it are.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -18,7 +18,8 @@ from typing import Any, TextIO
 
 import orjson
 
-from kbcore.errors import InvalidInput
+from kbcore.csv_rows import BATCH, CsvBatch, Header, HeaderMode, csv_batches
+from kbcore.errors import InvalidInput, LoadError
 from kbcore.instants import instant
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.errors import RuleSyntaxError
@@ -28,9 +29,6 @@ from kbplanner.parser import parse_stream
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Statement
 from kbplanner.terms import Atom, Rule
-
-BATCH = 5000
-"""Facts of one batch: one log record each."""
 
 FORMATS = (".kb", ".jsonl", ".csv")
 
@@ -44,7 +42,8 @@ _CHUNK = 1 << 16
 class Batch:
     """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
 
-    `rows` are facts too: those of a CSV file, where they need no objects.
+    `rows` are facts too: those of a CSV file, where they need no objects. `header` is the decision on the first row of a CSV
+    file, in the first batch of it.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -52,21 +51,19 @@ class Batch:
     rules: list[Rule] = field(default_factory=list)
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
+    header: Header | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.facts or self.rows or self.rules or self.goals)
+        return bool(self.facts or self.rows or self.rules or self.goals or self.header)
 
 
-class LoadError(InvalidInput):
-    """A line of a file that cannot be read; details: `line`, `problem`."""
+def read_file(
+    path: Path, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+) -> Iterator[Batch]:
+    """Read a file by the ending of its name.
 
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(f"line {line}: {problem}", {"line": line, "problem": problem})
-        self.line = line
-
-
-def read_file(path: Path, *, scope: str | None = None, predicate: str | None = None) -> Iterator[Batch]:
-    """Read a file by the ending of its name; `scope` is given to what names none, `predicate` to every line of a CSV file.
+    `scope` applies to facts and rules that name none. For CSV files, `predicate` is the predicate of every row, and `header`
+    says whether the first row is a header ("auto" detects one).
 
     Raises LoadError or RuleSyntaxError at the faulty place, OSError where the file cannot be read.
     """
@@ -74,18 +71,22 @@ def read_file(path: Path, *, scope: str | None = None, predicate: str | None = N
         raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            yield from read_text(file, path.suffix, scope=scope, predicate=predicate)
+            yield from read_text(file, path.suffix, scope=scope, predicate=predicate, header=header)
+    except LoadError as error:
+        raise error.in_file(path.name) from error
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path.name}: not UTF-8 at byte {error.start}") from error
 
 
-def read_text(file: TextIO, kind: str, *, scope: str | None = None, predicate: str | None = None) -> Iterator[Batch]:
-    """Read an open file as one of FORMATS."""
+def read_text(
+    file: TextIO, kind: str, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+) -> Iterator[Batch]:
+    """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
         return read_statements(iter(lambda: file.read(_CHUNK), ""), scope)
     if kind == ".jsonl":
         return _json_lines(file, scope)
-    return _csv_lines(file, scope, predicate)
+    return _csv_lines(file, scope, predicate, header)
 
 
 def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
@@ -204,37 +205,19 @@ def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = N
         return None
 
 
-def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None) -> Iterator[Batch]:
-    """Batches of lines as bulk rows where they are plain; a batch with anything else in it is read line by line."""
-    reader = csv.reader(file, strict=True)
-    while True:
-        lines, numbers, fault = _csv_batch(reader)
-        batch = _csv_rows(lines, numbers, scope, predicate) if lines else None
-        if fault is not None:
-            raise fault
-        if batch is not None:
+def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode) -> Iterator[Batch]:
+    """Yield batches of bulk rows where all rows are plain; a batch with any other row is read row by row."""
+    for part, error in csv_batches(file, header, predicate):
+        batch = _csv_facts(part, scope, predicate) if part.rows else Batch()
+        batch.header = part.header
+        if error is not None:
+            raise error
+        if batch:
             yield batch
-        if len(lines) < BATCH:
-            return
 
 
-def _csv_batch(reader: Any) -> tuple[list[list[str]], list[int], LoadError | None]:
-    """The next lines that are not empty, their numbers, and what is wrong with the one after them."""
-    lines: list[list[str]] = []
-    numbers: list[int] = []
-    try:
-        for row in reader:
-            if row:
-                lines.append(row)
-                numbers.append(reader.line_num)
-                if len(lines) == BATCH:
-                    break
-    except csv.Error as error:
-        return lines, numbers, LoadError(reader.line_num, str(error))
-    return lines, numbers, None
-
-
-def _csv_rows(lines: list[list[str]], numbers: list[int], scope: str | None, predicate: str | None) -> Batch:
+def _csv_facts(part: CsvBatch, scope: str | None, predicate: str | None) -> Batch:
+    lines, numbers = part.rows, part.lines
     names = [predicate] if predicate is not None else list(dict.fromkeys(row[0] for row in lines))
     grouped = [
         plain_rows(name, lines if predicate is not None else [row[1:] for row in lines if row[0] == name], scope)

@@ -139,3 +139,19 @@ def test_memory(where):
     assert [row["truthVal"] for row in found("recall", "~saw(?x, ?y)", "2999-01-01T00:00:00Z")] == [False]
     assert found("recall", "saw(?x, ?y)", "1000") == []
     assert "ISO 8601" in kbcore("memory", "recall", "saw(?x, ?y)", "yesterday", *where, expect=2).stderr
+
+
+def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text("name,age\nann,41\n", encoding="utf-8")
+    loaded = kbcore("load", *where, "--predicate", "age", str(file))
+    assert "1 facts, 0 rules" in loaded.stdout
+    assert loaded.stderr == f"{file}: line 1 is a header and was skipped: name, age (--header no if this is wrong)\n"
+    loaded = kbcore("load", *where, "--predicate", "age", "--header", "no", str(file))
+    assert ("1 facts, 0 rules, 1 facts known" in loaded.stdout, loaded.stderr) == (True, "")
+    file.write_text("ann,bob\nann,bob,cid\n", encoding="utf-8")
+    failed = kbcore("load", *where, "--predicate", "age", str(file), expect=1)
+    assert f"{file}: line 2: 3 arguments, but line 1 has 2" in failed.stderr
+    file.write_text("ann,bob\n", encoding="utf-8")
+    noted = kbcore("load", *where, "--predicate", "knows", str(file)).stderr
+    assert noted == f"{file}: no header detected, line 1 was loaded as a fact: ann, bob (--header yes if this is wrong)\n"

@@ -1,0 +1,105 @@
+"""CSV files: header rows, ragged rows, byte order marks."""
+
+from __future__ import annotations
+
+import pytest
+
+import kbcore
+from kbcore.csv_rows import BATCH
+from kbcore.errors import InvalidInput
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a text as a CSV file in a new knowledge base; the facts, and the first row if it was skipped."""
+
+    def loaded(text, **options):
+        path = tmp_path / "people.csv"
+        path.write_text(text, encoding="utf-8")
+        with kbcore.open_kb() as kb:
+            outcome = kb.load(path, **options)
+            predicates = [(row["predicate"], row["arity"]) for row in kb.kb.predicates()["predicates"]]
+            variables = {name: [f"?v{at}" for at in range(arity)] for name, arity in predicates}
+            facts = {name: list(kb.query(name, args)) for name, args in variables.items()}
+            return facts, outcome.header.cells if outcome.header and outcome.header.skipped else None
+
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,age\nann,41\nbob,7\n",
+        "name,joined\nann,2024-01-31\nbob,2024-02-01T10:00Z\n",
+        "name,age\nann,\nbob,7\n",
+        "from,to\nann,bob\n",
+        "id,name\nx1,ann\n",
+        "arg0,arg1\nann,bob\n",
+    ],
+)
+def test_auto_skips_a_row_that_can_only_be_a_header(load, text):
+    facts, header = load(text, predicate="p")
+    assert header == tuple(text.split("\n")[0].split(","))
+    assert len(facts["p"]) == text.count("\n") - 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parent,child\nann,bob\n",  # two names like those below
+        "start,end\n1,2\nend,7\n",  # a name that occurs below is a constant
+        "root,1\n1,2\n1,3\n",  # a number is no column name
+        "name,name\nann,1\n",  # column names differ
+        ",age\nann,1\n",
+        "ann,bob\n",
+        "from,to\nfrom,b\n",
+    ],
+)
+def test_auto_loads_a_first_row_in_doubt_as_a_fact(load, text):
+    facts, header = load(text, predicate="p")
+    assert header is None
+    assert len(facts["p"]) == text.count("\n")
+
+
+def test_the_first_cell_names_the_predicate(load):
+    facts, header = load("predicate,first,second\nlikes,ann,tea\nage,ann,41\n")
+    assert header == ("predicate", "first", "second")
+    assert facts == {"likes": [("ann", "tea")], "age": [("ann", "41")]}
+    # Here rows below are facts of a predicate of that name.
+    assert load("relation,ann,bob\nrelation,bob,cid\n")[1] is None
+    assert load("name,ann,41\nage,ann,41\n")[1] is None
+
+
+def test_yes_and_no_decide(load):
+    assert load("parent,child\nann,bob\n", predicate="p", header="yes") == ({"p": [("ann", "bob")]}, ("parent", "child"))
+    assert load("name,age\nann,41\n", predicate="p", header="no")[0] == {"p": [("ann", "41"), ("name", "age")]}
+    assert load("\n\na,b\n", predicate="p", header="yes") == ({}, ("a", "b"))
+    assert load("", predicate="p", header="yes") == ({}, None)
+    with pytest.raises(InvalidInput, match='header: must be one of auto, yes, no, not "maybe"'):
+        load("", header="maybe")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,b\n\nc,d,e\n", {"predicate": "p"}, "people.csv: line 3: 3 arguments, but line 1 has 2"),
+        ("a,b\nc\n", {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
+        ("q,a\np,a,b\nq,b\np,c\n", {}, 'people.csv: line 4: 1 arguments, but line 2 of "p" has 2'),
+        ("a,b,c\nd,e\nf,g\n", {"predicate": "p", "header": "yes"}, ""),
+        ("a,b\n" * BATCH + "c\n", {"predicate": "p"}, f"people.csv: line {BATCH + 1}: 1 arguments, but line 1 has 2"),
+        ("p,a,b\n" * BATCH + "p,c\n", {}, f'people.csv: line {BATCH + 1}: 1 arguments, but line 1 of "p" has 2'),
+        ('a,b\nc\nd,"\n', {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
+    ],
+)
+def test_a_ragged_row_is_an_error_with_file_and_line(load, text, options, message):
+    if not message:  # the header may have any length
+        assert load(text, **options)[0] == {"p": [("d", "e"), ("f", "g")]}
+        return
+    with pytest.raises(InvalidInput) as caught:
+        load(text, **options)
+    assert caught.value.message == message
+    assert caught.value.details["file"] == "people.csv"
+
+
+def test_a_byte_order_mark_is_not_part_of_a_constant(load):
+    assert load('\ufeff"a,1",b\n', predicate="p")[0] == {"p": [("a,1", "b")]}
