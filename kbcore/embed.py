@@ -78,7 +78,7 @@ class EmbeddedKB:
     def tell(
         self,
         predicate: str,
-        args: Sequence[Arg] = (),
+        args: Sequence[Arg] | None = None,
         *,
         negated: bool = False,
         scope: str | None = None,
@@ -88,15 +88,19 @@ class EmbeddedKB:
         confidence: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AssertOutcome:
-        """Store one fact. `ttl` in milliseconds; instants as epoch milliseconds, ISO 8601 text or aware datetimes."""
+        """Store one fact: a predicate with its arguments, or the whole fact as text, `kb.tell("parent(ann, bob)")`.
+
+        `ttl` in milliseconds; instants as epoch milliseconds, ISO 8601 text or aware datetimes.
+        """
         if ttl is not None and ttl <= 0:
             raise InvalidInput.at("ttl", "must be positive")
         if confidence is not None and not 0 <= confidence <= 1:
             raise InvalidInput.at("confidence", "must be 0 to 1")
+        name, constants, positive = given.fact(predicate, args)
         fact = Fact(
-            predicate,
-            given.constants(predicate, args),
-            not negated,
+            name,
+            constants,
+            positive and not negated,
             scope,
             ttl,
             given.instant("valid_from", valid_from),
@@ -202,19 +206,22 @@ class EmbeddedKB:
         """
         return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit, wanted=BudgetWanted(timeout_ms))
 
-    def query(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> AnswerSet:
-        """Stored facts that match, no rules applied."""
-        terms = given.terms(args)
-        rows = self.kb.query_rows(predicate, terms, positive=True, scope=scope)
+    def query(self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> AnswerSet:
+        """Stored facts that match, no rules applied: `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` for negatives."""
+        predicate, terms, positive = given.atom(predicate, args)
+        rows = self.kb.query_rows(predicate, terms, positive=positive is not False, scope=scope)
         return AnswerSet([tuple(row["args"]) for row in rows], lambda: rows)
 
-    def retract(self, predicate: str, args: Sequence[Arg], *, scope: str | None = None) -> RetractOutcome:
-        """Remove a fact, both its signs; with variables among the arguments, every fact that matches."""
-        terms = given.terms(args)
+    def retract(self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> RetractOutcome:
+        """Remove a fact, both its signs; with variables among the arguments, every fact that matches.
+
+        The fact or pattern may be text, as for `tell`; the text `~p(a)` removes the negative only.
+        """
+        predicate, terms, positive = given.atom(predicate, args)
         constants = [term for term in terms if isinstance(term, str)]
         if len(constants) == len(terms):
-            return self.kb.retract_fact(predicate, constants, scope=scope)
-        return self.kb.retract_pattern(predicate, terms, scope=scope)
+            return self.kb.retract_fact(predicate, constants, positive=positive, scope=scope)
+        return self.kb.retract_pattern(predicate, terms, positive=positive, scope=scope)
 
     def count(self, predicate: str, *, scope: str | None = None) -> int:
         """Stored, currently valid, positive facts of a predicate, of every arity."""

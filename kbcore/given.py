@@ -10,8 +10,10 @@ from kbcore.errors import InvalidInput
 from kbcore.instants import instant as parsed
 from kbcore.state.facts import Row
 from kbplanner.jsonform import args_from_json
+from kbplanner.limits import DEFAULT_LIMITS
 from kbplanner.passes.check import check_fact
-from kbplanner.terms import Atom, Term
+from kbplanner.terms import Aggregate, Atom, Term
+from kbplanner.textform import atom_from_text
 
 Arg = str | int | float | bool
 
@@ -43,6 +45,26 @@ class AnswerSet(Sequence[tuple[str, ...]]):
 
     def __repr__(self) -> str:
         return f"AnswerSet({self._tuples!r})"
+
+
+def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], bool | None]:
+    """Return the predicate, arguments and sign of a fact or pattern; without `args`, `predicate` is its whole text.
+
+    The sign is False for a text such as `~p(a)`, None otherwise. Raises InvalidInput.
+    """
+    if args is None:
+        read = atom_from_text(predicate, "predicate")
+        return read.predicate, [arg for arg in read.args if not isinstance(arg, Aggregate)], None if read.positive else False
+    if problem := DEFAULT_LIMITS.name_problem(predicate):
+        raise InvalidInput.at("predicate", problem)
+    return predicate, terms(args), None
+
+
+def fact(predicate: str, args: Sequence[Arg] | None) -> tuple[str, tuple[str, ...], bool]:
+    """Return the predicate, arguments and sign of a fact, given as for `atom`; raises InvalidInput."""
+    name, found, positive = atom(predicate, args)
+    check_fact(Atom(name, tuple(found)))
+    return name, tuple(term for term in found if isinstance(term, str)), positive is not False
 
 
 def constants(predicate: str, args: Sequence[Arg]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW
 from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_shape
 from kbplanner.grounding import GroundPlans
-from kbplanner.passes.check import check_rule
+from kbplanner.passes.check import check_evaluable
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
@@ -118,7 +118,7 @@ class Reasoner:
         visible = self.tenant.rules.visible(partition.name)
         rules = self._bodies.get((visible, rule))
         if rules is None:
-            check_rule(rule)
+            check_evaluable(rule)
             rules = self._bodies[visible, rule] = RuleSet([*visible.rules, rule], visible)
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)

@@ -47,6 +47,12 @@ class RuleSyntaxError(InvalidInput):
         super().__init__(message, {"errors": [dict(error) for error in errors]})
         self.errors = [dict(error) for error in errors]
 
+    def within(self, path: str) -> RuleSyntaxError:
+        """Return the same error, naming the field that holds the text."""
+        placed = RuleSyntaxError(f"{path}: {self.message}", self.errors)
+        placed.details = {"errors": placed.errors, "fields": {path: [self.message]}}
+        return placed
+
 
 class UnsafeRule(InvalidInput):
     """A rule whose `variable` is not bound by a positive body atom."""

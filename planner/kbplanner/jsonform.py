@@ -38,9 +38,13 @@ from .terms import (
     Variable,
     expression_variables,
 )
+from .textform import item_from_text, literal_from_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
+_IN_TEXT = ("predicate", "args", "negated", "naf", "polarity")
+"""Keys that an item with `text` does not have."""
+
 _BUILTINS = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS))
 
 
@@ -80,8 +84,10 @@ def atom_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
     """Read a body atom: a literal, or a comparison or string test where the predicate names one.
 
-    Raises InvalidInput.
+    The item may also be text in the rule language, or an object with that text as `text`. Raises InvalidInput.
     """
+    if (text := _text_of(obj, path)) is not None:
+        return item_from_text(text[0], text[1], limits)
     fields = _object(obj, path)
     predicate = _predicate(fields, path, limits)
     negated = (
@@ -123,8 +129,10 @@ def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS
 def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
     """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"` means `~`.
 
-    Raises InvalidInput.
+    A goal may also be text, or an object with `text`. Raises InvalidInput.
     """
+    if (text := _text_of(obj, path)) is not None:
+        return Goal(literal_from_text(text[0], text[1], limits))
     item = item_from_json(obj, path, limits)
     if not isinstance(item, Literal):
         raise InvalidInput.at(_under(path, "predicate"), f'"{item.op}" is a builtin: there is nothing to ask')
@@ -287,11 +295,25 @@ def _expression(value: Any, path: str, limits: Limits) -> Expr:
     return text
 
 
+def _text_of(obj: Any, path: str) -> tuple[str, str] | None:
+    """Return the text of an item given as text, and where it is; None if the item is an object with a predicate."""
+    if isinstance(obj, str):
+        return obj, path or "text"
+    if not isinstance(obj, Mapping) or obj.get("text") is None:
+        return None
+    at = _under(path, "text")
+    if not isinstance(obj["text"], str):
+        raise InvalidInput.at(at, "must be a text")
+    if beside := [key for key in _IN_TEXT if obj.get(key)]:
+        raise InvalidInput.at(at, f'says it all: leave out "{beside[0]}"')
+    return obj["text"], at
+
+
 def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
     predicate = _field(fields, "predicate", path)
     if not isinstance(predicate, str):
         raise InvalidInput.at(_under(path, "predicate"), "must be a text")
-    if problem := limits.predicate_problem(predicate):
+    if problem := limits.name_problem(predicate):
         raise InvalidInput.at(_under(path, "predicate"), problem)
     return predicate
 

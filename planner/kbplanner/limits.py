@@ -45,6 +45,21 @@ class Limits:
             return f"a predicate has at most {self.predicate_chars} characters, this one has {len(predicate)}"
         return text_problem(predicate)
 
+    def name_problem(self, predicate: str) -> str | None:
+        """Return what is wrong with the name of a predicate in JSON, or of one that is stored; None if it is fine.
+
+        A name that looks like an atom or a variable is refused, because it is always a mistake. Text may still
+        quote such a name, so that facts stored by earlier versions can be asked for and removed.
+        """
+        problem = self.predicate_problem(predicate)
+        if problem is None and ("(" in predicate or ")" in predicate or predicate.startswith("?")):
+            shown = predicate if len(predicate) <= 40 else predicate[:39] + "…"
+            return (
+                f'a name has no parentheses and does not start with "?", found "{shown}"; '
+                'send a whole atom as text, in the field "text" in place of "predicate" and "args"'
+            )
+        return problem
+
     def constant_problem(self, text: str) -> str | None:
         """Say what is wrong with a constant, or None."""
         problem = text_problem(text)

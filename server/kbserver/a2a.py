@@ -14,8 +14,7 @@ from typing import Any
 
 from kbcore import __version__
 from kbcore.errors import Forbidden, InvalidInput
-from kbplanner.jsonform import atom_to_json
-from kbplanner.parser import parse_goal
+from kbplanner.textform import literal_from_text
 from kbserver.mcp.calls import Call, Toolbox, Who
 from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
 from kbserver.mcp.tools import Tool, tools_of
@@ -190,11 +189,10 @@ def _spoken(text: str) -> tuple[str, Json]:
     if not text.startswith("?-") and ("?" not in text or ":-" in text):
         return "ingest", {"text": text}
     try:
-        literal = parse_goal(text).goal.literal
+        literal_from_text(text)
     except InvalidInput as error:
         raise failure(INVALID_PARAMS, f"the text is no goal: {error.message}") from error
-    found = atom_to_json(literal.atom)
-    return "ask", {**found, "negated": True} if literal.negated else found
+    return "ask", {"text": text}
 
 
 def _reply(found: Json, context: Any, version: str) -> Json:

@@ -22,6 +22,7 @@ _UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse an atom that cannot be a fact: InvalidInput names what is wrong."""
+    _check_new_name(atom, limits)
     _check_name(atom, limits)
     for at, arg in enumerate(atom.args):
         if not isinstance(arg, str):
@@ -31,10 +32,17 @@ def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
-    """Refuse a rule that cannot be evaluated; give warnings about one that can but looks wrong.
+    """Refuse a rule that cannot be stored; return warnings about one that can but looks wrong.
 
     Raises UnsafeRule for a variable without values, InvalidInput for everything else.
     """
+    _check_new_name(rule.head, limits)
+    check_evaluable(rule, limits)
+    return _variable_lookalikes(rule)
+
+
+def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Refuse a rule that cannot be evaluated; its head may have any name. Raises as `check_rule` does."""
     if not rule.body:
         raise InvalidInput("a rule needs a body: assert the head as a fact instead")
     if problem := limits.body_problem(len(rule.body)):
@@ -47,7 +55,6 @@ def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]
             _check_body_atom(item.atom, limits)
     _check_safety(rule)
     _check_builtins(rule)
-    return _variable_lookalikes(rule)
 
 
 def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
@@ -190,11 +197,15 @@ def _check_name(atom: Atom, limits: Limits) -> None:
     if atom.predicate in RESERVED:
         message = f'"{atom.predicate}" is a builtin and cannot be stated or concluded'
         raise InvalidInput.at("predicate", message)
-    problem = limits.predicate_problem(atom.predicate)
-    if problem:
+    if problem := limits.predicate_problem(atom.predicate):
         raise InvalidInput.at("predicate", problem)
     if problem := limits.args_problem(len(atom.args)):
         raise InvalidInput.at("args", problem)
+
+
+def _check_new_name(atom: Atom, limits: Limits) -> None:
+    if problem := limits.name_problem(atom.predicate):
+        raise InvalidInput.at("predicate", problem)
 
 
 def _check_body_atom(atom: Atom, limits: Limits) -> None:

@@ -18,10 +18,10 @@ from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
 from kbcore.storage_urls import redacted
-from kbplanner.jsonform import atom_to_json
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_item, print_row, print_rule
-from kbplanner.terms import Literal, Rule
+from kbplanner.terms import Rule
+from kbplanner.textform import literal_from_text
 from kbserver.cli._exits import EXIT_CODES
 
 TIMEOUT = 120.0
@@ -89,8 +89,8 @@ class Server:
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
-        atom = _goal_atom(goal)
-        rows = self._post("/ask", {**atom, "scope": scope, "timeoutMs": timeout_ms}).json()
+        literal_from_text(goal, "goal")
+        rows = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms}).json()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
@@ -180,7 +180,7 @@ class Folder:
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
-        _goal_atom(goal)
+        literal_from_text(goal, "goal")
         rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
@@ -309,10 +309,3 @@ def _wire(fact: Fact) -> dict[str, Any]:
         if value is not None:
             found[key] = value
     return found
-
-
-def _goal_atom(goal: str) -> dict[str, Any]:
-    """The goal as a JSON atom; raises RuleSyntaxError, or InvalidInput where it is more than one literal."""
-    literal: Literal = parse_goal(goal).goal.literal
-    found = atom_to_json(literal.atom)
-    return {**found, "negated": True} if literal.negated else found

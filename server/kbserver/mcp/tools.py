@@ -22,7 +22,7 @@ TRANSACTION = "transactionId"
 LARGE = 1 << 40
 """A bound that is no bound for anybody."""
 
-_ATOM = ("predicate", "args")
+_ATOM = ("predicate", "args", "text")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ _ALL = (
         (*_ATOM, "negated", "scope", "ttl", "validFrom", "validUntil", "confidence", "metadata"),
         answers.TOLD,
         work.tell,
-        "Store one fact, such as predicate parent, args [ann, bob]. Times: epoch ms or ISO 8601; ttl: ms.",
+        "Store one fact: predicate parent, args [ann, bob]; or text parent(ann, bob). Times: epoch ms or ISO 8601; ttl: ms.",
         needs=WRITER,
         usual=True,
     ),
@@ -136,7 +136,7 @@ _ALL = (
         (*_ATOM, "negated", "scope", "withProof", "limit", "offset"),
         answers.ROWS,
         work.ask,
-        "Answer a goal from facts and rules. Args that start with ? are variables: parent, [?x, bob].",
+        "Answer a goal from facts and rules: predicate and args, or text such as parent(?x, bob). ?x is a variable.",
         usual=True,
     ),
     Tool(
@@ -145,7 +145,7 @@ _ALL = (
         (*_ATOM, "scope", "limit"),
         answers.ROWS,
         work.query,
-        "Match stored facts only, without rules. Args that start with ? match anything.",
+        "Match stored facts only, without rules. Args that start with ? match anything. Or text: parent(?x, bob).",
         usual=True,
     ),
     Tool(
@@ -171,7 +171,7 @@ _ALL = (
     Tool(
         "explain",
         reason.explanation,
-        (*_ATOM, "text", "scope", "limit", "plan"),
+        (*_ATOM, "scope", "limit", "plan"),
         answers.SAID,
         work.explain,
         "Tell why the answers of a goal hold, or with plan how it is evaluated. The goal: predicate and args, or text.",
@@ -195,7 +195,7 @@ _ALL = (
         ),
         answers.WINDOW,
         work.context,
-        "Choose the facts that matter most for a prompt. goals, as {predicate, args}, put in all their answers rest on. "
+        "Choose the facts that matter most for a prompt. goals, as parent(ann, ?x), put in all their answers depend on. "
         "With sessionId, context_diff tells later what changed.",
         grouped=False,
         usual=True,

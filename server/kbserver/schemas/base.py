@@ -12,12 +12,14 @@ from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
-from kbplanner.terms import Aggregate, Atom, Term
+from kbplanner.jsonform import atom_from_json, goal_from_json
+from kbplanner.terms import Aggregate, Atom, Literal, Term
+from kbplanner.textform import atom_from_text, literal_from_text
 from kbserver.body import parse_object, read_body
 from kbserver.errors import UnsupportedMedia, invalid
-from kbserver.jsonschema import component, of_body
+from kbserver.jsonschema import component, given, of_body
 from kbserver.request_context import bodies, current, runtime, wait_wanted
-from kbserver.schemas.fields import Read, Reader, scope_to_read, strays
+from kbserver.schemas.fields import Read, Reader, atom_text, scope_to_read, strays
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound="Shape[Any]")
@@ -38,6 +40,12 @@ def load(shape: Shape[T_co]) -> T_co:
 
 _UNKNOWN = "Unknown field."
 """What marshmallow says of a key that it does not know."""
+
+_MISSING = "Missing data for required field."
+"""The message of marshmallow for a required key that is missing."""
+
+ATOM = ("predicate", "args")
+"""The keys of an atom that is not given as text."""
 
 _STRAYS_SHOWN = 20
 
@@ -60,14 +68,24 @@ class Envelope:
     """
 
     def __init__(
-        self, name: str, readers: Mapping[str, Reader], required: Iterable[str] = (), more: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        readers: Mapping[str, Reader],
+        required: Iterable[str] = (),
+        more: Mapping[str, Any] | None = None,
+        *,
+        or_text: bool = False,
     ) -> None:
-        self._more = dict(more or {})
-        self._readers = dict(readers)
-        self._required = frozenset(required)
+        """With `or_text`, `predicate` and `args` are required unless the atom is given as `text`."""
+        self._atom = frozenset(ATOM if or_text else ())
+        self._more = {"anyOf": [given("text"), given(*ATOM)]} if or_text else dict(more or {})
+        self._readers: dict[str, Reader] = {**readers, "text": atom_text} if or_text else dict(readers)
+        self._required = frozenset(required) - self._atom
         self.optional = not (self._required or self._more)
         """Whether it takes an empty object, so that there may be no body at all."""
-        shape: dict[str, Field[Any]] = {key: Read(reader, required=key in self._required) for key, reader in readers.items()}
+        shape: dict[str, Field[Any]] = {
+            key: Read(reader, required=key in self._required) for key, reader in self._readers.items()
+        }
         self.schema = Schema.from_dict(shape, name=name)()
         self.ref = component(name, self.json_schema)
 
@@ -104,14 +122,25 @@ class Envelope:
                     found[key] = reader(value)
         except ValueError:
             return None
-        return found if self._required <= found.keys() else None
+        return found if self._required <= found.keys() and not self._absent(found) else None
+
+    def _absent(self, found: Mapping[str, Any]) -> frozenset[str]:
+        """Return the keys of the atom that are missing, where it is not given as text either."""
+        return frozenset() if "text" in found else self._atom - found.keys()
 
     def _judged(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
+        wrong: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         try:
-            found = self.schema.load(data, unknown=RAISE if strict else EXCLUDE)
+            loaded = self.schema.load(data, unknown=RAISE if strict else EXCLUDE)
+            found = {key: value for key, value in loaded.items() if value is not None}
         except ValidationError as error:
-            raise invalid(error) from None
-        return {key: value for key, value in found.items() if value is not None}
+            wrong = dict(error.messages_dict)
+        given_keys = {key: value for key, value in data.items() if value is not None}
+        wrong |= {key: [_MISSING] for key in ATOM if key in self._absent(given_keys)}
+        if wrong:
+            raise invalid(ValidationError(wrong)) from None
+        return found
 
 
 _nothing = Envelope("Nothing", {})
@@ -150,6 +179,48 @@ def sign(found: Mapping[str, Any]) -> bool | None:
     if negated is None and truth is None:
         return None
     return not (negated is True or truth is False)
+
+
+def atom_given(found: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom, bool | None]:
+    """Return the fact or pattern of a body, and its sign as `sign` does: from `text`, or from `predicate` and `args`.
+
+    With `nulls`, null among `args` matches anything. The atom is negative if the text or the other keys say so.
+    """
+    if "text" in found:
+        _refuse_beside_text(found)
+        atom = atom_from_text(found["text"])
+        return atom, sign(found) if atom.positive else False
+    args = wildcards(found["args"]) if nulls else found["args"]
+    return atom_from_json({"predicate": found["predicate"], "args": args}), sign(found)
+
+
+def constants_of(atom: Atom, found: Mapping[str, Any], problem: str) -> tuple[str, ...]:
+    """Return the arguments of a fact; where one is a variable, raises InvalidInput with `problem` at its field."""
+    args = []
+    for index, arg in enumerate(atom.args):
+        if not isinstance(arg, str):
+            raise InvalidInput.at("text" if "text" in found else f"args[{index}]", problem)
+        args.append(arg)
+    return tuple(args)
+
+
+def literal_given(found: Mapping[str, Any]) -> Literal:
+    """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys of `sign`."""
+    negated = sign(found) is False
+    if "text" in found:
+        _refuse_beside_text(found)
+        literal = literal_from_text(found["text"])
+        atom = literal.atom
+        positive = atom.positive and found.get("polarity") != "negative"
+        return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
+    goal: dict[str, Any] = {key: found[key] for key in (*ATOM, "polarity") if key in found}
+    return goal_from_json({**goal, "negated": negated}).literal
+
+
+def _refuse_beside_text(found: Mapping[str, Any]) -> None:
+    for key in ATOM:
+        if key in found:
+            raise InvalidInput.at(key, 'is given beside "text", which is the whole atom; send one of them')
 
 
 def wildcards(args: Any) -> Any:

@@ -13,13 +13,12 @@ from kbcore.kb import KnowledgeBase
 from kbcore.loading import bulk_rows
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
-from kbplanner.jsonform import atom_from_json
 from kbplanner.limits import DEFAULT_LIMITS
-from kbplanner.terms import Term, Variable
+from kbplanner.terms import Term
 from kbserver.jsonschema import array
 from kbserver.request_context import runtime
 from kbserver.schemas import fields
-from kbserver.schemas.base import Envelope, atom_terms, budget_wanted, sign, wildcards, within
+from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, constants_of, within
 from kbserver.schemas.fields import (
     BUDGET,
     Reader,
@@ -63,16 +62,16 @@ _STRATEGIES = {"type": "string", "examples": ["KEEP_BOTH", "REJECT", "NEWEST_WIN
 _conflict = takes(_STRATEGIES)(lambda value: text(value))
 """Those every node has; plugins may bring more."""
 
-_fact = Envelope("Fact", _FACT, required=_ATOM)
-_tell = Envelope("Tell", {**_FACT, "conflictStrategy": _conflict}, required=_ATOM)
+_fact = Envelope("Fact", _FACT, or_text=True)
+_tell = Envelope("Tell", {**_FACT, "conflictStrategy": _conflict}, or_text=True)
 _bulk = Envelope(
     "Bulk",
     {"facts": passing(array(_fact.ref, description="At most MAX_BULK_FACTS of them.")), "conflictStrategy": _conflict},
     required=("facts",),
 )
 _RETRACT: dict[str, Reader] = {**_ATOM, **_SIGN, **BUDGET, "scope": scope_to_write}
-_retract = Envelope("Retract", _RETRACT, required=_ATOM)
-_pattern = Envelope("RetractPattern", {**_RETRACT, "args": fields.pattern_args}, required=_ATOM)
+_retract = Envelope("Retract", _RETRACT, or_text=True)
+_pattern = Envelope("RetractPattern", {**_RETRACT, "args": fields.pattern_args}, or_text=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +163,17 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
 def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract: one fact."""
     found = _retract.load(data, strict)
-    atom = atom_from_json({"predicate": found.get("predicate"), "args": found.get("args")})
-    for index, arg in enumerate(atom.args):
-        if isinstance(arg, Variable):
-            raise InvalidInput.at(
-                f"args[{index}]", "a variable names no single fact; POST /retract/pattern takes back all that match"
-            )
-    args = tuple(arg for arg in atom.args if isinstance(arg, str))
-    return Retraction(atom.predicate, args, sign(found), found.get("scope"), budget_wanted(found))
+    atom, positive = atom_given(found)
+    args = constants_of(atom, found, "a variable names no single fact; POST /retract/pattern removes all that match")
+    return Retraction(atom.predicate, args, positive, found.get("scope"), budget_wanted(found))
 
 
 @_pattern.shapes
 def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract/pattern: null and variables match anything."""
     found = _pattern.load(data, strict)
-    atom = atom_from_json({"predicate": found.get("predicate"), "args": wildcards(found.get("args"))})
-    return Retraction(atom.predicate, atom_terms(atom), sign(found), found.get("scope"), budget_wanted(found))
+    atom, positive = atom_given(found, nulls=True)
+    return Retraction(atom.predicate, atom_terms(atom), positive, found.get("scope"), budget_wanted(found))
 
 
 def shown_asserted(outcome: AssertOutcome) -> dict[str, Any]:
@@ -239,16 +233,13 @@ def _element(element: Any, strict: bool) -> Fact:
 
 
 def _fact_of(found: Mapping[str, Any]) -> Fact:
-    atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
-    args = []
-    for index, arg in enumerate(atom.args):
-        if not isinstance(arg, str):
-            raise InvalidInput.at(f"args[{index}]", "a fact holds no variables")
-        args.append(arg)
+    atom, positive = atom_given(found)
+    if "text" in found and (problem := DEFAULT_LIMITS.name_problem(atom.predicate)):
+        raise InvalidInput.at("text", problem)
     return Fact(
         atom.predicate,
-        tuple(args),
-        positive=sign(found) is not False,
+        constants_of(atom, found, "a fact holds no variables"),
+        positive=positive is not False,
         scope=found.get("scope"),
         ttl=found.get("ttl"),
         valid_from=found.get("validFrom"),

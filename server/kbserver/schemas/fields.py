@@ -73,6 +73,9 @@ def strays(reader: Reader, value: Any, path: str) -> Iterator[str]:
 
 def _strays(value: Any, schema: Schema, path: str) -> Iterator[str]:
     schema = resolved(schema)
+    if type(value) is dict and "anyOf" in schema:
+        forms = [resolved(each).get("properties", {}) for each in schema["anyOf"]]
+        schema = {"properties": {key: each for form in forms for key, each in form.items()}}
     if type(value) is list and "items" in schema:
         for place, item in enumerate(value):
             yield from _strays(item, schema["items"], f"{path}[{place}]")
@@ -122,6 +125,11 @@ def text(value: Any) -> str:
         raise ValueError("must be a text")
     return value
 
+
+atom_text = takes(
+    said(TEXT, "The atom as text, such as `parent(ann, ?who)`, in place of `predicate` and `args`.")
+)(lambda value: text(value))
+"""Read an atom given as text; its syntax is checked with the rest of the atom."""
 
 NAME: Schema = {"type": "string", "pattern": f"^{NAME_PATTERN}$", "not": {"enum": [".", ".."]}}
 """The name of a database, tenant, scope or session."""
@@ -260,7 +268,9 @@ _ITEM = named(
     ),
 )
 
-body_items = keyed(array(_ITEM, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
+_ITEMS = {"anyOf": [_ITEM, obj({"text": TEXT}), TEXT]}
+
+body_items = keyed(array(_ITEMS, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
 """Literals, comparisons and string tests, judged one by one."""
 
 head_atom = keyed(
@@ -280,7 +290,12 @@ head_atom = keyed(
 )
 """The head of a rule."""
 
-goals = keyed(array(_ITEM, description="Goals; whatever their answers rest on is wanted."))
+goals = keyed(
+    array(
+        _ITEMS,
+        description="Goals, as objects or as text such as `ancestor(ann, ?who)`; what their answers depend on is wanted.",
+    )
+)
 """Goals of a context window, judged one by one."""
 
 buckets = keyed(

@@ -8,9 +8,9 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.remembering import DECAY_THRESHOLD, LEAST_GROUP
 from kbplanner.jsonform import atom_from_json
-from kbplanner.terms import Term, Variable
+from kbplanner.terms import Term
 from kbserver.schemas import fields
-from kbserver.schemas.base import Envelope, atom_terms, sign, wildcards
+from kbserver.schemas.base import Envelope, atom_given, atom_terms, constants_of, wildcards
 from kbserver.schemas.fields import Reader, flag, fraction, moment, scope_to_read, scope_to_write, whole
 
 SALIENT = 50
@@ -23,7 +23,7 @@ _consolidate = Envelope(
     "Consolidate", {"minGroupSize": whole(2), "scope": scope_to_write, "predicates": fields.predicates, "dryRun": flag}
 )
 _priority = Envelope(
-    "Priority", {**_SIGNED, "priority": fraction, "scope": scope_to_write}, required=("predicate", "args", "priority")
+    "Priority", {**_SIGNED, "priority": fraction, "scope": scope_to_write}, required=("priority",), or_text=True
 )
 _salient = Envelope(
     "Salient",
@@ -38,7 +38,8 @@ _salient = Envelope(
 _recall = Envelope(
     "Recall",
     {**_SIGNED, "args": fields.pattern_args, "timestamp": moment, "scope": scope_to_read, "limit": whole(1)},
-    required=("predicate", "args", "timestamp"),
+    required=("timestamp",),
+    or_text=True,
 )
 
 
@@ -120,13 +121,9 @@ def consolidation(data: dict[str, Any], *, strict: bool) -> Consolidation:
 def priority(data: dict[str, Any], *, strict: bool) -> Priority:
     """Read the body of /memory/priority: one fact, and a number."""
     found = _priority.load(data, strict)
-    atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
-    args = []
-    for index, arg in enumerate(atom_terms(atom)):
-        if isinstance(arg, Variable):
-            raise InvalidInput.at(f"args[{index}]", "a variable names no single fact")
-        args.append(arg)
-    return Priority(atom.predicate, tuple(args), found["priority"], sign(found), found.get("scope"))
+    atom, positive = atom_given(found)
+    args = constants_of(atom, found, "a variable names no single fact")
+    return Priority(atom.predicate, args, found["priority"], positive, found.get("scope"))
 
 
 @_salient.shapes
@@ -148,9 +145,9 @@ def salient(data: dict[str, Any], *, strict: bool) -> Salient:
 def recall(data: dict[str, Any], *, strict: bool) -> Recall:
     """Read the body of /memory/recall."""
     found = _recall.load(data, strict)
-    atom = atom_from_json({"predicate": found["predicate"], "args": wildcards(found["args"])})
+    atom, positive = atom_given(found, nulls=True)
     return Recall(
-        atom.predicate, atom_terms(atom), found["timestamp"], sign(found), found.get("scope"), found.get("limit")
+        atom.predicate, atom_terms(atom), found["timestamp"], positive, found.get("scope"), found.get("limit")
     )
 
 

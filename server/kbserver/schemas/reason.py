@@ -12,13 +12,13 @@ from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import BudgetWanted, Notes
 from kbcore.reason.proofforms import MAX_PROOF_NODES
 from kbcore.reason.why import FORMS
-from kbplanner.jsonform import atom_from_json, goal_from_json, item_from_json
+from kbplanner.jsonform import atom_from_json, item_from_json
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_item
 from kbplanner.terms import Atom, BodyItem, Literal, Term
 from kbserver.answers import proofs_written
 from kbserver.jsonschema import TEXT, given
-from kbserver.schemas.base import Envelope, atom_terms, budget_wanted, proof_asked, sign, wildcards
+from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, literal_given, proof_asked, wildcards
 from kbserver.schemas.fields import (
     BUDGET,
     Reader,
@@ -92,8 +92,8 @@ _NO_PROOF = "cannot be combined with proofs: what is undefined has none"
 _explain = Envelope(
     "Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]}
 )
-_infer = Envelope("Infer", _INFER, required=("predicate", "args"))
-_query = Envelope("Query", _GOAL, required=("predicate", "args"))
+_infer = Envelope("Infer", _INFER, or_text=True)
+_query = Envelope("Query", _GOAL, or_text=True)
 _aggregate = Envelope(
     "Aggregate",
     _AGGREGATE,
@@ -297,7 +297,7 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
     if found.get("includeUndefined") and proof_asked(found):
         raise InvalidInput.at("includeUndefined", _NO_PROOF)
     return Question(
-        _literal(found),
+        literal_given(found),
         found.get("scope"),
         found.get("limit"),
         found.get("offset", 0),
@@ -325,7 +325,7 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
             raise InvalidInput.at("body", "must be an array of literals")
         body = tuple(item_from_json(item, f"body[{place}]") for place, item in enumerate(items))
     else:
-        body = (_literal(found),)
+        body = (literal_given(found),)
     planned = found.get("plan", False) or found.get("analyze", False)
     as_json = found.get("format") == "json"
     if as_json and not planned:
@@ -346,20 +346,13 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     )
 
 
-def _literal(found: dict[str, Any]) -> Literal:
-    goal: dict[str, Any] = {key: found[key] for key in ("predicate", "args", "polarity") if key in found}
-    if sign(found) is False:
-        goal["negated"] = True
-    return goal_from_json(goal).literal
-
-
 @_query.shapes
 def pattern(data: dict[str, Any], *, strict: bool) -> Pattern:
     """Read the body of /query."""
     found = _query.load(data, strict)
-    atom = atom_from_json({"predicate": found["predicate"], "args": found["args"]})
+    atom, positive = atom_given(found)
     shown = found.get("scope"), found.get("limit"), found.get("asOf")
-    return Pattern(atom, sign(found), *shown, budget_wanted(found))
+    return Pattern(atom, positive, *shown, budget_wanted(found))
 
 
 @_aggregate.shapes

@@ -54,16 +54,20 @@ def test_roles_that_tools_need() -> None:
 
 CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tell", {"predicate": "parent", "args": ["ann", "bob"]}, {"asserted": 0, "updated": 1}),
+    ("tell", {"text": "parent(ann, bob)"}, {"asserted": 0, "updated": 1}),
     ("bulk_assert", {"facts": [{"predicate": "n", "args": [1]}, {"predicate": "n", "args": [2]}]}, {"asserted": 2}),
     ("teach", {"text": "anc(?x, ?y) :- parent(?x, ?y)."}, {"rules": ["anc(?x, ?y) :- parent(?x, ?y)."]}),
     ("ask", {"predicate": "anc", "args": ["?x", "?y"]}, {"count": 1, "truncated": False}),
     ("ask", {"predicate": "anc", "args": ["?x", "?y"], "withProof": True}, {"count": 1}),
     ("query", {"predicate": "parent", "args": ["?x", "?y"]}, {"count": 1}),
+    ("ask", {"text": "anc(ann, ?who)"}, {"count": 1}),
+    ("query", {"text": "parent(?x, bob)"}, {"count": 1}),
     ("aggregate", {"predicate": "n", "op": "sum", "argIndex": 0}, {"result": 3}),
     ("explain", {"predicate": "anc", "args": ["ann", "bob"]}, {}),
     ("explain", {"text": "anc(ann, ?x)", "plan": True}, {}),
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
     ("context", {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"}, {"goalDriven": True}),
+    ("context", {"goals": ["anc(ann, ?x)"], "sessionId": "s"}, {"goalDriven": True}),
     ("context_diff", {"sessionId": "s"}, {"unchanged": 4}),
     ("ingest", {"text": "likes(ann, tea)"}, {"rules": []}),
     ("context_summary", {}, {"totalFacts": 4}),
@@ -75,7 +79,10 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("delete_scope", {"scope": "trial"}, {"deleted": 4}),
     ("compress", {"minGroupSize": 2, "dryRun": True}, {"dryRun": True}),
     ("cleanup", {"threshold": 0.0, "dryRun": True}, {"evictedCount": 0}),
+    ("recall", {"text": "parent(_, ?x)", "timestamp": 1_700_000_000_000}, {"count": 1}),
+    ("forget", {"text": "parent(ann, zed)"}, {"retracted": 0}),
     ("forget", {"predicate": "parent", "args": ["ann", "bob"]}, {"retracted": 1, "cascaded": 1}),
+    ("retract_pattern", {"text": "m(?x)"}, {"retracted": 0}),
     ("retract_pattern", {"predicate": "n", "args": ["?x"]}, {"retracted": 2}),
 ]
 
