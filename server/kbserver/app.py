@@ -141,6 +141,8 @@ def create_app(
     def finish(response: Response) -> Response:
         response.headers["X-Request-ID"] = _number()
         response.headers["X-KB-Version"] = __version__
+        if "ignored" in g:
+            response.headers.extend(g.ignored.headers())
         if "applied" in g:
             response.headers["Preference-Applied"] = ", ".join(dict.fromkeys(g.applied))
         environ, rule = request.environ, request.url_rule

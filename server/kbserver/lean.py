@@ -26,6 +26,7 @@ from kbserver.guard import Guard
 from kbserver.limits import headers_of
 from kbserver.logs import access, log_request, traced
 from kbserver.measured import HttpMeters
+from kbserver.notices import IgnoredFields, ignored_fields
 from kbserver.permissions import need_of
 from kbserver.request_context import CALLER, DEFAULT, is_name
 from kbserver.request_id import request_id
@@ -91,7 +92,7 @@ class Lean:
         started = clock.monotonic()
         meters.under_way += 1
         read, answer, kind = route
-        notes = Notes()
+        notes, ignored = Notes(), IgnoredFields()
         self._runtime.replication.last_commit.seq = 0
         number = request_id(environ.get("HTTP_X_REQUEST_ID"))
         REQUEST.set(number)
@@ -101,7 +102,8 @@ class Lean:
                 guard.admit(environ, self._needs[environ["PATH_INFO"]])
             body = read_body(environ, self._max_bytes, self._bodies)
             try:
-                asked = read(parse_object(body, self._max_depth), strict=False)
+                with ignored_fields() as ignored:
+                    asked = read(parse_object(body, self._max_depth), strict=False)
             except InvalidInput:
                 environ["wsgi.input"] = BytesIO(body)
                 meters.under_way -= 1
@@ -127,7 +129,8 @@ class Lean:
                 found = [compressed(found, size, self._runtime.offload)]
                 size = len(found[0])
                 more.append(("Content-Encoding", "gzip"))
-        headers += [("Content-Length", str(size)), ("X-Request-ID", number), ("X-KB-Version", __version__), *rated]
+        headers += [("Content-Length", str(size)), ("X-Request-ID", number), ("X-KB-Version", __version__)]
+        headers += [*ignored.headers(), *rated]
         headers += [*following.headers(self._runtime), *more]
         start_response(status, headers)
         code, seconds = int(status[:3]), clock.monotonic() - started

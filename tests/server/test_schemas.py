@@ -109,7 +109,26 @@ def test_unknown_keys_of_inner_objects_are_ignored_or_refused_as_the_client_pref
     assert (client.get("/rules").get_json(), client.get("/predicates").get_json()) == before
     if path == "/retract/rule":
         client.post("/teach", body)
-    assert client.post(path, body).status_code == 200
+    accepted = client.post(path, body)
+    assert (accepted.status_code, accepted.headers["X-Ignored-Fields"]) == (200, stray)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=lenient"}], ids=["fast path", "flask"])
+def test_ignored_fields_are_named_in_a_header(client: Client, headers: dict[str, str]) -> None:
+    def ignored(path: str, body: dict[str, Any]) -> str | None:
+        found: str | None = client.post(path, body, headers).headers.get("X-Ignored-Fields")
+        return found
+
+    fact = {"predicate": "p", "args": ["a"]}
+    for path in ("/tell", "/query", "/ask"):
+        assert ignored(path, fact) is None
+        assert ignored(path, {**fact, "confidense": 0.5, "x, é\n%": None}) == "confidense, x%2C %C3%A9%0A%25"
+    assert ignored("/ask", {"predicate": "p", "arguments": []}) == "arguments"  # errors name them too
+    many = {f"k{at:02}": at for at in range(30)}
+    assert ignored("/ask", {**fact, **many}) == ", ".join([*list(many)[:20], "..."])
+    assert ignored("/ask", {**fact, "k" * 300: 1}) == "k" * 100 + "..."
+    odd = [fact, {**fact, "a": 1}, {**fact, "b": 1, "metadata": {"free": 1}}]
+    assert ignored("/assert/facts", {"facts": odd, "c": 1}) == "c, facts[1].a, facts[2].b"
 
 
 @pytest.mark.parametrize("sign", [{"negated": True}, {"truthVal": False}, {"polarity": "negative"}, {"naf": True}])

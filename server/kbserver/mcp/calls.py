@@ -19,6 +19,7 @@ from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
+from kbserver.notices import ignored_fields
 from kbserver.permissions import demand
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kbcore.runtime import Runtime
 
 Fail = Callable[[Exception, str], ErrorAnswer]
+IGNORED_META = "ignoredFields"
+"""The key in `_meta` of a tool result that names the arguments that were ignored."""
+
 Stop = Callable[[KBError], None]
 
 
@@ -99,11 +103,13 @@ class Toolbox:
         """Do the work of a tool, timed, and show the outcome as the protocol wants it; errors are answers too."""
         clock = self._runtime.clock
         began = clock.monotonic()
-        done, found = self.attempt(tool, arguments, who, call)
+        with ignored_fields() as ignored:
+            done, found = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
         content = [{"type": "text", "text": written(found).decode()}]
-        return {"content": content, "isError": not done, **({"structuredContent": found} if done else {})}
+        result = {"content": content, "isError": not done, **({"structuredContent": found} if done else {})}
+        return {**result, "_meta": {IGNORED_META: ignored.names()}} if ignored.paths else result
 
     def attempt(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> tuple[bool, dict[str, Any]]:
         """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows it.

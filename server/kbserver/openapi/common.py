@@ -11,6 +11,7 @@ from kbserver.compress import compressible
 from kbserver.errors import STATUS
 from kbserver.idempotency import HEADER, REPLAYED, takes_key
 from kbserver.jsonschema import TEXT, Schema, named, nullable, obj, said, words
+from kbserver.notices import IGNORED_HEADER, MAX_NAMES
 from kbserver.operations import Answer, Operation
 from kbserver.permissions import PUBLIC, Need, need_of
 from kbserver.request_context import NAME_PATTERN, NAME_RULE
@@ -68,6 +69,11 @@ HEADERS: dict[str, dict[str, Any]] = {
     "RateLimit-Policy": {"schema": TEXT, "description": "Where rates are limited: requests and seconds of the limit."},
     "X-Commit-Seq": {"schema": TEXT, "description": "Of a write: its place in the log, for `X-Min-Seq` of later reads."},
     "X-Replication-Lag-Ms": {"schema": TEXT, "description": "Of a follower: how old, at most, what it shows is."},
+    IGNORED_HEADER: {
+        "schema": TEXT,
+        "description": "Of a request with fields that are not known and were ignored: their paths, percent-encoded, "
+        f"joined by commas; `...` after {MAX_NAMES}. With `Prefer: handling=strict` such a request is refused.",
+    },
     "Content-Encoding": {"schema": words("gzip"), "description": "Of a long answer, where the client takes gzip."},
     "Vary": {"schema": TEXT, "description": "What the answer depends on beside the address."},
     "ETag": {"schema": TEXT, "description": "Changes with every change of the answer, for `If-None-Match`."},
@@ -150,6 +156,7 @@ def statuses(path: str, method: str, declared: Operation) -> list[int]:
 def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
     """What an operation may answer, by status."""
     more: list[str] = [REPLAYED] if _keyed(path, method) else []
+    more += [IGNORED_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
     more += ["Link"] if declared.paged else []
     found = {str(one.status): _answer(one, more, example) for one in declared.answers}

@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 from kbserver.answers import as_json, text
 from kbserver.etags import tagged
 from kbserver.jsonschema import TEXT, said
+from kbserver.notices import encoded
 from kbserver.operations import COUNTED, as_object, as_text, operation
 from kbserver.paging import page, part
 from kbserver.request_context import reader, writer
@@ -75,11 +76,4 @@ def retract_rule() -> Response:
 
 def in_a_header(warnings: Sequence[str]) -> str:
     """Write warnings as one header value: percent-encoded where a header could not hold them, joined by `; `."""
-    return "; ".join(_encoded(warning) for warning in warnings)[:_MAX_WARNINGS]
-
-
-def _encoded(warning: str) -> str:
-    return "".join(
-        char if " " <= char <= "~" and char not in "%;" else "".join(f"%{byte:02X}" for byte in char.encode())
-        for char in warning
-    )
+    return "; ".join(encoded(warning, "%;") for warning in warnings)[:_MAX_WARNINGS]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
-from flask import has_request_context, request
+from flask import g, has_request_context, request
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError
 from marshmallow.fields import Field
 
@@ -18,6 +18,7 @@ from kbplanner.textform import atom_from_text, literal_from_text
 from kbserver.body import parse_object, read_body
 from kbserver.errors import UnsupportedMedia, invalid
 from kbserver.jsonschema import component, given, of_body
+from kbserver.notices import ignore, ignored_fields
 from kbserver.request_context import bodies, current, runtime, wait_wanted
 from kbserver.schemas.fields import Read, Reader, atom_text, scope_to_read, strays
 
@@ -35,7 +36,8 @@ class Shape(Protocol[T_co]):
 def load(shape: Shape[T_co]) -> T_co:
     """Read the body of the request being served; its headers are judged first."""
     strict = current().strict
-    return shape(_object(), strict=strict)
+    with ignored_fields() as g.ignored:
+        return shape(_object(), strict=strict)
 
 
 _UNKNOWN = "Unknown field."
@@ -98,13 +100,20 @@ class Envelope:
         _BODIES[shape] = self
         return shape
 
-    def load(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
-        """Read an object; unknown keys are refused if `strict`, else ignored. Raises InvalidInput."""
+    def load(self, data: Mapping[str, Any], strict: bool, path: str = "") -> dict[str, Any]:
+        """Read an object; unknown keys are refused if `strict`, else ignored and noted. Raises InvalidInput.
+
+        `path` is the place of the object in the body, with a dot at its end; notes about ignored keys begin with it.
+        """
+        if not data.keys() <= self._readers.keys():
+            ignore(path + str(key) for key in data if key not in self._readers)
         found = self._sound(data, strict)
         if found is None:
             found = self._judged(data, strict)
-        if strict and (inner := list(islice(self._strays(found), _STRAYS_SHOWN))):
-            raise InvalidInput(f"{inner[0]}: {_UNKNOWN}", {"fields": {path: [_UNKNOWN] for path in inner}})
+        if not strict:
+            ignore(path + inner for inner in self._strays(found))
+        elif unknown := list(islice(self._strays(found), _STRAYS_SHOWN)):
+            raise InvalidInput(f"{unknown[0]}: {_UNKNOWN}", {"fields": {inner: [_UNKNOWN] for inner in unknown}})
         return found
 
     def _strays(self, found: Mapping[str, Any]) -> Iterator[str]:

@@ -148,7 +148,7 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
         if index % _TURN == _TURN - 1:
             pause()
         try:
-            facts.append(_element(element, strict))
+            facts.append(_element(element, strict, f"facts[{index}]."))
         except InvalidInput as error:
             wrong.update((within(error, f"facts[{index}]").details or {})["fields"])
             if len(wrong) >= _SHOWN_ERRORS:
@@ -226,10 +226,10 @@ def _plain_rows(elements: list[Any]) -> tuple[FactRows, ...]:
     return rows if len(rows) == len(found) else ()
 
 
-def _element(element: Any, strict: bool) -> Fact:
+def _element(element: Any, strict: bool, path: str) -> Fact:
     if type(element) is not dict:
         raise InvalidInput("must be an object")
-    return _fact_of(_fact.load(element, strict))
+    return _fact_of(_fact.load(element, strict, path))
 
 
 def _fact_of(found: Mapping[str, Any]) -> Fact:

@@ -198,3 +198,13 @@ def test_tools_of_a_language_model() -> None:
         assert agent.call("synthesize")["isError"] is True
         hints = {tool["name"]: tool["annotations"] for tool in agent.legacy("tools/list")["result"]["tools"]}
         assert hints["synthesize"] == {"readOnlyHint": True, "openWorldHint": True}
+
+
+def test_a_result_names_the_arguments_that_were_ignored(agent: Agent) -> None:
+    result = agent.call("tell", predicate="p", args=["a"], confidense=0.5)
+    assert (result["isError"], result["_meta"]["ignoredFields"]) == (False, ["confidense"])
+    facts = [{"predicate": "p", "args": ["b"], "scoep": "s"}]
+    assert agent.call("bulk_assert", facts=facts)["_meta"]["ignoredFields"] == ["facts[0].scoep"]
+    result = agent.call("ask", predicate="p", arguments=[])
+    assert (result["isError"], result["_meta"]["ignoredFields"]) == (True, ["arguments"])
+    assert "ignoredFields" not in agent.call("ask", predicate="p", args=["?x"]).get("_meta", {})

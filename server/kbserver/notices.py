@@ -1,0 +1,69 @@
+"""Notices about a request that was accepted: unknown fields that were ignored. Answers carry them in headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import islice
+
+IGNORED_HEADER = "X-Ignored-Fields"
+MAX_NAMES = 20
+"""Ignored fields that are named; `...` stands for the others."""
+
+MAX_NAME_CHARS = 100
+_MORE = "..."
+
+
+@dataclass(slots=True)
+class IgnoredFields:
+    """The paths of the unknown fields of one request, such as `confidense` or `goals[0].scoep`."""
+
+    paths: dict[str, None] = field(default_factory=dict)
+    is_cut: bool = False
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Add paths up to the limit."""
+        for path in islice(paths, MAX_NAMES + 1):
+            if len(self.paths) >= MAX_NAMES and path not in self.paths:
+                self.is_cut = True
+                return
+            self.paths[path if len(path) <= MAX_NAME_CHARS else path[:MAX_NAME_CHARS] + _MORE] = None
+
+    def names(self) -> list[str]:
+        """Return the paths, with `...` at the end if there are more."""
+        return [*self.paths, _MORE] if self.is_cut else list(self.paths)
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the header that names the fields; none if no field was ignored."""
+        return [(IGNORED_HEADER, ", ".join(encoded(name, "%,") for name in self.names()))] if self.paths else []
+
+
+_COLLECTOR: ContextVar[IgnoredFields | None] = ContextVar("ignored_fields", default=None)
+
+
+@contextmanager
+def ignored_fields() -> Iterator[IgnoredFields]:
+    """Collect the unknown fields of the bodies that are read in this block."""
+    collector = IgnoredFields()
+    token = _COLLECTOR.set(collector)
+    try:
+        yield collector
+    finally:
+        _COLLECTOR.reset(token)
+
+
+def ignore(paths: Iterable[str]) -> None:
+    """Note that fields are ignored, for the block that collects them, if there is one."""
+    collector = _COLLECTOR.get()
+    if collector is not None and not collector.is_cut:
+        collector.add(paths)
+
+
+def encoded(text: str, reserved: str) -> str:
+    """Percent-encode the characters that a header cannot hold, and the `reserved` ones."""
+    return "".join(
+        char if " " <= char <= "~" and char not in reserved else "".join(f"%{byte:02X}" for byte in char.encode())
+        for char in text
+    )
