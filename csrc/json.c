@@ -92,8 +92,6 @@ static int put_values(kb_writer *writer, const kb_relation *stored, uint32_t id,
         from = cell(stored, KB_VALID_FROM, id);
         until = cell(stored, KB_VALID_UNTIL, id);
         life = cell(stored, KB_TTL, id);
-        if (life > 0 && until >= INT64_MIN + life && created < until - life)
-            until = created + life;
     }
     return put(writer, pieces[KB_JSON_CREATED], lengths[KB_JSON_CREATED]) && put_optional(writer, created, there)
         && put(writer, pieces[KB_JSON_FROM], lengths[KB_JSON_FROM])

@@ -168,8 +168,8 @@ kb_status kb_distinct(const kb_engine *engine, kb_rel rel, uint64_t column_mask,
 typedef enum kb_attribute {
     KB_CREATED_AT = 0,                /* integer, epoch milliseconds */
     KB_VALID_FROM = 1,                /* integer; default 0 = as created; KB_EPOCH = 0 itself */
-    KB_VALID_UNTIL = 2,               /* integer; default 2^63-1 = for ever */
-    KB_TTL = 3,                       /* integer; default 0 = none */
+    KB_VALID_UNTIL = 2,               /* integer, includes the ttl; default 2^63-1 = for ever */
+    KB_TTL = 3,                       /* integer, as given; default 0 = none */
     KB_LAST_ACCESS = 4,               /* integer; default 0 = as created */
     KB_ACCESSES = 5,                  /* integer; default 1 */
     KB_PRIORITY = 6,                  /* real; default 0.5 */

@@ -90,7 +90,8 @@ class EmbeddedKB:
     ) -> AssertOutcome:
         """Store one fact: a predicate with its arguments, or the whole fact as text, `kb.tell("parent(ann, bob)")`.
 
-        `ttl` in milliseconds; instants as epoch milliseconds, ISO 8601 text or aware datetimes.
+        `ttl` in milliseconds from this call, also for a fact that is stored already; instants as epoch milliseconds, ISO
+        8601 text or aware datetimes.
         """
         if ttl is not None and ttl <= 0:
             raise InvalidInput.at("ttl", "must be positive")

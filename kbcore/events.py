@@ -191,16 +191,16 @@ def _found(committed: Committed) -> Iterator[_Found]:
 
 def _told(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _Found:
     created = (retold or {}).get(fact.key)
-    atom = _row(fact, at if created is None else created)
+    atom = _row(fact, at if created is None else created, at)
     if fact.predicate.endswith(_SUMMARY) and fact.metadata.get("consolidated") is True:
         return "consolidation", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
     return "fact_asserted", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
 
 
-def _row(fact: Fact, created: int | None) -> Row:
+def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
     until = fact.valid_until
-    if fact.ttl is not None and created is not None:
-        until = created + fact.ttl if until is None else min(until, created + fact.ttl)
+    if fact.ttl is not None and asserted is not None:
+        until = asserted + fact.ttl if until is None else min(until, asserted + fact.ttl)
     return {
         "predicate": fact.predicate,
         "args": list(fact.args),
@@ -219,7 +219,7 @@ def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
     kind = "fact_expired" if reason is EvictReason.EXPIRED else "fact_retracted"
     for place in range(len(rows)):
         fact = rows.fact(place)
-        yield kind, fact.scope, fact.predicate, {"reason": reason.value, "atom": _row(fact, None)}
+        yield kind, fact.scope, fact.predicate, {"reason": reason.value, "atom": _row(fact, None, None)}
 
 
 def _ruled(kind: str, stored: StoredRule) -> _Found:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from kbcore.errors import Conflict, KBError, PluginFailed
 from kbcore.plug.manager import Plugins
@@ -39,7 +41,7 @@ def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, .
 
 
 class NewTenants:
-    """Teaches tenants the rules they start with, just before their first write; `commit` is the one write path."""
+    """Adds the rules that tenants start with to their first write; `commit` is the one write path."""
 
     def __init__(self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]) -> None:
         self._plugins = plugins
@@ -47,16 +49,21 @@ class NewTenants:
         self._commit = commit
 
     def commit(self, changes: ChangeSet) -> Delta:
-        """Commit a change set, with the rules beside it where it makes a tenant; raises PluginFailed."""
+        """Commit a change set, together with the initial rules where it creates a tenant; raises PluginFailed.
+
+        A change set that is refused, or stores nothing, creates no tenant.
+        """
         if not self._makes_tenant(changes):
             return self._commit(changes)
         rules = initial_rules(self._plugins, changes.database, changes.tenant)
-        if not changes.of_catalog:
+        if changes.of_catalog:
+            delta = self._commit(changes)
             self._teach(changes.database, changes.tenant, rules)
-            return self._commit(changes)
-        delta = self._commit(changes)
-        self._teach(changes.database, changes.tenant, rules)
-        return delta
+            return delta
+        if rules:
+            with suppress(_NotNew):
+                return self._commit(self._with_rules(changes, rules))
+        return self._commit(changes)
 
     def introduce(self, database: str, tenant: str) -> None:
         """Make a tenant that has its rules, before anything rests on what is there; raises PluginFailed."""
@@ -65,18 +72,33 @@ class NewTenants:
     def _makes_tenant(self, changes: ChangeSet) -> bool:
         if changes.of_catalog and changes.changes[0] != ChangeCatalog(CatalogAction.CREATE_TENANT):
             return False
-        return self._catalog.tenant(changes.database, changes.tenant) is None
+        return changes.creates_tenant and self._catalog.tenant(changes.database, changes.tenant) is None
 
-    def _teach(self, database: str, tenant: str, rules: tuple[Rule, ...]) -> None:
-        """Commit the rules, unless somebody else was quicker."""
+    def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
+        """Return one change set of the initial rules and `changes`, so that both are stored or neither is."""
+        taught = [rule for change in changes.changes if isinstance(change, AssertRules) for rule in change.rules]
 
         def check() -> None:
-            known = self._catalog.find(database, tenant)
-            if known is not None and known.generation:
-                raise _NotNew("it is there")
+            self._check_new(changes.database, changes.tenant)
+            if changes.check is not None:
+                changes.check()
+            book = RuleBook()
+            for rule in rules:
+                book.add(stored_rule(rule))
+            book.check(tuple(map(stored_rule, taught)))
 
+        return replace(changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None)
+
+    def _check_new(self, database: str, tenant: str) -> None:
+        known = self._catalog.find(database, tenant)
+        if known is not None and known.generation:
+            raise _NotNew("the tenant exists already")
+
+    def _teach(self, database: str, tenant: str, rules: tuple[Rule, ...]) -> None:
+        """Commit the rules, unless another write has created the tenant."""
         if rules:
             with suppress(_NotNew):
+                check = partial(self._check_new, database, tenant)
                 self._commit(ChangeSet(database, tenant, (AssertRules(rules),), check))
 
 

@@ -244,7 +244,11 @@ class Committer:
             for pending in batch:
                 if self._check(pending):
                     pending.at = self._clock.now_ms()
-                    written.append(pending)
+                    if self._is_no_op(pending, written):
+                        pending.delta = Delta(pending.at, self._store.status().head)
+                        pending.woken.set()
+                    else:
+                        written.append(pending)
             if written:
                 try:
                     self._log(written, _stamped(written))
@@ -326,6 +330,13 @@ class Committer:
             pending.woken.set()
             return False
         return True
+
+    def _is_no_op(self, pending: _Pending, written: Sequence[_Pending]) -> bool:
+        """Return whether a change set stores nothing and its tenant does not exist, also not after `written`."""
+        changes = pending.changes
+        if changes.creates_tenant or self._catalog.tenant(changes.database, changes.tenant) is not None:
+            return False
+        return all((w.changes.database, w.changes.tenant) != (changes.database, changes.tenant) for w in written)
 
     def give_up(self, error: BaseException) -> None:
         """Take no more writes where a call of the log has ended so that nobody knows what is on the disk."""

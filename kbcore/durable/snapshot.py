@@ -161,6 +161,8 @@ def _facts(engine: Engine, relation: RelationState, used: Sequence[Attribute], r
         found = enumerate(map(relation.metadata.get, keys))
         chunk["metadata"] = {str(i): metadata for i, metadata in found if metadata}
     ways = [chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk]
+    if Attribute.TTL.name in chunk:
+        chunk["endsIncludeTtl"] = True
     if ways:
         usual = [_USUAL[attribute] for attribute in _LIMITING if attribute.name in chunk]
         chunk["limited"] = [i for i, values in enumerate(zip(*ways, strict=True)) if list(values) != usual]
@@ -208,6 +210,8 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
     stored = tenant.need_partition(chunk["scope"]).need(schema)
     symbols = tenant.engine.intern_many(chunk["args"])
     ids, _ = stored.relation.insert(symbols, chunk["count"])
+    if Attribute.TTL.name in chunk and not chunk.get("endsIncludeTtl"):
+        chunk = {**chunk, Attribute.VALID_UNTIL.name: _ends_with_ttl(chunk)}
     for attribute in Attribute:
         values = chunk.get(attribute.name)
         if values is not None:
@@ -223,3 +227,10 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
         stored.metadata[key(int(place))] = metadata  # nobody can be looking at a tenant that is being made
     if limited := chunk.get("limited"):
         tenant.limit_new(stored, [key(place) for place in limited], array("I", [ids[place] for place in limited]))
+
+
+def _ends_with_ttl(chunk: Mapping[str, Any]) -> list[int]:
+    """Return the VALID_UNTIL cells of a chunk from before they included the `ttl`, which counted from the creation."""
+    ends = chunk.get(Attribute.VALID_UNTIL.name) or [FOREVER] * chunk["count"]
+    columns = zip(chunk[Attribute.CREATED_AT.name], chunk[Attribute.TTL.name], ends, strict=True)
+    return [min(end, created + ttl) if ttl else end for created, ttl, end in columns]

@@ -144,7 +144,7 @@ def _insert(
 ) -> None:
     before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
     if added == len(facts):
-        _describe_new(tenant, stored, symbols, ids, facts)
+        _describe_new(tenant, stored, symbols, ids, facts, at)
         return
     arity = stored.schema.arity
     seen = before
@@ -160,9 +160,9 @@ def _insert(
 
 
 def _describe_new(
-    tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], facts: Sequence[Fact]
+    tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], facts: Sequence[Fact], at: int
 ) -> None:
-    """Write what facts carry beside their arguments, all of which have just come."""
+    """Write metadata, confidence and validity of facts that were all inserted just now, at `at` (epoch milliseconds)."""
     described = [place for place, fact in enumerate(facts) if not _plain(fact)]
     if not described:
         return
@@ -179,8 +179,7 @@ def _describe_new(
         if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None:
             windowed.append(ids[place])
             windowed_rows.append(row)
-            until = FOREVER if fact.valid_until is None else fact.valid_until
-            windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), until))
+            windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), _end(fact, at)))
     relation.set_attribute(Attribute.CONFIDENCE, sure, sureness)
     if windows:
         for attribute, cells in zip(_WINDOW, zip(*windows, strict=True), strict=True):
@@ -215,6 +214,12 @@ def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: S
         _describe(tenant, stored, row, ids[place : place + 1], fact, times[place], True)
 
 
+def _end(fact: Fact, at: int) -> int:
+    """Return the VALID_UNTIL cell of a fact asserted at `at`: a `ttl` counts from this assertion, not from the creation."""
+    until = FOREVER if fact.valid_until is None else fact.valid_until
+    return until if fact.ttl is None else min(until, at + fact.ttl)
+
+
 def _created(stored: StoredRelation, one: array[int]) -> int:
     return int(stored.relation.attributes(Attribute.CREATED_AT, one)[0])
 
@@ -232,7 +237,11 @@ def _plain(fact: Fact) -> bool:
 def _describe(
     tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], one: array[int], fact: Fact, at: int, again: bool
 ) -> None:
-    """Write what a fact carries beside its arguments. Told again, it keeps its creation time, unless it had expired."""
+    """Write metadata, confidence and validity of one fact.
+
+    With `again` the fact was stored before: it keeps its creation time, unless it had expired, and its `ttl` counts from
+    `at`.
+    """
     tenant.changed(0, stored)
     relation = stored.relation
     limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
@@ -252,7 +261,7 @@ def _describe(
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
         relation.set_attribute(Attribute.VALID_FROM, one, [beginning_cell(fact.valid_from)])
-        relation.set_attribute(Attribute.VALID_UNTIL, one, [FOREVER if fact.valid_until is None else fact.valid_until])
+        relation.set_attribute(Attribute.VALID_UNTIL, one, [_end(fact, at)])
         stored.limited.add(row)
         tenant.limit(stored, row)
         if not limited:

@@ -266,12 +266,31 @@ class ChangeSet:
         return len(self.changes) == 1 and isinstance(self.changes[0], ChangeCatalog | ChangeKeys)
 
     @property
+    def creates_tenant(self) -> bool:
+        """Whether these changes store something, so that a tenant that does not exist is created for them.
+
+        Retractions, evictions, priorities and empty batches do nothing in a tenant that does not exist. A change set that
+        belongs to a request with an idempotency key is always stored: the request must not be carried out again.
+        """
+        return self.request is not None or self.of_catalog or any(map(_stores, self.changes))
+
+    @property
     def makes_room(self) -> bool:
         """Whether all it does is to take something away at somebody's wish: such a change is taken on a full disk too."""
         return bool(self.changes) and all(
             change.action in _TAKING_AWAY if isinstance(change, ChangeCatalog) else isinstance(change, _LESS)
             for change in self.changes
         )
+
+
+def _stores(change: Change) -> bool:
+    if isinstance(change, AssertFacts):
+        return bool(change.facts)
+    if isinstance(change, AssertRows):
+        return any(len(rows) for rows in change.rows)
+    if isinstance(change, AssertRules):
+        return bool(change.rules)
+    return isinstance(change, ForkScope | MergeScope | NoteAnswer)
 
 
 _LESS = (RetractFact, RetractPattern, RetractRule, DropScope)

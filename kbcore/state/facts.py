@@ -45,8 +45,8 @@ def row_shape(
 class Fact:
     """A signed ground atom to be asserted.
 
-    `ttl` is in milliseconds from the moment of the assertion, `valid_from` and `valid_until` epoch milliseconds, each None
-    when not limited; `confidence` is 0 to 1 or None for unknown.
+    `ttl` is in milliseconds from the last assertion, `valid_from` and `valid_until` epoch milliseconds, each None when not
+    limited; `confidence` is 0 to 1 or None for unknown.
     """
 
     predicate: str

@@ -48,11 +48,13 @@ class MetadataThen:
 class StoredRelation:
     """The asserted facts of one predicate, arity and sign in one scope.
 
-    `metadata` holds a dict for each fact that has one, changed by `describe` only. `limited` holds the facts with a validity
-    window of their own; those not valid now are hidden in the engine, `expired` are those whose time is over. `version` is
-    the tenant's stamp of the last change to it, 0 before any; `gone` says that its scope was deleted. `flips` notes which
-    rows were hidden, shown or removed, for one who keeps something by row id and sets it; None: nobody does, or the ids
-    have changed.
+    `metadata` holds a dict for each fact that has one, changed by `describe` only. `limited` holds
+    the facts with a validity window of their own; those not valid now are hidden in the engine,
+    `expired` are those whose time is over. `scheduled` has the next time (epoch milliseconds) at
+    which the tenant checks the window of a fact. `version` is the tenant's stamp of the last change
+    to it, 0 before any; `gone` says that its scope was deleted. `flips` notes which rows were
+    hidden, shown or removed, for a reader that keeps something by row id and sets it; None: no reader does,
+    or the ids have changed.
     """
 
     def __init__(self, schema: RelationSchema, scope: str | None, relation: Relation) -> None:
@@ -62,6 +64,7 @@ class StoredRelation:
         self.metadata: dict[RowKey, Mapping[str, Any]] = {}
         self._looking: WeakSet[MetadataThen] | None = None
         self.limited: set[RowKey] = set()
+        self.scheduled: dict[RowKey, int] = {}
         self.expired: set[RowKey] = set()
         self.version = 0
         self.gone = False
@@ -72,6 +75,7 @@ class StoredRelation:
         self.gone = True
         self.metadata = {}  # a new one: who looks at the old one goes on
         self.limited.clear()
+        self.scheduled.clear()
         self.relation.drop()
 
     def remove(self, rows: array[int], count: int) -> None:
@@ -146,13 +150,12 @@ class StoredRelation:
         created = read(Attribute.CREATED_AT, ids)
         starts = read(Attribute.VALID_FROM, ids)
         ends = read(Attribute.VALID_UNTIL, ids)
-        lives = read(Attribute.TTL, ids)
+        ttls = read(Attribute.TTL, ids)
         confidences = read(Attribute.CONFIDENCE, ids)
         predicate, negated, scope = self.schema.predicate, not self.schema.positive, self.scope
         found: list[Row] = []
         at = 0
-        for told, start, end, life, sure in zip(created, starts, ends, lives, confidences, strict=True):
-            until = min(end, told + life) if life else end
+        for told, start, end, ttl, sure in zip(created, starts, ends, ttls, confidences, strict=True):
             found.append(
                 {
                     "predicate": predicate,
@@ -162,8 +165,8 @@ class StoredRelation:
                     "metadata": dict(self.metadata.get(tuple(rows[at : at + arity]), {})) if self.metadata else {},
                     "createdAt": told,
                     "validFrom": beginning(int(start), int(told)),
-                    "validUntil": None if until == FOREVER else until,
-                    "ttl": life or None,
+                    "validUntil": None if end == FOREVER else end,
+                    "ttl": ttl or None,
                     "confidence": None if sure != sure else sure,
                 }
             )
@@ -173,9 +176,9 @@ class StoredRelation:
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """The validity window [from, until) of each fact, in epoch milliseconds."""
         read = self.relation.attributes
-        columns = (read(a, ids) for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL))
-        for created, start, end, life in zip(*columns, strict=True):
-            yield beginning(int(start), int(created)), int(min(end, created + life) if life else end)
+        columns = (read(a, ids) for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL))
+        for created, start, end in zip(*columns, strict=True):
+            yield beginning(int(start), int(created)), int(end)
 
 
 PartitionKey = tuple[str | None, int]

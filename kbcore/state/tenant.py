@@ -131,6 +131,7 @@ class Tenant:
         for stored in () if known is None else known.relations():
             if live := stored.relation.counts().live:
                 copies[id(stored)] = copy = made.adopt(stored)
+                copy.scheduled = dict(stored.scheduled)
                 self.changed(live, copy)
         limited = [moment for moment in self._moments if id(moment[2]) in copies]
         self._moments += [(at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited]
@@ -162,7 +163,10 @@ class Tenant:
         """Bring the visibility of facts to `now` (epoch milliseconds); a clock that goes back changes nothing."""
         self._now = max(now, self._now)
         while self._moments and self._moments[0][0] <= self._now:
-            _, _, relation, row = heapq.heappop(self._moments)
+            at, _, relation, row = heapq.heappop(self._moments)
+            if relation.scheduled.get(row) != at:
+                continue  # an earlier check was scheduled after this one and has been made
+            del relation.scheduled[row]
             self.limit(relation, row)
             self.version += 1
 
@@ -182,7 +186,9 @@ class Tenant:
             relation.note(ids, FLIP_SHOWN if valid else FLIP_HIDDEN)
             self.changed(1, relation)
         following = start if self._now < start < end else end
-        if following > self._now and following != FOREVER:
+        # A fact that is told again and again with a ttl has one entry: the check at its earlier end schedules the next.
+        if self._now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
+            relation.scheduled[row] = following
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
 
     def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
@@ -194,7 +200,8 @@ class Tenant:
                 if end <= now:
                     over.append(rows[place])
             following = start if now < start < end else end
-            if following > now and following != FOREVER:
+            if now < following < min(relation.scheduled.get(rows[place], FOREVER), FOREVER):
+                relation.scheduled[rows[place]] = following
                 coming.append((following, next(self._counter), relation, rows[place]))
         relation.limited.update(rows)
         relation.expired.update(over)

@@ -105,6 +105,5 @@ def _values(stored: backend.Relation, row: array[int]) -> tuple[int | None, ...]
     ids = stored.locate(row, 1)
     if ids[0] == NO_ROW or not len(stored.match(row)[1]):
         return (None,) * 4
-    created, start, until, life = (int(stored.attributes(attribute, ids)[0]) for attribute in _TIMES)
-    until = min(until, created + life) if life else until
-    return created, beginning(start, created), None if until == FOREVER else until, life or None
+    created, start, until, ttl = (int(stored.attributes(attribute, ids)[0]) for attribute in _TIMES)
+    return created, beginning(start, created), None if until == FOREVER else until, ttl or None

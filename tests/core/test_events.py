@@ -45,6 +45,15 @@ def test_a_fact_that_holds_since_1970_began_says_so(kb):
     assert events[0]["atom"]["validFrom"] == 0
 
 
+def test_the_event_of_a_heartbeat_has_the_new_end(kb, clock):
+    events = heard(kb)
+    kb.tell("p", ["a"], ttl=500)
+    clock.advance(100)
+    kb.tell("p", ["a"], ttl=500)
+    assert events[1]["atom"] == kb.query("p", ["?x"]).rows()[0]
+    assert (events[1]["atom"]["createdAt"], events[1]["atom"]["validUntil"]) == (NOW, NOW + 600)
+
+
 def test_a_fact_told_has_its_row_and_says_whether_it_was_there(kb, clock):
     events = heard(kb)
     kb.tell("p", ["a"], ttl=500, confidence=0.5, metadata={"k": 1})
@@ -126,6 +135,7 @@ def test_rules_scopes_summaries_and_what_fades(kb, clock):
 
 
 def test_a_retraction_of_nothing_is_no_event_and_emptying_a_tenant_is_one(kb):
+    kb.tell("p", ["b"])
     events = heard(kb)
     kb.retract("p", ["a"])
     kb.admin().nuke_tenant("default", "t")

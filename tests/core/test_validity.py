@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from array import array
 
+import orjson
 import pytest
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
+from kbcore.durable.snapshot import Restorer
+from kbcore.state.catalog import Catalog
 from kbcore.state.facts import Fact
+from kbplanner.backend import FOREVER
 from kbplanner.parser import parse_rule
+from kbplanner.reference import ReferenceEngine
 from kbplanner.terms import ANONYMOUS, Atom, Literal, Variable
 
 T0 = 1_700_000_000_000
@@ -45,7 +51,84 @@ def test_answers_follow_validity_without_anyone_asking_for_decay(kb, clock):
     assert kb.query_rows("on_duty", [ANONYMOUS])[0]["validUntil"] == T0 + 200
 
 
-def test_ttl_counts_from_creation_and_is_shown_as_an_end(kb, clock):
+def test_a_heartbeat_keeps_a_fact_alive_and_its_creation_time(kb, clock):
+    for beat in range(5):
+        kb.assert_facts([Fact("alive", ("a",), ttl=1000, valid_until=T0 + 1_000_000), Fact("other", (str(beat),))])
+        row = kb.query_rows("alive", [ANONYMOUS])[0]
+        assert (row["createdAt"], row["ttl"], row["validUntil"]) == (T0, 1000, clock.now_ms() + 1000)
+        assert row["validFrom"] == T0
+        clock.advance(900)
+    clock.advance(99)
+    assert len(kb.infer(Literal(Atom("alive", (Variable("who"),))))) == 1
+    clock.advance(1)
+    assert kb.infer(Literal(Atom("alive", (Variable("who"),)))) == []
+    kb.assert_facts([Fact("alive", ("a",), ttl=1000)])
+    assert kb.query_rows("alive", [ANONYMOUS])[0]["createdAt"] == clock.now_ms()
+
+
+def test_a_ttl_told_again_never_outlives_valid_until_and_may_shorten_the_life(kb, clock):
+    kb.assert_facts([Fact("p", ("a",), ttl=1000), Fact("p", ("b",), ttl=1000), Fact("p", ("c",), ttl=1000)])
+    clock.advance(500)
+    kb.assert_facts([Fact("p", ("a",), ttl=1000, valid_until=T0 + 600), Fact("p", ("b",), ttl=10), Fact("p", ("c",))])
+    ends = {row["args"][0]: row["validUntil"] for row in kb.query_rows("p", [ANONYMOUS])}
+    assert ends == {"a": T0 + 600, "b": T0 + 510, "c": None}
+    clock.advance(10)
+    assert sorted(row["args"][0] for row in kb.query_rows("p", [ANONYMOUS])) == ["a", "c"]
+    clock.advance(90)
+    assert [row["args"][0] for row in kb.query_rows("p", [ANONYMOUS])] == ["c"]
+    clock.advance(10_000)
+    assert [row["args"][0] for row in kb.query_rows("p", [ANONYMOUS])] == ["c"]
+
+
+def test_a_heartbeat_survives_a_restart_with_and_without_a_snapshot(tmp_path, clock):
+    with runtime(tmp_path, clock=clock) as node:
+        kb = node.knowledge_base()
+        kb.assert_facts([Fact("p", ("a",), ttl=1000)])
+        clock.advance(900)
+        kb.assert_facts([Fact("p", ("a",), ttl=1000)])
+        kb._runtime._committer.bytes = 0  # no snapshot at this stop: the log alone is replayed
+    for _ in range(2):
+        with runtime(tmp_path, clock=clock) as node:
+            row = node.knowledge_base().query_rows("p", [ANONYMOUS])[0]
+            assert (row["createdAt"], row["validUntil"], row["ttl"]) == (T0, T0 + 1900, 1000)
+            node.snapshot()
+    clock.advance(1000)
+    with runtime(tmp_path, clock=clock) as node:
+        assert node.knowledge_base().query_rows("p", [ANONYMOUS]) == []
+
+
+def test_heartbeats_do_not_pile_up_checks_of_one_fact(clock):
+    with runtime(clock=clock) as node:
+        kb = node.knowledge_base()
+        kb.assert_facts([Fact("p", ("a",), scope="s", ttl=1000)])
+        for _ in range(200):
+            clock.advance(100)
+            kb.assert_facts([Fact("p", ("a",), scope="s", ttl=1000)])
+        tenant = node.read_tenant("default", "default")
+        assert len(tenant._moments) == 1
+        kb.fork_scope("s", "copy")
+        kb.assert_facts([Fact("p", ("a",), scope="s", ttl=50)])
+        clock.advance(50)
+        assert kb.query_rows("p", [ANONYMOUS], scope="s") == []
+        assert len(kb.query_rows("p", [ANONYMOUS], scope="copy")) == 1
+        clock.advance(950)
+        assert kb.query_rows("p", [ANONYMOUS], scope="copy") == []
+
+
+def test_a_snapshot_from_before_ends_included_the_ttl_is_read():
+    catalog = Catalog(ReferenceEngine)
+    restorer = Restorer(catalog)
+    head = {"kind": "tenant", "db": "default", "tenant": "t", "createdAt": 1, "generation": 1, "now": 10, "rules": []}
+    facts = {"kind": "facts", "scope": None, "predicate": "p", "arity": 1, "positive": True, "count": 3}
+    columns = {"CREATED_AT": [1, 2, 3], "TTL": [100, 0, 100], "VALID_UNTIL": [FOREVER, FOREVER, 50], "limited": [0, 2]}
+    for chunk in (head, facts | {"args": ["a", "b", "c"]} | columns):
+        restorer.feed(orjson.dumps(chunk))
+    tenant = catalog.need_tenant("default", "t", 0)
+    stored = tenant.partition(None).named("p")[0]
+    assert [end for _, end in stored.windows(array("I", [0, 1, 2]))] == [101, FOREVER, 50]
+
+
+def test_ttl_counts_from_the_assertion_and_is_shown_as_an_end(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=1000)])
     assert kb.query_rows("p", [ANONYMOUS])[0]["validUntil"] == T0 + 1000
     clock.advance(999)

@@ -40,7 +40,6 @@ def shown(row, values, name, scope):
     """The row as the interface describes it, from the values of its stored fact or None."""
     created, start, until, life = values or (None, 0, None, 0)
     if values:
-        until = min(until, created + life) if life else until
         until = None if until == 2**63 - 1 else until
     return {
         "predicate": name,

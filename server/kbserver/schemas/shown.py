@@ -32,7 +32,7 @@ _ROW: dict[str, Schema] = {
     "createdAt": nullable(said(WHOLE, "Epoch milliseconds; null for what was derived.")),
     "validFrom": nullable(INSTANT),
     "validUntil": nullable(INSTANT),
-    "ttl": nullable(said(WHOLE, "Milliseconds from `createdAt`.")),
+    "ttl": nullable(said(WHOLE, "Milliseconds from the last assertion.")),
     "confidence": nullable(FRACTION),
 }
 
