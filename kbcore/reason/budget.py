@@ -16,9 +16,10 @@ from typing import TypeVar
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.turns import Turn
-from kbplanner.backend import Limits, Run, RunState, Steps, Via
+from kbplanner.backend import Limits, RunState, Steps, Via
 from kbplanner.engine import SLICE
 from kbplanner.ground import paced
+from kbplanner.race import LimitedSteps
 
 T = TypeVar("T")
 
@@ -114,7 +115,7 @@ class Budget:
         tuples = zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), count)
         return self.paced(islice(tuples, count))
 
-    def drive(self, run: Run) -> None:
+    def drive(self, run: LimitedSteps) -> None:
         """Step a run to its end; raises BudgetExceeded."""
         run.limit(self.limits)
         self.work(run)

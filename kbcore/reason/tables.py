@@ -22,6 +22,17 @@ from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
 Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 """Partition, plan, and for a plan that serves one binding only that binding."""
 
+
+def _key(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> Key:
+    return partition, goal, tuple(pattern) if goal.plan.one_seed else ()
+
+
+def _keys(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> list[Key]:
+    """The tables that can answer a goal, best first: one that holds all conclusions, then the one of its binding pattern."""
+    plans = [goal] if goal.full is None else [goal.full, goal]
+    return [_key(partition, plan, pattern) for plan in plans]
+
+
 LEAST_BYTES = 8192
 """Runs of one binding that are smaller are quicker made anew than kept."""
 
@@ -46,9 +57,7 @@ class GoalTables:
     A table is taken out while it is used: a second goal on the same table meanwhile gets a run of its own.
     """
 
-    def __init__(
-        self, engine: Engine, max_bytes: int, verify: bool = False, every: TableCounts | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, max_bytes: int, verify: bool = False, every: TableCounts | None = None) -> None:
         self._engine = engine
         self._max_bytes = max_bytes
         self._verify = verify
@@ -65,13 +74,12 @@ class GoalTables:
         self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
-        key = (partition, goal, tuple(pattern) if goal.plan.one_seed else ())
-        run, found = self._take(key), None
+        run, found = self._take(_keys(partition, goal, pattern)), None
         made = 0
         if run is not None:
             made = run.rows_made
             try:
-                found = run.ask(pattern, budget)
+                found = run.ask(pattern, budget, bind)
             except BaseException:
                 run.close()
                 raise
@@ -84,19 +92,17 @@ class GoalTables:
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
         budget.notes.warnings += run.warnings
-        self._keep(key, run)
+        self._keep(_key(partition, run.goal, pattern), run)
         return found
 
     def state(self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> str:
         """What a goal would find now: a table that is `current`, one that is `continued`, one that is `stale`, or `none`."""
-        key = (partition, goal, tuple(pattern) if goal.plan.one_seed else ())
         with self._mutex:
-            run = self._tables.pop(key, None)
-            if run is None:
-                return "none"
-            self.bytes -= run.bytes
+            run = self._pop(_keys(partition, goal, pattern))
+        if run is None:
+            return "none"
         state = run.serves(pattern)
-        self._keep(key, run)
+        self._keep(_key(partition, run.goal, pattern), run)
         return _STATES[state]
 
     def clear(self) -> None:
@@ -127,15 +133,22 @@ class GoalTables:
             run.close()
             raise
 
-    def _take(self, key: Key) -> GoalRun | None:
+    def _take(self, keys: Sequence[Key]) -> GoalRun | None:
         with self._mutex:
-            found = self._tables.pop(key, None)
+            found = self._pop(keys)
             if found is None:
                 self.counts.missed += 1
                 self._every.missed += 1
-                return None
-            self.bytes -= found.bytes
             return found
+
+    def _pop(self, keys: Sequence[Key]) -> GoalRun | None:
+        """Remove and return the first table there is."""
+        for key in keys:
+            found = self._tables.pop(key, None)
+            if found is not None:
+                self.bytes -= found.bytes
+                return found
+        return None
 
     def _count(self, run: GoalRun, stale: bool) -> None:
         if stale:

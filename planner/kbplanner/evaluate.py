@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Via
+from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Steps, Via
 from kbplanner.build import build
 from kbplanner.bytecode import encode
 from kbplanner.errors import BudgetExceeded
 from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.magic import can_lose
 from kbplanner.passes.order import Statistics
 from kbplanner.plan import Plan
 from kbplanner.printer import print_rule
+from kbplanner.program import Program
+from kbplanner.race import LimitedSteps, Race
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import ANONYMOUS, HeadTerm, Rule
@@ -27,10 +30,13 @@ Bind = Callable[[RelationSchema], Relation]
 KEPT_SYMBOLS = 1 << 18
 """Symbols gathered, beside those wanted, before the answers among them that come too late are let go."""
 
-PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], bool]
-"""Rules, goal, adornment, which relations of explicit negatives have rows, and whether for many bindings."""
+PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
+"""Rules, goal, adornment, which relations of explicit negatives have rows, and one of the kinds of plan below."""
 
-Drive = Callable[[Run], None]
+SINGLE, MANY, FULL = "single", "many", "full"
+"""A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
+
+Drive = Callable[[LimitedSteps], None]
 """Step a run until it is done; raises BudgetExceeded where it may not go on."""
 
 
@@ -49,7 +55,7 @@ class Means(Protocol):
     def via(self) -> Via | None:
         """Makes long calls into the engine."""
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: Steps) -> None:
         """Step a paused run until it is done; raises BudgetExceeded where it may not go on."""
 
     def rest(self) -> None:
@@ -65,13 +71,17 @@ class Means(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledGoal:
-    """A plan for one predicate and binding pattern, verified, with the symbols of its constants, and its rules."""
+    """A plan for one predicate and binding pattern, verified, with the symbols of its constants, and its rules.
+
+    `full` is the same goal without demand, where demand can cost more than it saves; a run then tries both.
+    """
 
     plan: Plan
     compiled: CompiledPlan
     params: tuple[int, ...]
     sizes: Mapping[RelationSchema, int]
     rules: tuple[Rule, ...] = ()
+    full: CompiledGoal | None = None
 
 
 class PlanCache:
@@ -100,22 +110,30 @@ class PlanCache:
         While `version` is the same as at the last call, sizes have not moved. With `many` the plan answers many bindings
         in one run, even where one at a time has a better plan.
         """
-        key = (rules, goal, adornment, denied, many)
+        return self._get((rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version)
+
+    def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
+        rules, goal, adornment, denied, kind = key
         with self._mutex:
             found = self._plans.get(key)
             if found is not None and (self._seen.get(key) == version != -1 or not moved(found.sizes, statistics)):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
                 return found
-        skip = OPTIONAL if many else ()
-        program = rewrite(rules.clauses(denied), goal.derived, adornment, statistics, skip=skip)
+        skip = OPTIONAL if kind == MANY else ()
+        clauses = rules.clauses(denied)
+        program = rewrite(clauses, goal.derived, adornment, statistics, skip=skip, full=kind == FULL)
         plan = build(program, statistics)
+        full = None
+        if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
+            full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
         made = CompiledGoal(
             plan,
             self._engine.load(encode(plan)),
             tuple(self._engine.intern(text) for text in plan.parameters),
             {schema: statistics.rows(schema) for schema in plan.base},
             rules.rules,
+            full,
         )
         with self._mutex:
             self._plans[key] = made
@@ -127,6 +145,11 @@ class PlanCache:
 
     def __len__(self) -> int:
         return len(self._plans)
+
+
+def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
+    """Return False if the program recurses through computed values: demand may be the only bound on them."""
+    return rules.endless.isdisjoint(rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule)
 
 
 def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
@@ -145,39 +168,60 @@ class GoalRun:
     rules made in it, those of demand too.
 
     A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
+
+    Where the goal has a plan without demand too (`goal.full`), a long goal is evaluated in both ways, see `race.py`. If the
+    full evaluation ends first, this object becomes the run of `goal.full`: `goal` and `run` change.
     """
 
     def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
         self._engine = engine
-        self._plan = plan = goal.plan
-        self.goal = goal
         self.bytes = 0
         self.worked = False
         self.warnings = 0
         self.rows_made = 0
+        self._dropped_rows = 0
+        self._bind = bind
+        self._limits = limits
+        self._use(goal, self._open(goal, limits))
+
+    def _open(self, goal: CompiledGoal, limits: Limits) -> Run:
+        relations = [self._bind(schema) for schema in goal.plan.base]
+        return self._engine.open_run(goal.compiled, relations, goal.params, limits)
+
+    def _use(self, goal: CompiledGoal, run: Run) -> None:
+        """Make this the run of a goal."""
+        self.goal = goal
+        self.run = run
+        self._plan = plan = goal.plan
         self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
         columns = [column for column in plan.answer_columns if column is not None]
         self._ordered = columns == list(range(len(columns)))
         self._whole = self._ordered and not plan.one_seed
-        self.run = engine.open_run(goal.compiled, [bind(schema) for schema in goal.plan.base], goal.params, limits)
 
-    def ask(self, pattern: Sequence[int], means: Means) -> tuple[array[int], int] | None:
+    def ask(self, pattern: Sequence[int], means: Means, bind: Bind | None = None) -> tuple[array[int], int] | None:
         """The answers, as whole rows in answer order, and how many there are; None when the run has become stale.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
-        argument j. Every argument the plan's adornment calls bound must be a symbol. Raises BudgetExceeded.
+        argument j. Every argument the plan's adornment calls bound must be a symbol. `bind` replaces the function that the
+        run was opened with; it returns the same relations. Raises BudgetExceeded.
         """
+        self._bind = bind or self._bind
         plan, run = self._plan, self.run
         wanted = pattern if self._whole else self._wanted(pattern)
         seed = None if plan.seed is None else [pattern[place] for place in self._bound]
         try:
-            state, rows, self.bytes, self.worked, self.warnings, self.rows_made = run.ask(
+            state, rows, self.bytes, self.worked, self.warnings, made = run.ask(
                 seed, plan.answer, wanted, means.limits, means.fuel
             )
+            self.rows_made = made + self._dropped_rows
             if state is RunState.STALE:
                 return None
             if rows is None:
-                rows = self._many(wanted, state, means)
+                if state is not RunState.DONE:
+                    self._finish(means.finish, means.limits)
+                    plan = self._plan
+                    wanted = pattern if self._whole else self._wanted(pattern)
+                rows = self._many(wanted, means)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
         width = len(wanted)
@@ -187,17 +231,23 @@ class GoalRun:
         rows = _widen(rows, count, pattern, plan.answer_columns)
         return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
 
-    def measure(self, pattern: Sequence[int], drive: Drive) -> int:
-        """How many answers there are, worked out by `drive` instead of by the means of `ask`; `pattern` as there."""
-        plan, run = self._plan, self.run
-        wanted = self._wanted(pattern)
-        if plan.seed is not None:
-            run.seed(array("I", [pattern[place] for place in self._bound]), 1)
+    def count(self, pattern: Sequence[int], drive: Drive) -> int:
+        """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as there."""
+        return self._count(pattern, lambda: self._finish(drive, self._limits))
+
+    def measure(self, pattern: Sequence[int], drive: Callable[[Run], None]) -> int:
+        """Return the number of answers like `count`, with this plan only: to observe how a run of it works."""
+        return self._count(pattern, lambda: drive(self.run))
+
+    def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
+        if self._plan.seed is not None:
+            self.run.seed(array("I", [pattern[place] for place in self._bound]), 1)
         try:
-            drive(run)
+            work()
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
-        return len(run.relation(plan.answer).match(wanted)[1]) if any(wanted) else self._holds()
+        wanted = self._wanted(pattern)
+        return len(self.run.relation(self._plan.answer).match(wanted)[1]) if any(wanted) else self._holds()
 
     def serves(self, pattern: Sequence[int]) -> RunState:
         """What the run is worth for a goal: DONE, it has the answers; READY, it can go on; STALE, it is of no use."""
@@ -217,12 +267,27 @@ class GoalRun:
                 wanted[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
         return wanted
 
-    def _many(self, wanted: Sequence[int], state: RunState, means: Means) -> array[int]:
-        """Go on with what one call did not bring to its end."""
-        if state is not RunState.DONE:
-            means.finish(self.run)
+    def _finish(self, drive: Drive, limits: Limits) -> None:
+        """Step the run to its end with `drive`; where there is a plan without demand, both until the first one ends."""
+        full = self.goal.full
+        if full is None:
+            drive(self.run)
+            return
+        race = Race(self.run, lambda: self._open(full, limits), limits, sum(full.sizes.values()))
+        try:
+            drive(race)
+        except BaseException:
+            race.close()
+            raise
+        winner, dropped_rows = race.finish()
+        self._dropped_rows += dropped_rows
+        if winner is not self.run:
+            self._use(full, winner)
+
+    def _many(self, wanted: Sequence[int], means: Means) -> array[int]:
+        """The answers of a run that is done, where one call did not bring them."""
         stats = self.run.stats()
-        self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made
+        self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made + self._dropped_rows
         width = len(wanted)
         if means.first is not None and self._ordered and width:
             return self._first(wanted, means.first * width, width, means)
@@ -254,8 +319,8 @@ class GoalRun:
             for column, place in enumerate(bound):
                 seeds[column :: len(bound)] = rows[place::arity]
             self.run.seed(seeds, count)
-        drive(self.run)
-        return [place != NO_ROW for place in self.run.relation(plan.answer).locate(rows, count)]
+        self._finish(drive, self._limits)
+        return [place != NO_ROW for place in self.run.relation(self._plan.answer).locate(rows, count)]
 
     def close(self) -> None:
         """Give the run back."""

@@ -5,8 +5,6 @@ This is what a peer's `SELECT count(*)` does, so closures are compared at this l
 
 from __future__ import annotations
 
-from array import array
-
 from kbcore.embed import EmbeddedKB
 from kbplanner.backend import RunStats
 from kbplanner.evaluate import GoalRun, adornment_of, goal_pattern
@@ -38,21 +36,11 @@ class Prepared:
     def count(self) -> int:
         """Evaluate and count; leaves what the run did in `stats`."""
         budget = self._inner._budget(None)
-        plan = self._goal.plan
-        made = GoalRun(self._engine, self._goal, self._bind, budget.limits)
-        run = made.run
+        run = GoalRun(self._engine, self._goal, self._bind, budget.limits)
         try:
-            bound = [value for value, mark in zip(self._pattern, plan.adornment, strict=True) if mark == "b"]
-            if plan.seed is not None:
-                run.seed(array("I", bound), 1)
-            budget.drive(run)
-            self.stats = run.stats()
-            answer = run.relation(plan.answer)
-            wanted = [0] * answer.arity
-            for value, column in zip(self._pattern, plan.answer_columns, strict=True):
-                if column is not None:
-                    wanted[column] = value
-            return len(answer.match(wanted)[1]) if any(wanted) else answer.counts().live
+            answers = run.count(self._pattern, budget.drive)
+            self.stats = run.run.stats()
+            return answers
         finally:
-            made.close()
+            run.close()
             budget.turn.leave()

@@ -19,6 +19,7 @@ import bombs
 import branching
 import closures
 import conversations
+import demand
 import durability
 import games
 import http_routes
@@ -51,6 +52,7 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
     "triangles": (joins.triangles, "programs"),
     "negation": (joins.negation, "programs"),
     "games": (games.games, "programs"),
+    "demand": (demand.demand, ""),
     "proportion": (closures.proportion, ""),
     "retract-then-goal": (writes.retract_then_goal, "retractions"),
     "retracts": (retracts.retracts, "retracts"),

@@ -8,6 +8,7 @@ import pytest
 
 import kbcore
 from kbcore.errors import BudgetExceeded
+from kbplanner import race
 
 BASE = "tc(?x, ?y) :- edge(?x, ?y)."
 FORMS = {
@@ -139,3 +140,33 @@ def test_a_constant_of_a_rule_that_no_fact_has(kb):
     assert list(kb.ask("q(?x, b)")) == [("c", "b")]
     assert list(kb.ask("q(c, ?y)")) == [("c", "b")]
     assert list(kb.ask("q(?x, nowhere)")) == []
+
+
+def test_a_full_evaluation_is_kept_and_sees_every_write(kb, monkeypatch):
+    """A goal that the plan without demand answers leaves a table for all constants; `engine_verify` compares each answer."""
+    monkeypatch.setattr(race, "HEAD_START_STEPS", -1_000_000)
+    monkeypatch.setattr(race, "FULL_TIME_SHARE", 1e9)
+    kb.teach("""
+        points(?x, ?y) :- flow(?x, ?y).
+        points(?x, ?z) :- points(?x, ?y), points(?y, ?z).
+        points(?x, ?y) :- through(?x, ?y).
+        through(?x, ?y) :- load(?x, ?p), points(?p, ?q), store(?q, ?y), not blocked(?x).
+    """)
+    kb.tell_many("flow", [(n, n + 1) for n in range(150)])
+    assert len(kb.ask("points(7, ?y)")) == 143
+    tables = kb.kb._runtime.reasoner(kb.kb._read_tenant()).tables
+    before = tables.counts.current
+    assert len(kb.ask("points(9, ?y)")) == 141
+    assert len(kb.ask("points(9, 12)")) == 1
+    assert tables.counts.current > before
+    kb.tell_many("load", [("a", 3)])
+    kb.tell_many("store", [(150, "b")])
+    assert len(kb.ask("points(a, ?y)")) == 1
+    kb.tell("flow", ["b", 7])
+    assert len(kb.ask("points(a, ?y)")) == 145
+    kb.retract("flow", [120, 121])
+    assert len(kb.ask("points(a, ?y)")) == 0
+    kb.tell("flow", [120, 121])
+    kb.tell("blocked", ["a"])
+    assert len(kb.ask("points(a, ?y)")) == 0
+    assert len(kb.ask("points(7, ?y)")) == 143

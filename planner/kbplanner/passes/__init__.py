@@ -46,18 +46,23 @@ def rewrite(
     statistics: Statistics | None = None,
     *,
     skip: Collection[str] = (),
+    full: bool = False,
     timings: dict[str, int] | None = None,
 ) -> Program:
     """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound, "f" free).
 
     Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds by pass name. Where
-    demand would be recursive through absence, the passes run again with the relations concerned asked in full.
+    demand would be recursive through absence, the passes run again with the relations concerned asked in full. With `full`
+    every relation is asked in full: the program derives all conclusions the goal depends on, also for other constants.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
     source = Program(tuple(clauses), goal)
+    if full:
+        sliced = slice_program(source)
+        source = replace(sliced, full=frozenset(clause.head.schema for clause in sliced.clauses))
     while True:
         program = source
         for name, run in PASSES:
@@ -68,9 +73,9 @@ def rewrite(
             if timings is not None:
                 timings[name] = timings.get(name, 0) + perf_counter_ns() - start
             verify(program, name)
-        full = widen(program, source)
-        if full is None:
+        widened = widen(program, source)
+        if widened is None:
             return program
-        if full == source.full:
+        if widened == source.full:
             raise EngineFault(f"no strata for {goal}: the rules should have been refused")
-        source = replace(source, full=full)
+        source = replace(source, full=widened)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbplanner.passes.adorn import bound_args
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program, components
 from kbplanner.schema import Role
 
 GUARDS = (Role.DEMAND, Role.REACH)
@@ -42,6 +42,24 @@ def magic(program: Program) -> Program:
     seed = None if program.goal.bare in program.full else program.goal.demand
     columns = tuple(range(program.goal.arity))
     return replace(program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns)
+
+
+def can_lose(program: Program) -> bool:
+    """Return whether demand can cost more than it saves: it depends on the answers of a non-linear recursion.
+
+    In such a component each new answer makes new demand, which derives new answers, so that the guarded rules end up
+    deriving most of the relation one binding at a time. Linear recursion does not have this form, nor do the relations
+    that the `turn` pass rewrote. `program` is the result of the `magic` pass.
+    """
+    for part in components(program.clauses):
+        if not part.recursive or not any(schema.role in GUARDS for schema in part.relations):
+            continue
+        for clause in program.clauses:
+            if clause.head.schema in part.relations and clause.head.schema.role not in GUARDS:
+                calls = [a for a in clause.atoms() if a.schema in part.relations and a.schema.role not in GUARDS]
+                if len(calls) > 1:
+                    return True
+    return False
 
 
 _CONCLUSIONS = (Role.DERIVED, Role.UNDENIED, Role.BINDINGS, Role.GROUPS)
