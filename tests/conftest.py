@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support import examples  # noqa: F401  (sets the profile of hypothesis)
 from support.postgres import OwnServer, answering, schema
 
 

@@ -6,9 +6,10 @@ import gc
 import weakref
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.content import content
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.errors import AlreadyExists, Conflict, NotFound, UnknownDatabase
@@ -147,7 +148,7 @@ NAMES += ["-", "a*", "**", "%61", "a%2Eb", "a/b"]
 names = st.sampled_from(NAMES)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     st.lists(st.tuples(names, names, st.none() | names), min_size=1, max_size=12),
     st.sampled_from(["fact", "scope", "tenant", "nuke", "database", "fork"]),

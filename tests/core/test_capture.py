@@ -6,8 +6,9 @@ import gc
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbcore.durable.capture import capture
 from kbcore.durable.snapshot import FIRST_ROWS, Restorer, encode, paced
@@ -89,7 +90,7 @@ KINDS = ["facts", "scoped", "retract", "pattern", "rule", "fork", "drop", "evict
 
 
 @pytest.mark.parametrize("engine", [Engine, ReferenceEngine])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(steps=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(["a", "b"]), st.integers(0, 20)), max_size=15))
 def test_a_snapshot_is_one_moment_whatever_is_written_meanwhile(engine, steps):
     catalog = Catalog(engine)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.reason.budget import BudgetWanted
@@ -20,7 +21,7 @@ def conclusions(model, facts):
     return {(key, row) for key, rows in model.items() for row in rows} - asserted
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(
     st.lists(programs.rules(signs=False, negation=False), min_size=1, max_size=4),
     st.lists(programs.facts(signs=False), min_size=1, max_size=10, unique=True),
@@ -42,7 +43,7 @@ def test_positive_programs_lose_exactly_what_no_longer_follows(rules, facts):
         assert outcome.still_derivable == (gone.args in after.get(naive.key(gone), ()))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300)
 @given(
     st.lists(programs.rules(), min_size=1, max_size=5),
     st.lists(programs.facts(), min_size=1, max_size=10, unique=True),
@@ -76,7 +77,7 @@ FORMS = [
 ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300)
 @given(
     st.lists(st.sampled_from(FORMS), min_size=1, max_size=4, unique=True),
     st.lists(programs.rules().filter(lambda rule: not naive.aggregates(rule)), max_size=2),

@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -91,7 +92,7 @@ def state(node):
     return sorted(stored, key=repr), visible, derived, rules, tenant.generation
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(st.lists(actions, max_size=14), st.booleans())
 def test_a_restart_gives_back_what_was_there(actions, clean):
     with tempfile.TemporaryDirectory() as folder:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbcore.durable.capture import capture
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
@@ -120,7 +121,7 @@ SETS = st.builds(
 RECORDS = st.lists(st.tuples(st.integers(0, 4), SETS), max_size=25)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(RECORDS)
 def test_a_start_comes_to_what_one_record_after_the_other_does(records):
     at, changes = 100, []

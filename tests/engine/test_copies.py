@@ -7,8 +7,9 @@ import random
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from engine import assembler as asm
 from kbplanner.backend import FOREVER, NO_ROW, Attribute, Limits, RunState
@@ -126,7 +127,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), unique=True, ma
 VALUES = st.sampled_from([(0, 0), (1, 5), (2, FOREVER), (3, math.nan), (3, 0.5), (3, 0.0), (3, -0.0), (0, 7), (1, FOREVER)])
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(here=ROWS, there=ROWS, gone=ROWS, cells=st.lists(st.tuples(st.booleans(), st.integers(0, 24), VALUES), max_size=30))
 @pytest.mark.parametrize("kind", ENGINES)
 def test_any_two_relations_compared(kind, here, there, gone, cells):

@@ -6,8 +6,9 @@ import math
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from engine.assembler import closure
 from kbplanner.backend import Attribute, RunState
@@ -50,7 +51,7 @@ def settled(frozen, rows=1):
 CHANGES = st.sampled_from(["insert", "delete", "hide", "show", "set", "fill", "touch", "settle", "freeze", "empty", "drop"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(CHANGES, st.integers(0, 3 * BLOCK), st.integers(1, 2 * BLOCK)), max_size=12), st.data())
 def test_a_frozen_relation_is_as_it_was_whatever_happens_to_the_original(changes, data):
     engine = Engine()

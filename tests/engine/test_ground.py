@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner import ground as reference
 from kbplanner import solved
@@ -53,7 +54,7 @@ def naive_best(ground: Ground, ranks: array) -> list[int]:
     return best
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(instances, instances)
 def test_shortest_proofs(free, steps):
     ground = made([(head, [node for node in below if node < head]) for head, below in free[:4]], steps)
@@ -70,7 +71,7 @@ def test_shortest_proofs(free, steps):
         assert count == sum(head == node and node not in ground.of(i) for i, head in enumerate(ground.heads))
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(instances, st.data())
 def test_best_values(steps, data):
     ground = made([], steps)
@@ -80,7 +81,7 @@ def test_best_values(steps, data):
     assert list(found) == naive_best(ground, ranks)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(instances, st.data())
 def test_what_rests_on_a_mark(steps, data):
     ground = made([], steps)

@@ -6,8 +6,9 @@ from array import array
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner._engine import ffi, lib
 from kbplanner.engine import Engine
@@ -48,7 +49,7 @@ def collections(draw):
 
 
 @given(collections(), st.integers(0, 50))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_both_engines_find_the_same(how, k):
     ours, plain = Engine(), ReferenceEngine()
     places, scores = ours.best_matches(how, k)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.examples import examples
 
 from kbplanner.backend import FOREVER, NO_ROW, SAME, Attribute
 from kbplanner.engine import Engine
@@ -343,7 +344,7 @@ class AgainstAModel(RuleBasedStateMachine):
 
 
 TestAgainstAModel = AgainstAModel.TestCase
-TestAgainstAModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestAgainstAModel.settings = settings(examples(40), stateful_step_count=40)
 
 
 def test_distinct_keys_are_estimated_without_an_index(engine):

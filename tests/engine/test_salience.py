@@ -7,8 +7,9 @@ import random
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner._engine import ffi, lib
 from kbplanner.backend import FOREVER, SAME, Attribute
@@ -77,7 +78,7 @@ def test_the_formula(engine):
     assert list(relation.salience(array("I", [1, 6, 7]), heavy)) == [1.0, 0.25, 0.0]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(cells=st.lists(CELLS, min_size=1, max_size=12), how=HOWS)
 def test_both_engines_have_the_same_scores(cells, how):
     scores = []
@@ -99,7 +100,7 @@ def ranked(relation, how, ids, minimum=0.0):
     return [(place, -score) for score, _, place in order if -score >= minimum]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     cells=st.lists(CELLS, max_size=40),
     how=st.one_of(st.just(USUAL), HOWS),

@@ -8,8 +8,9 @@ from array import array
 from functools import cmp_to_key
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner.engine import Engine
 from kbplanner.errors import EngineFault, InvalidInput
@@ -137,7 +138,7 @@ def test_sorting_nothing_much(engine, rows):
     assert engine.sort(same, 2) == same
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.text(max_size=9), st.integers(-20, 20)), max_size=60))
 def test_sorting_large_and_small(pairs):
     engine = Engine()

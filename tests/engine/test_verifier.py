@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from engine import assembler as asm
 from engine.assembler import (
@@ -283,7 +284,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(base=st.sampled_from(GOOD), edits=st.lists(st.tuples(st.integers(0, 200), WORDS), max_size=4), data=st.data())
 def test_changed_plans_do_no_harm(hostile, base, edits, data):
     words = base[:]
@@ -295,7 +296,7 @@ def test_changed_plans_do_no_harm(hostile, base, edits, data):
     assert try_to_run(hostile, words)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(WORDS, max_size=60))
 def test_random_words_do_no_harm(hostile, words):
     assert try_to_run(hostile, array("I", [0x4B425031, 1, *words]))
@@ -333,7 +334,7 @@ def heads(draw):
     return emit(slot, *(draw(REGISTERS) for _ in range(SLOTS[slot][0])))
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(data=st.data(), recursive=st.booleans())
 def test_made_up_rules_do_no_harm(hostile, data, recursive):
     rules = [

@@ -6,8 +6,9 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner.errors import InvalidInput
 from kbplanner.jsonform import (
@@ -301,7 +302,7 @@ json_rules = st.fixed_dictionaries(
 
 
 @given(json_rules)
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_what_is_read_from_json_prints_and_comes_back(obj: dict[str, object]) -> None:
     try:
         rule = rule_from_json(obj)

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner import reader
 from kbplanner.errors import InvalidInput
@@ -250,7 +251,7 @@ def outcome(kind: type[Reader], text: str) -> tuple[list[Statement], list[dict[s
 
 
 @given(st.lists(fact_texts(), min_size=1, max_size=4).map("".join))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_both_ways_agree(text: str) -> None:
     assert outcome(Reader, text) == outcome(Exact, text)
 
@@ -262,7 +263,7 @@ def test_both_ways_agree_on_what_rows_print(args: list[str], negated: bool) -> N
 
 
 @given(st.text(alphabet="pq(),. \n\"'\\?x_-:~%/*[]=<1@é", max_size=40))
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidInput):
         parse_program(text)
@@ -287,7 +288,7 @@ def place_and_code(error: dict[str, object]) -> str:
 
 
 @given(st.lists(fact_texts(), max_size=4).map("".join), st.integers(1, 9), st.integers(1, 40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_wherever_a_stream_is_cut(text: str, size: int, window: int) -> None:
     expected, errors = outcome(Reader, text)
     before = reader.WINDOW

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner.parser import parse_atom, parse_goal, parse_program, parse_rule
 from kbplanner.printer import print_atom, print_expression, print_goal, print_item, print_row, print_rule
@@ -75,25 +76,22 @@ rules = st.builds(
 
 
 @given(rules)
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_a_rule_parses_back(rule: Rule) -> None:
     assert parse_rule(print_rule(rule)) == rule
 
 
 @given(rules)
-@settings(deadline=None)
 def test_a_bare_rule_parses_back_without_its_name_and_annotations(rule: Rule) -> None:
     assert parse_rule(print_rule(rule, bare=True)) == Rule(rule.head, rule.body)
 
 
 @given(atoms)
-@settings(deadline=None)
 def test_an_atom_parses_back(atom: Atom) -> None:
     assert parse_atom(print_atom(atom)) == atom
 
 
 @given(facts)
-@settings(deadline=None)
 def test_a_fact_parses_back_in_both_forms(fact: Atom) -> None:
     for text in (print_atom(fact), print_row(fact.predicate, [str(arg) for arg in fact.args], not fact.positive)):
         (statement,) = parse_program(text + ".")
@@ -102,7 +100,6 @@ def test_a_fact_parses_back_in_both_forms(fact: Atom) -> None:
 
 
 @given(literals)
-@settings(deadline=None)
 def test_a_goal_parses_back(literal: Literal) -> None:
     assert parse_goal(print_goal(Goal(literal))).goal == Goal(literal)
 

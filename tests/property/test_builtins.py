@@ -10,9 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import casing, programs
+from support.examples import examples
 
 from kbplanner.aggregates import FOLDS, fold
 from kbplanner.compute import FUNCTIONS, TESTS, compute, simple_lower, simple_upper, text_test
@@ -50,7 +51,7 @@ def world(*rules):
     return programs.World(Engine(), RuleSet(rules))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=40))
 def test_functions_are_worth_the_same_in_both_engines(pairs):
     calls = [Apply(name, (A,) if name in ("abs", "lower", "upper", "length") else (A, B)) for name in FUNCTIONS]
@@ -66,7 +67,7 @@ def test_functions_are_worth_the_same_in_both_engines(pairs):
         assert made.ask(Atom(f"f{i}", (A, B, Z))) == expected
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @given(st.lists(st.tuples(st.text("aab1", max_size=4), st.text("ab1", max_size=2)), min_size=1, max_size=30), st.booleans())
 def test_tests_of_strings(pairs, negated):
     made = world(*(Rule(Atom("is_" + name, (A, B)), (Literal(ROW), Comparison(name, A, B, negated))) for name in TESTS))
@@ -89,7 +90,7 @@ patterns = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(400)
 @given(patterns, st.lists(st.text("abc1é.\n", max_size=6), min_size=1, max_size=10))
 def test_patterns_match_as_those_of_python(pattern, found):
     program = compile_pattern(pattern)
@@ -101,7 +102,7 @@ def test_patterns_match_as_those_of_python(pattern, found):
     assert made.ask(Atom("p", (A,))) == expected
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150)
 @given(st.lists(st.tuples(st.sampled_from("gh"), st.one_of(numeric, st.text("x", max_size=2))), min_size=1, max_size=30))
 def test_aggregates_are_worth_the_same_in_both_engines(rows):
     rows = [(group, str(place), text) for place, (group, text) in enumerate(rows)]

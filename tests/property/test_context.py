@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -66,7 +67,7 @@ def told(entry: Entry) -> Entry:
     return entry._replace(salience=0.0, category="", created_at=0 if entry.provenance else entry.created_at)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(WRITES, GOALS)
 def test_what_a_window_holds_proves_its_goals(writes, goals):
     clock = ManualClock()
@@ -86,7 +87,7 @@ def test_what_a_window_holds_proves_its_goals(writes, goals):
                 assert answers == {(r["predicate"], tuple(r["args"]), r["negated"]) for r in again.infer(goal)}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(WRITES, GOALS, st.integers(1, 8), st.integers(1, 30), st.sampled_from([None, 1, 2]), BUCKETS, NAMED)
 def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets, named):
     clock = ManualClock()
@@ -115,7 +116,7 @@ def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, bu
                 assert len(rows) == 1  # stored, and valid now
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(WRITES, min_size=1, max_size=4), GOALS, st.integers(1, 8))
 def test_a_window_and_its_diffs_are_the_next_window(turns, goals, most):
     clock = ManualClock()

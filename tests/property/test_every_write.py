@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -173,7 +174,7 @@ def hull(one, other):
     return created, begin, max(one[2], other[2]), begin != created, other[4]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(250)
 @given(st.lists(programs.rules(), min_size=1, max_size=3), steps)
 def test_answers_follow_every_kind_of_write(rules, steps):
     assume(evaluable(rules))

@@ -7,9 +7,10 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import bm25
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -76,7 +77,7 @@ def check(kb, scope, text):
 
 
 @given(steps)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 def test_scores_after_any_writes(made):
     clock = ManualClock()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +110,7 @@ def test_scores_after_any_writes(made):
 
 
 @given(st.lists(facts, min_size=1, max_size=40), st.lists(st.tuples(st.booleans(), texts), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_index_that_is_kept_up_with_changes_is_that_of_now(told, later):
     with runtime() as node:
         kb = node.knowledge_base()

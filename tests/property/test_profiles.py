@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 
 from kbplanner.backend import RunState, Steps
 from kbplanner.engine import Engine
@@ -90,7 +91,7 @@ def compare(rules, facts, goals, fuel):
     assume(asked)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(400)
 @given(
     programs_of_rules,
     st.lists(programs.facts(), max_size=20),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 
 from kbplanner.engine import Engine
 from kbplanner.errors import RecursiveAggregate
@@ -52,7 +53,7 @@ def rule_set(rules):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(1000)
 @given(
     random_rules,
     st.lists(programs.facts(), max_size=14),
@@ -86,7 +87,7 @@ edges = st.builds(
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300)
 @given(
     st.lists(st.sampled_from(CYCLES), min_size=1, max_size=3, unique=True),
     st.lists(st.one_of(edges, edges, programs.facts(signs=False)), max_size=24),
@@ -103,7 +104,7 @@ def test_bodies_that_close_a_cycle(name, rules, facts, goals):
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(1000)
 @given(
     computing_rules,
     st.lists(programs.facts(), min_size=4, max_size=20),
@@ -123,7 +124,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200)
 @given(st.one_of(random_rules, computing_rules), st.lists(programs.facts(), max_size=8), steps)
 def test_kept_goal_tables_equal_a_fresh_evaluation(name, rules, facts, steps):
     world = programs.World(ENGINES[name](), rule_set(rules))

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
@@ -62,7 +63,7 @@ programs_with_goals = given(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(400)
 @programs_with_goals
 def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
     kb = told(runtime, rules, facts)
@@ -79,7 +80,7 @@ def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
             checker.tree(proof, 200, 100)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100)
 @programs_with_goals
 def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
     kb = told(runtime, rules, facts)
@@ -91,7 +92,7 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
             checker.tree(proof, 4, 2)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200)
 @given(
     written_rules,
     st.lists(st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])), max_size=12),

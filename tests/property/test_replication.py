@@ -3,9 +3,10 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.content import digest
+from support.examples import examples
 from support.links import LINK_FAULTS, Link, catch_up, following, node
 
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractPattern
@@ -56,7 +57,7 @@ def close(runtime, clean):
         runtime._store.close(clean=False)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.lists(STEPS, min_size=3, max_size=25))
 def test_a_follower_is_its_leader_at_some_place(steps):
     with tempfile.TemporaryDirectory() as scratch:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
@@ -73,7 +74,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(250)
 @given(st.lists(st.sampled_from(RULES), max_size=2), steps)
 def test_committed_transactions_are_serializable(rules, steps):
     clock = ManualClock(START)

@@ -6,8 +6,9 @@ from array import array
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 import kbcore
 from kbcore.errors import InvalidInput
@@ -27,7 +28,7 @@ finite = st.one_of(
 texts = st.one_of(finite, finite, finite, st.sampled_from(["1e400", "-1e999", "007", "x", "", "NaN"]))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), texts, texts), max_size=30),
     st.sets(st.integers(0, 29)),
@@ -59,7 +60,7 @@ def test_both_engines_have_the_same_totals(rows, dead, hidden, pattern, column, 
         assert found[0] == found[1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(finite, min_size=1, max_size=12), st.integers(0, 12))
 def test_stored_facts_are_aggregated_exactly(values, split):
     """In one partition or in two, the sum is that of exact arithmetic, rounded once."""

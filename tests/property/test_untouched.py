@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from kbplanner.backend import Limits, RunState
 from kbplanner.engine import Engine
@@ -47,7 +48,7 @@ class Means:
         assert run.step(1_000_000) is RunState.DONE
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(st.integers(0, 1 << 16), st.integers(4, 12), st.lists(st.one_of(writes, asks, asks), max_size=40))
 def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
     rng, engine = random.Random(seed), Engine()

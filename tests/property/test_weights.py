@@ -7,9 +7,10 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 from support.runtimes import runtime as open_runtime
 from support.weights import FOREVER, Oracle, Told
 
@@ -38,7 +39,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
         yield runtime
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(400)
 @given(
     st.one_of(random_rules, computing_rules),
     st.lists(st.sampled_from([None, None, None, 0.4, 0.8]), min_size=6, max_size=6),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 
 from kbplanner.backend import Limits, RunState
 from kbplanner.engine import Engine
@@ -40,7 +41,7 @@ ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(1000)
 @given(random_rules, st.lists(programs.facts(), max_size=14), st.lists(programs.goals(), min_size=1, max_size=4))
 def test_goals_have_the_answers_of_the_well_founded_model(name, rules, facts, goals):
     world = programs.World(ENGINES[name](), RuleSet(rules))
@@ -52,7 +53,7 @@ def test_goals_have_the_answers_of_the_well_founded_model(name, rules, facts, go
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200)
 @given(
     random_rules,
     st.lists(programs.facts(), max_size=8),
@@ -88,7 +89,7 @@ def grounds(draw):
     return Ground(nodes, heads, ends, premises)
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(2000)
 @given(grounds(), st.sampled_from([1, 10_000]))
 def test_both_engines_find_the_same_model_of_a_ground_program(ground, fuel):
     found = []

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import naive, programs
+from support.examples import examples
 
 from kbplanner.engine import Engine
 from kbplanner.parser import parse_rule
@@ -20,7 +21,7 @@ SWIPL = shutil.which("swipl")
 WIN = parse_rule("win(?x) :- move(?x, ?y), not win(?y).")
 
 swi = pytest.mark.skipif(SWIPL is None, reason="swipl is not installed")
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+few = examples(15)
 
 
 def term(arg) -> str:
@@ -119,7 +120,7 @@ def test_random_programs_are_decided_alike(tmp_path_factory, rules, facts, goals
     assert_alike(tmp_path_factory.mktemp("random"), rules, facts, goals)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200)
 @given(random_rules, random_facts)
 def test_stratified_programs_have_the_answer_set_of_clingo(rules, facts):
     clingo = pytest.importorskip("clingo", reason="clingo is not installed")

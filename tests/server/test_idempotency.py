@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import Served, serve_in_memory
 from support.servers import Server
 
@@ -179,7 +180,7 @@ def test_keys_are_kept_by_number_size_and_age() -> None:
     assert [entry[0] for entry in known.all()] == ["late"]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.text("abc", min_size=1),
     st.one_of(st.none(), st.builds(Answer, st.integers(200, 299), st.just((("A", "b"),)), st.text())),

@@ -8,8 +8,9 @@ import logging
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore import __version__
@@ -115,7 +116,7 @@ headers = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(40)
 @given(st.lists(st.tuples(st.sampled_from(ROUTES), raw, headers), min_size=5, max_size=30))
 def test_both_ways_give_the_same_bytes(requests):
     with Both() as both:

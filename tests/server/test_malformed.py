@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import ADMIN, ALONE, CONTEXT, READS, SCOPES, TEXTS, WRITES, Client, Served, serve_in_memory
 
 SESSIONS = ("/context/diff", "/context/session/clear")
@@ -19,6 +21,15 @@ GETS = ("/predicates", "/rules", "/scopes", "/admin/databases", "/health", "/hea
 def hall() -> Iterator[Served]:
     with serve_in_memory(max_body_bytes=100_000, max_bulk_facts=50) as found:
         yield found
+
+
+@contextmanager
+def naming(case: object) -> Iterator[None]:
+    """Add the input to the report of a failure, since one test sends many."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"input {case!r}: {error}") from error
 
 
 def refused(served: Served, response: Any) -> None:
@@ -86,20 +97,22 @@ NEED_NOTHING = (
 
 
 @pytest.mark.parametrize("path", sorted({*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *SESSIONS, *TEXTS} - {*NEED_NOTHING}))
-@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-def test_bodies(hall: Served, path: str, body: bytes) -> None:
-    refused(hall, hall.client.post(path, data=body, content_type="application/json"))
+def test_bodies(hall: Served, path: str) -> None:
+    for body in BODIES:
+        with naming(body[:80]):
+            refused(hall, hall.client.post(path, data=body, content_type="application/json"))
 
 
 @pytest.mark.parametrize("path", NEED_NOTHING)
-@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-def test_bodies_of_routes_that_need_nothing(hall: Served, path: str, body: bytes) -> None:
-    response = hall.client.post(path, data=body, content_type="application/json")
-    if response.status_code != 200:
-        refused(hall, response)
-        return
-    assert not body.strip() or type(json.loads(body)) is dict
-    assert hall.store.records == []
+def test_bodies_of_routes_that_need_nothing(hall: Served, path: str) -> None:
+    for body in BODIES:
+        with naming(body[:80]):
+            response = hall.client.post(path, data=body, content_type="application/json")
+            if response.status_code != 200:
+                refused(hall, response)
+                continue
+            assert not body.strip() or type(json.loads(body)) is dict
+            assert hall.store.records == []
 
 
 HEADERS: list[dict[str, str]] = [
@@ -118,19 +131,22 @@ HEADERS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *CONTEXT, *TEXTS])
-@pytest.mark.parametrize("headers", HEADERS, ids=range(len(HEADERS)))
-def test_headers(hall: Served, path: str, headers: dict[str, str]) -> None:
+def test_headers(hall: Served, path: str) -> None:
     body = b'{"predicate": "p", "args": ["a"], "op": "COUNT", "facts": [], "id": "x"}'
     if path in ("/assert/rule", "/teach"):
         body = b'{"text": "p(a)."}'
-    refused(hall, hall.client.flask.post(path, data=body, headers={"Content-Type": "application/json", **headers}))
+    for headers in HEADERS:
+        with naming(headers):
+            response = hall.client.flask.post(path, data=body, headers={"Content-Type": "application/json", **headers})
+            refused(hall, response)
 
 
 @pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS])
-@pytest.mark.parametrize("length", ["nine", "-1", "99", "9" * 30])
-def test_lengths(hall: Served, path: str, length: str) -> None:
-    environ = {"CONTENT_LENGTH": length, "CONTENT_TYPE": "application/json", "HTTP_X_TENANT_ID": "t"}
-    refused(hall, hall.client.flask.post(path, data=b"{}", environ_overrides=environ))
+def test_lengths(hall: Served, path: str) -> None:
+    for length in ("nine", "-1", "99", "9" * 30):
+        environ = {"CONTENT_LENGTH": length, "CONTENT_TYPE": "application/json", "HTTP_X_TENANT_ID": "t"}
+        with naming(length):
+            refused(hall, hall.client.flask.post(path, data=b"{}", environ_overrides=environ))
 
 
 @pytest.mark.parametrize("host", ["", "a b", "\xff", "x" * 5000, "[::1", "a:b:c", "..", "xn--\xe4"])
@@ -156,7 +172,7 @@ KEYS = [
 bodies = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(path=st.sampled_from([*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS]), body=bodies, strict=st.booleans())
 def test_any_body(path: str, body: dict[str, Any], strict: bool) -> None:
     with serve_in_memory() as served:
@@ -170,7 +186,7 @@ def test_any_body(path: str, body: dict[str, Any], strict: bool) -> None:
             refused(served, response)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(path=st.text(max_size=30), method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]), query=texts)
 def test_any_path(hall: Served, path: str, method: str, query: str) -> None:
     environ = {
@@ -184,7 +200,7 @@ def test_any_path(hall: Served, path: str, method: str, query: str) -> None:
         refused(hall, response)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     name=st.sampled_from(
         ["X-Tenant-ID", "X-Database", "X-Transaction-ID", "X-Request-ID", "Prefer", "Content-Type", "Host"]

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import serve_in_memory
 from support.malformed import Maker, Outcome, send
 from support.sockets import Running
@@ -39,7 +40,7 @@ def test_two_thousand(running: Running) -> None:
     assert len(outcome.answers) > 8  # they are malformed in many ways
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(150)
 @given(seed=st.integers(2, 2**32), number=st.integers(0, 2**32))
 def test_any(running: Running, seed: int, number: int) -> None:
     outcome = run(running, seed, range(number, number + 1))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import Served, serve_in_memory
 from werkzeug.http import parse_options_header
 
@@ -91,7 +92,7 @@ def cursor_of(served: Served, path: str = "/infer", body: Any = Q) -> str:
     return link.partition("cursor=")[2]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(st.data())
 def test_a_cursor_that_was_touched_is_refused(filled: Served, data: st.DataObject) -> None:
     cursor = cursor_of(filled)

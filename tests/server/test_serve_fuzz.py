@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.http import Served, serve_in_memory
 from support.sockets import Running
 
@@ -52,7 +53,7 @@ def answers(raw: bytes) -> Iterator[tuple[int, bytes]]:
         raw = raw[length:]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80)
 @given(
     sound=st.sampled_from(SOUND),
     cuts=st.lists(st.tuples(st.integers(0, 220), st.integers(0, 12), st.binary(max_size=12)), min_size=1, max_size=3),
