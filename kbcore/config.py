@@ -119,6 +119,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("SALIENCE_HALF_LIFE_MS", integer(1, BIG), 3_600_000, "milliseconds in which the recency of a fact halves"),
     Setting("SALIENCE_WEIGHTS", weights, (0.5, 0.3, 0.2), "what recency, frequency and priority weigh in salience"),
     Setting("EMBEDDER", str, "none", "what makes vectors of texts, for queries of windows: a guest's plugin, or none"),
+    Setting("TOKENIZER", str, "none", "what counts tokens for maxTokens: a plugin's tokenizer, or none for characters / 4"),
     Setting("SWEEP_INTERVAL_MS", integer(0, BIG), 60_000, "milliseconds between two evictions of expired facts; 0: none"),
     Setting("LLM_PROVIDER", str, "none", "language model plugin: openai, anthropic, google, ollama, a guest's, or none"),
     Setting("LLM_MODEL", str, "", "name of the model, as its provider has it"),
@@ -238,6 +239,7 @@ class Config:
     salience_half_life_ms: int = 3_600_000
     salience_weights: tuple[float, ...] = (0.5, 0.3, 0.2)
     embedder: str = "none"
+    tokenizer: str = "none"
     sweep_interval_ms: int = 60_000
     llm_provider: str = "none"
     llm_model: str = ""

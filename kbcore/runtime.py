@@ -12,6 +12,7 @@ from kbcore.admin import Admin
 from kbcore.clock import Clock, LoggedClock, SystemClock
 from kbcore.config import Config
 from kbcore.context.embedding import Embedding
+from kbcore.context.tokens import TokenCounter
 from kbcore.durable.allegiance import check_allegiance
 from kbcore.durable.capture import Capture
 from kbcore.durable.commit import Committer
@@ -87,6 +88,7 @@ def open_runtime(
     loaded = Plugins(config, plugins)
     loaded.salience_scorer()  # a name nobody offers is found out before the log is opened
     provider, embedder = llm or loaded.llm_provider(), loaded.embedder()
+    tokenizer = loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     store = loaded.open_storage()
     logged = LoggedClock(clock or SystemClock())
@@ -104,6 +106,7 @@ def open_runtime(
     disk = offload_disk or away
     runtime = Runtime(config, loaded, metrics, store, catalog, logged, recovered, away, disk, pause, on_failure, model)
     runtime.give_way = give_way or runtime.pause
+    runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
         runtime.embedding = Embedding(embedder, logged, away, runtime.meters.embedded)
     metrics.on_collect(collector(runtime, logged.monotonic() - begun))
@@ -148,6 +151,7 @@ class Runtime:
         self.scorer = plugins.salience_scorer()
         self.model = model
         self.embedding: Embedding | None = None
+        self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
         self.turns = Turns(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)

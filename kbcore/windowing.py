@@ -10,7 +10,7 @@ from kbcore.context.diff import UNKNOWN, WindowDiff, diff
 from kbcore.context.lexical import LexicalIndex
 from kbcore.context.optimize import Made, make_window
 from kbcore.context.recent import Recent
-from kbcore.context.request import WindowRequest
+from kbcore.context.request import FORMATS, WindowRequest
 from kbcore.context.salience import Ranked, Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
@@ -116,7 +116,8 @@ class Windowing(Reading):
             if near is not None:
                 supply = Supply(scores, partitions, request.min_salience, lexical)
                 lexical = blended(lexical, pool(supply, request.predicates), near)
-            made = make_window(self._runtime.reasoner(tenant), scores, partitions, request, budget, lexical)
+            reasoner, counter = self._runtime.reasoner(tenant), self._runtime.token_counter
+            made = make_window(reasoner, scores, partitions, request, budget, lexical, counter)
             if not staged:
                 recent.keep(tenant, request, made)
         scores.touch(self._accessed(tenant, request, made))
@@ -170,5 +171,7 @@ def check_request(request: WindowRequest) -> None:
     ):
         if value is not None and value < least:
             raise InvalidInput.at(name, f"must be at least {least}")
+    if request.format not in FORMATS:
+        raise InvalidInput.at("format", f"must be one of {', '.join(FORMATS)}")
     if not 0 <= request.min_salience <= 1:
         raise InvalidInput.at("minSalience", "must be a number from 0 to 1")

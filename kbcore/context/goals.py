@@ -61,9 +61,10 @@ class Goals:
         for group in alone:
             if not self._room.left:
                 break
-            if self._admits(group.answer) and self._room.refusal([group.answer]) is None:
+            goal_text = print_item(self._goals[group.goal])
+            if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
                 self._rules(group)
-                self._selection.take_relevant(group.answer, "answer of a goal; its proof does not fit")
+                self._selection.take_relevant(group.answer, "answer of a goal; its proof does not fit", goal_text)
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
                 self._take_partial(number, goal)
@@ -85,7 +86,9 @@ class Goals:
         lost = [fact for fact in group.facts if self._judge.loses(fact)]
         if lost and self._resolve:
             return "contradicted"
-        return self._room.refusal(list(filter(self._admits, group.facts))) if group.whole else "maxFacts"
+        if not group.whole:
+            return "maxFacts"
+        return self._room.refusal(list(filter(self._admits, group.facts)), print_item(self._goals[group.goal]))
 
     def _admits(self, fact: Candidate) -> bool:
         return self._predicates is None or fact.predicate in self._predicates
@@ -95,9 +98,9 @@ class Goals:
         self._rules(group)
         goal = print_item(self._goals[group.goal])
         if self._admits(group.answer):
-            self._selection.take_relevant(group.answer, f"answer of {goal}")
+            self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
         for fact in filter(self._admits, group.bases):
-            self._selection.take_relevant(fact, f"{group.answer.text} rests on it")
+            self._selection.take_relevant(fact, f"{group.answer.text} rests on it", goal)
 
     def _rules(self, group: Group) -> None:
         for rule in group.rules:
@@ -107,6 +110,7 @@ class Goals:
         """The facts that match part of the rules of a goal without answers."""
         if goal.negated:
             return
+        goal_text = print_item(goal)
         for partition in self._witness.supply.partitions:
             for part in Partial(self._witness, partition).rules(goal.atom):
                 self.rules.setdefault(part.rule.id, part.rule)
@@ -115,10 +119,10 @@ class Goals:
                     if self._judge.loses(fact) and self._resolve:
                         continue
                     have.append(fact.text)
-                    if self._admits(fact) and self._room.refusal([fact]) is None:
-                        self._selection.take_partial(fact, f"matches part of a rule for {print_item(goal)}")
+                    if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
+                        self._selection.take_partial(fact, f"matches part of a rule for {goal_text}", goal_text)
                 self.partial.append(
-                    {"goal": print_item(goal), "rule": part.rule.text, "have": have, "missing": list(part.missing)}
+                    {"goal": goal_text, "rule": part.rule.text, "have": have, "missing": list(part.missing)}
                 )
 
 

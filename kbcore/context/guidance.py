@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule
@@ -11,6 +11,12 @@ from kbplanner.terms import Literal
 
 MOST = 100
 """Rules that a window shows."""
+
+
+def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[str]:
+    """Yield the texts of the rules that hold in any of some partitions."""
+    names = {partition.name for partition in partitions}
+    return (rule.text for rule in tenant.rules.all() if rule.scope is None or rule.scope in names)
 
 
 def relevant_rules(

@@ -11,20 +11,18 @@ from typing import Any
 from kbcore.context.clashes import stored_clashes
 from kbcore.context.evidence import Witness
 from kbcore.context.goals import Goals
-from kbcore.context.guidance import relevant_rules
+from kbcore.context.guidance import relevant_rules, visible_rules
 from kbcore.context.judge import Judge
 from kbcore.context.request import WindowRequest
 from kbcore.context.room import Candidate, FactKey, Room
 from kbcore.context.salience import Ranked, Scores
 from kbcore.context.selection import Selection
 from kbcore.context.supply import Lexical, Supply, relevance
+from kbcore.context.tokens import TokenCounter
 from kbcore.context.window import Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
-
-DIGITS = 6
-"""Decimal places of salience in an entry."""
 
 GOAL_RELEVANCE = 0.9
 """What being an answer or a premise of one counts on top of the rank: such facts come before all others."""
@@ -45,30 +43,35 @@ def make_window(
     request: WindowRequest,
     budget: Budget,
     lexical: Lexical | None = None,
+    counter: TokenCounter | None = None,
 ) -> Made:
     """The window for a request; the caller holds the tenant's read lock. Raises BudgetExceeded."""
     tenant = reasoner.tenant
     supply = Supply(scores, partitions, request.min_salience, lexical or {})
-    room = Room(request)
+    counter = counter or TokenCounter()
+    room = Room(request, counter)
     clashes = stored_clashes(tenant, supply, request.predicates, budget)
     witness = Witness(reasoner, supply, request.max_facts, budget)
     judge = Judge(witness, clashes)
     selection = Selection(request, room, supply, judge.loses, budget)
     goals = Goals(request, witness, room, selection, judge)
-    goals.take()
-    selection.fill()
-    chosen = list(room.facts)
-    entries = tuple(_entries(chosen, request, supply))
-    available = supply.available(request.predicates)
-    rules: tuple[str, ...] = ()
     if request.with_rules:
-        rules = relevant_rules(
-            tenant, partitions, goals.rules.values(), request.goals, {entry.predicate for entry in entries}
-        )
+        room.reserve_for(visible_rules(tenant, partitions))
+    goals.take()
+    if request.with_rules and request.goals:
+        room.take_rules(relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ()))
+    selection.fill()
+    if request.with_rules and not request.goals:
+        room.take_rules(relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts}))
+    selection.give_back(room.shrink())
+    chosen = list(room.facts)
+    entries = tuple(_entries(room, request, supply))
+    available = supply.available(request.predicates)
+    text = room.draft.text()
     window = Window(
         id=window_id(entries),
         entries=entries,
-        rules=rules,
+        rules=tuple(room.rules),
         available=available,
         savings=room.repeats + selection.savings,
         contradictions=tuple(clashes.listed),
@@ -79,6 +82,8 @@ def make_window(
         generation=tenant.generation,
         generated_at=scores.now,
         cut=_cut(room, selection, goals, available) if request.explain else None,
+        text=text,
+        tokens=counter.count(text),
     )
     return Made(window, [fact.place for fact in chosen if fact.place is not None])
 
@@ -103,31 +108,16 @@ def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict
     }
 
 
-def _entries(chosen: Sequence[Candidate], request: WindowRequest, supply: Supply) -> Iterator[Entry]:
-    parts = _salience_parts(chosen, supply) if request.explain else {}
-    for fact in chosen:
-        row = fact.row
-        why: dict[str, Any] | None = None
-        if request.explain:
-            more = max(relevance(fact.lexical), GOAL_RELEVANCE if fact.goal else 0.0)
-            why = {"reason": fact.reason, "relevance": more, "lexical": fact.lexical, **parts.get(fact.key, {})}
-        yield Entry(
-            predicate=row["predicate"],
-            args=tuple(row["args"]),
-            negated=row["negated"],
-            scope=row["scope"],
-            salience=round(fact.salience, DIGITS),
-            category=fact.category,
-            text=fact.text,
-            created_at=fact.created_at,
-            provenance=fact.provenance,
-            valid_from=row["validFrom"],
-            valid_until=row["validUntil"],
-            metadata=row["metadata"],
-            why=why,
-            confidence=row["confidence"],
-            contradicted=fact.contradicted,
-        )
+def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Entry]:
+    entries = [item for item in room.draft.items if isinstance(item, Entry)]
+    if not request.explain:
+        yield from entries
+        return
+    parts = _salience_parts(list(room.facts), supply)
+    for fact, entry in zip(room.facts, entries, strict=True):
+        more = max(relevance(fact.lexical), GOAL_RELEVANCE if fact.goal else 0.0)
+        why = {"reason": fact.reason, "relevance": more, "lexical": fact.lexical, **parts.get(fact.key, {})}
+        yield entry._replace(why=why)
 
 
 def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:

@@ -11,6 +11,13 @@ MAX_FACTS = 100
 """Facts in a window where nobody says."""
 
 
+STRUCTURED = "structured"
+NATURAL = "natural"
+FACTS = "facts"
+FORMATS = (STRUCTURED, NATURAL, FACTS)
+"""The forms in which a window is sent: entries alone, or also a text of sentences or of facts in the rule language."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """A share of the window: facts of some predicates (None: of any), by weight among all buckets."""
@@ -24,11 +31,12 @@ class Bucket:
 class WindowRequest:
     """How a window is to be made.
 
-    At most `max_facts` facts, `max_tokens` estimated tokens (characters of the entries by 4; None: no such limit) and
-    `max_per_predicate` facts of one predicate; none below `min_salience` (0 to 1) but those goals rest on. `query` is free
-    text whose words raise the facts that have them. `goals` are to be proved, `session` names the window that later ones are
-    compared with. `predicates` are those whose facts may be in it (None: any). `include_rules` says whether rules come with
-    it (None: where there are goals). `explain` asks for why each entry was taken and what was cut.
+    At most `max_facts` facts, `max_tokens` tokens of the text in `format` (None: no such limit; `structured` is measured as
+    the text that `facts` gives) and `max_per_predicate` facts of one predicate; none below `min_salience` (0 to 1) except
+    those that goals depend on. `query` is free text whose words raise the facts that have them. `goals` are to be proved,
+    `session` names the window that later ones are compared with. `predicates` are those whose facts may be in the window
+    (None: any). `include_rules` says whether rules come with the facts (None: when there are goals). `explain` asks for why
+    each entry was taken and what was cut.
     """
 
     max_facts: int = MAX_FACTS
@@ -42,7 +50,7 @@ class WindowRequest:
     max_per_predicate: int | None = None
     auto_resolve: bool = True
     include_rules: bool | None = None
-    natural: bool = False
+    format: str = STRUCTURED
     query: str | None = None
     explain: bool = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.context.room import Candidate, Room
@@ -22,6 +22,9 @@ from kbcore.reason.budget import Budget
 
 RECENT_MS = 300_000
 """A fact told less than this long ago is recent."""
+
+MAX_REFUSALS = 256
+"""Facts in a row that are too long for the rest of `maxTokens`; shorter ones are not searched for after that."""
 
 EXAMPLES = 20
 """Facts that did not fit which are named, of those that were looked at."""
@@ -84,19 +87,27 @@ class Selection:
         self.savings = 0
         self.left_out: list[tuple[str, str]] = []
 
-    def take_relevant(self, fact: Candidate, reason: str) -> None:
-        """Put in a fact that a goal rests on, which fits: in its bucket, as long as there is one with room."""
+    def take_relevant(self, fact: Candidate, reason: str, goal: str) -> None:
+        """Put in a fact that a goal depends on, which fits: in its bucket, as long as there is one with capacity."""
         fact.goal = True
-        self._take(fact, GOAL_RELEVANT, reason)
+        self._take(fact, GOAL_RELEVANT, reason, goal)
 
-    def take_partial(self, fact: Candidate, reason: str) -> None:
+    def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
         """Put in a fact that matches part of a rule of a goal without answers, which fits."""
-        self._take(fact, OVERFLOW if self.shares else category(fact, self._supply.scores.now), reason)
+        self._take(fact, OVERFLOW if self.shares else category(fact, self._supply.scores.now), reason, goal)
 
-    def _take(self, fact: Candidate, otherwise: str, reason: str) -> None:
+    def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str) -> None:
         share = next((share for share in self.shares if share.admits(fact.predicate)), None)
-        if self._room.take(fact, otherwise if share is None else share.bucket.name, reason) and share is not None:
+        name = otherwise if share is None else share.bucket.name
+        if self._room.take(fact, name, reason, goal) and share is not None:
             share.included.append(fact.salience)
+
+    def give_back(self, facts: Iterable[Candidate]) -> None:
+        """Forget facts that were taken out of the window again in the statistics of their buckets."""
+        for fact in facts:
+            for share in self.shares:
+                if share.bucket.name == fact.category:
+                    share.included.remove(fact.salience)
 
     def fill(self) -> None:
         """Fill the buckets, then what room is left by rank."""
@@ -115,14 +126,23 @@ class Selection:
         full = (lambda predicate: room.alike_left(predicate) <= 0) if capped else None
         if most <= 0:
             return
+        refused = 0
         for looked, fact in enumerate(self._supply.best(predicates, most + len(room.taken), full)):
             if looked % 500 == 499:
                 self._budget.rest()
             summary = self._summaries.of(fact)
             if summary is not None and (predicates is None or summary.predicate in predicates):
                 fact = summary
-            if fact.key in room.taken or self._loses(fact) or not self._fits(fact):
+            if fact.key in room.taken or self._loses(fact):
                 continue
+            refusal = room.refusal([fact])
+            if refusal is not None:
+                self._leave_out(fact, refusal)
+                refused = refused + 1 if refusal == "maxTokens" else 0
+                if refused >= MAX_REFUSALS:
+                    return
+                continue
+            refused = 0
             if is_summary(fact.row["metadata"]):
                 self.savings += self._summaries.covered(fact)
             room.take(fact, self._category(fact, share), "bucket" if share is not None else "rank")
@@ -136,12 +156,6 @@ class Selection:
             return False
         self._leave_out(fact, "contradicted")
         return True
-
-    def _fits(self, fact: Candidate) -> bool:
-        refusal = self._room.refusal([fact])
-        if refusal is not None:
-            self._leave_out(fact, refusal)
-        return refusal is None
 
     def _leave_out(self, fact: Candidate, reason: str) -> None:
         if (fact.key, reason) in self._refused:

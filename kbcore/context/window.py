@@ -28,7 +28,8 @@ class Entry(NamedTuple):
     """A fact in a window; times in epoch milliseconds.
 
     `text` is the fact in the rule language, `char_count` its length; `why` says why it was taken where that was asked;
-    `confidence` is 0 to 1, None where it is not known. `contradicted` means that the opposite is stored or derivable too.
+    `confidence` is 0 to 1, None where it is not known. `contradicted` means that the opposite is stored or derivable too;
+    `goal` is the goal that the entry was taken for, as text.
     """
 
     predicate: str
@@ -46,6 +47,7 @@ class Entry(NamedTuple):
     why: Mapping[str, Any] | None = None
     confidence: float | None = None
     contradicted: bool = False
+    goal: str | None = None
 
     @property
     def char_count(self) -> int:
@@ -88,7 +90,8 @@ class Window:
 
     `available` facts could have been chosen, `savings` are those that were left out because something else says the same.
     Of the contradictions that were found the first are listed; of `resolved` ones the losing sign was left out. `cut` says,
-    where that was asked, what else was left out and why.
+    where that was asked, what else was left out and why. `text` is the window in the requested format (`structured`: as
+    `facts` gives it), and `tokens` the tokens of that text.
     """
 
     id: str
@@ -104,6 +107,8 @@ class Window:
     generation: int
     generated_at: int
     cut: Mapping[str, Any] | None = None
+    text: str = ""
+    tokens: int = 0
 
     @property
     def chars(self) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MetricsSink,
         SalienceScorer,
         StorageTools,
+        Tokenizer,
         Usage,
     )
     from kbcore.runtime import Runtime
@@ -74,6 +75,11 @@ def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:  # type
 @hookspec
 def kb_embedders(config: Config) -> Mapping[str, Callable[[Config], Embedder]]:  # type: ignore[empty-body]
     """Name ways to make vectors of texts; EMBEDDER picks one for queries of context windows, `none` is a valid choice."""
+
+
+@hookspec
+def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]:  # type: ignore[empty-body]
+    """Name ways to count tokens; TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4."""
 
 
 @hookspec

@@ -22,6 +22,7 @@ from kbcore.plug.ports import (
     MetricsSink,
     SalienceScorer,
     StorageTools,
+    Tokenizer,
 )
 from kbcore.storage_urls import backend_of, redacted
 
@@ -35,6 +36,7 @@ CHOSEN_BY = {
     "kb_metrics_sinks": "METRICS_SINKS",
     "kb_llm_providers": "LLM_PROVIDER",
     "kb_embedders": "EMBEDDER",
+    "kb_tokenizers": "TOKENIZER",
 }
 """Collecting hooks of which a setting picks; of the others a request does, or all are used."""
 
@@ -148,6 +150,14 @@ class Plugins:
         if made.dimension < 1:
             raise ConfigError(f"EMBEDDER={wanted!r}: its vectors have no dimension")
         return made
+
+    def tokenizer(self) -> Tokenizer | None:
+        """Return the tokenizer that TOKENIZER names, None for `none`; raises ConfigError naming the choices."""
+        name = self._config.tokenizer
+        if name.lower() in ("", "none"):
+            return None
+        factory: Callable[[Config], Tokenizer] = self._pick("kb_tokenizers", name)
+        return factory(self._config)
 
     def extraction_prompt(self, text: str, context: str | None) -> str | None:
         """The instructions a plugin wants for extracting from a text, None where none has any; raises PluginFailed."""
@@ -278,5 +288,6 @@ COLLECTING = (
     "kb_llm_providers",
     "kb_salience_scorers",
     "kb_embedders",
+    "kb_tokenizers",
 )
 """Hooks that give names; two plugins may not give the same."""

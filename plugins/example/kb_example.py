@@ -1,4 +1,4 @@
-"""A plugin for kbcore: who wins a merge, what matters, where metrics go, and somebody who listens.
+"""A plugin for kbcore: a merge strategy, a salience scorer, a tokenizer, a metrics sink, and a listener.
 
 Each of the functions at the end is one hook. Delete those you do not need.
 """
@@ -6,16 +6,19 @@ Each of the functions at the end is one hook. Delete those you do not need.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kbcore import hookimpl
+from kbcore import Config, hookimpl
 from kbcore.metrics import Kind, MetricSpec
 from kbcore.plug.ports import FactUse, Keep, MergeConflict, Resolution
 
 KB_API_VERSION = 1
 
 log = logging.getLogger("kb_example")
+
+TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class LatestTold:
@@ -39,6 +42,19 @@ class Newest:
         """From 1 for a fact of this moment down to 0."""
         days = max(0, now_ms - fact.created_at) / 86_400_000
         return 1 / (1 + days)
+
+
+class Words:
+    """A tokenizer: every run of letters or digits is a token, and so is every other character that is not a space.
+
+    Models split rare words further. For one model, wrap its own tokenizer in a class with the same two members.
+    """
+
+    name = "words"
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        return sum(1 for _ in TOKEN.finditer(text))
 
 
 class SlowLog:
@@ -79,6 +95,12 @@ def kb_merge_strategies() -> Mapping[str, Any]:
 def kb_salience_scorers() -> Mapping[str, Any]:
     """Offer the scorer as `newest`, for SALIENCE_SCORER."""
     return {"newest": Newest()}
+
+
+@hookimpl
+def kb_tokenizers() -> Mapping[str, Callable[[Config], Any]]:
+    """Offer the tokenizer as `words`, for TOKENIZER."""
+    return {"words": lambda config: Words()}
 
 
 @hookimpl

@@ -19,7 +19,7 @@ from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
 from kbcore.context.render import render, render_changes
 from kbcore.context.request import WindowRequest
-from kbcore.context.room import tokens
+from kbcore.context.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry, Window
 from kbcore.kb import KnowledgeBase
 from kbcore.state.facts import Fact

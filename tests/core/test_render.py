@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbcore.context.drafts import moment_text
 from kbcore.context.phrases import premise, rule_phrase, sentence, words
-from kbcore.context.render import moment_text, render
+from kbcore.context.render import render
 from kbcore.context.window import Contradiction, Entry, Provenance, Window
 from kbplanner.parser import parse_atom
 from kbplanner.printer import print_row
@@ -64,8 +66,8 @@ FULL = window(
         ),
     ),
     entry("parent", "bob", "ann"),
-    entry("is_tall", "bob"),
-    entry("is_tall", "bob", negated=True),
+    entry("is_tall", "bob", contradicted=True),
+    entry("is_tall", "bob", negated=True, contradicted=True),
     entry("raining"),
     entry("meeting", "monday", "ann", "bob"),
     rules=("mayEnter(?p, ?r) :- works_at(?p, ?f), owns(?f, ?r), not barred(?p).", "adult(?x) :- age(?x, ?n), ?n >= 18."),
@@ -143,11 +145,37 @@ def test_moments(at: int, text: str) -> None:
     assert moment_text(at) == text
 
 
-def test_a_resolved_contradiction_is_not_told_an_open_one_is() -> None:
+def test_an_open_contradiction_has_a_line_a_resolved_one_only_a_mark() -> None:
     clash = Contradiction("is_tall", ("bob",), 0.5, 0.4)
-    one = entry("is_tall", "bob")
+    one = entry("is_tall", "bob", contradicted=True)
+    assert "bob is tall (contradicted: the opposite is known too)." in render(window(one, clashes=(clash,), resolved=1))
     assert "Contradiction" not in render(window(one, clashes=(clash,), resolved=1))
     assert "Contradiction, unresolved: both that bob is tall and the opposite." in render(window(one, clashes=(clash,)))
+
+
+def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
+    entries = [
+        entry("likes", "ann", "tea", goal="likes(ann, ?x)", confidence=0.5, valid_until=NOW + 1000, contradicted=True),
+        entry("odd name", "a b", negated=True, valid_from=0),
+        entry("p", goal="p", provenance=Provenance("negation as failure", ())),
+        entry("likes", "bob", "tea", goal="likes(ann, ?x)", scope="s"),
+    ]
+    made = replace(window(*entries, rules=("p :- q.",)), goal_driven=True)
+    assert render(made, "facts").splitlines() == [
+        "% Goal: likes(ann, ?x)",
+        "% Base",
+        "likes(ann, tea).  % until 2023-11-14T22:13:21Z; confidence 0.5; contradicted: the opposite is known too",
+        "% Scope s",
+        "likes(bob, tea).",
+        "% Other facts",
+        "% Base",
+        "not 'odd name'(\"a b\").  % since 1970-01-01",
+        "% Goal: p",
+        "% Base",
+        "p.  % because negation as failure",
+        "% Rules",
+        "p :- q.",
+    ]
 
 
 def test_entries_of_several_scopes_say_which() -> None:

@@ -11,7 +11,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.context.request import Bucket, WindowRequest
-from kbcore.context.room import tokens
+from kbcore.context.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry
 from kbcore.state.facts import Fact
 from kbplanner.parser import parse_rule

@@ -49,7 +49,7 @@ def test_the_fast_path(family: Client) -> None:
     assert (entry["predicate"], entry["createdAt"], entry["validUntil"], entry["provenance"]) == ("parent", NOW, None, None)
     assert found["facts"] == found["entries"]
     assert (found["totalFactsAvailable"], found["totalFactsIncluded"], found["totalCharCount"]) == (2, 1, 16)
-    assert (found["tokenEstimate"], found["predicateDistribution"], found["rules"]) == (4, {"parent": 1}, [])
+    assert (found["tokenEstimate"], found["predicateDistribution"], found["rules"]) == (5, {"parent": 1}, [])
     assert window(family, {"includeRules": True})["relevantRules"] == [RULE]
 
 

@@ -7,8 +7,10 @@ import logging
 import kb_example
 
 import kbcore
+from kbcore.context.request import WindowRequest
 from kbcore.metrics import FAMILIES
 from kbcore.plug.conformance import MergeStrategyConformance, SalienceScorerConformance
+from kbcore.plug.conformance_tokenizer import TokenizerConformance
 from kbcore.plug.sink_conformance import MetricsSinkConformance
 
 
@@ -22,9 +24,23 @@ class TestNewest(SalienceScorerConformance):
         return kb_example.Newest()
 
 
+class TestWords(TokenizerConformance):
+    def make_tokenizer(self):
+        return kb_example.Words()
+
+
 class TestSlowLog(MetricsSinkConformance):
     def make_sink(self):
         return kb_example.SlowLog(FAMILIES)
+
+
+def test_windows_are_counted_in_words():
+    config = kbcore.Config(storage_backend="memory", tokenizer="words", metrics_sinks=("prometheus",))
+    with kbcore.open_kb(config=config) as kb:
+        kb.tell("likes", ["ann", "tea"])
+        kb.tell("likes", ["bob", "coffee"])
+        window = kb.kb.context(WindowRequest(max_tokens=7))
+    assert (window.text, window.tokens) == ("likes(bob, coffee).", 7)
 
 
 def test_it_is_found_and_used(caplog):

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.context.diff import WindowDiff
-from kbcore.context.render import render
-from kbcore.context.request import Bucket, WindowRequest
-from kbcore.context.room import tokens
+from kbcore.context.request import FORMATS, STRUCTURED, Bucket, WindowRequest
 from kbcore.context.window import Entry, Window
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
@@ -34,8 +32,6 @@ from kbserver.schemas.fields import (
 
 MOST_FACTS = 10_000
 """Facts a window may hold."""
-
-FORMATS = ("structured", "natural")
 
 
 @takes(NAME)
@@ -167,7 +163,7 @@ def shown_window(window: Window, request: WindowRequest, *, whole: bool = False)
         "windowSize": len(entries),
         "predicateDistribution": distribution,
         "totalCharCount": window.chars,
-        "tokenEstimate": tokens(window.chars),
+        "tokenEstimate": window.tokens,
         "generatedAt": window.generated_at,
     }
     if whole or request.optimizes:
@@ -196,8 +192,8 @@ def shown_window(window: Window, request: WindowRequest, *, whole: bool = False)
             "goalDriven": window.goal_driven,
             "knowledgeGeneration": window.generation,
         }
-    if request.natural:
-        found["formattedText"] = render(window)
+    if request.format != STRUCTURED:
+        found["formattedText"] = window.text
     if window.cut is not None:
         found["cut"] = dict(window.cut)
     return found
@@ -238,10 +234,9 @@ def _fields(found: dict[str, Any]) -> dict[str, Any]:
         "includeRules": "include_rules",
         "query": "query",
         "explain": "explain",
+        "format": "format",
     }
     fields: dict[str, Any] = {field: found[name] for name, field in names.items() if name in found}
-    if "format" in found:
-        fields["natural"] = found["format"] == "natural"
     if "predicates" in found:
         fields["predicates"] = _predicates(found["predicates"], "predicates")
     if "goals" in found:

@@ -67,9 +67,9 @@ _WINDOW: dict[str, Schema] = {
     "windowSize": COUNT,
     "predicateDistribution": mapping(COUNT),
     "totalCharCount": COUNT,
-    "tokenEstimate": COUNT,
+    "tokenEstimate": said(COUNT, "Tokens of the text in the requested format; of `structured` that of `facts`."),
     "generatedAt": INSTANT,
-    "formattedText?": said(TEXT, "With `format: natural`."),
+    "formattedText?": said(TEXT, "With `format: natural` or `facts`."),
     "cut?": said({"type": "object"}, "With `explain: true`: what was left out, and why."),
 }
 WINDOW = named("Window", obj({**_WINDOW, **_OPTIMIZED}))

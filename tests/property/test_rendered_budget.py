@@ -1,0 +1,171 @@
+"""Windows of random knowledge: the text that is sent is never over `maxTokens`, in every format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from support.examples import examples
+from support.runtimes import BASE
+
+import kbcore
+from kbcore.clock import ManualClock
+from kbcore.context.drafts import draft_for
+from kbcore.context.render import render
+from kbcore.context.request import FORMATS, NATURAL, Bucket, WindowRequest
+from kbcore.context.tokens import tokens
+from kbcore.context.window import Entry
+from kbcore.runtime import open_runtime
+from kbcore.state.facts import Fact
+from kbplanner.parser import parse_program, parse_rule
+from kbplanner.printer import print_row
+from kbplanner.statements import FactStatement, RuleStatement
+from kbplanner.terms import Atom, Literal, Variable
+
+RULES = [
+    parse_rule(text)
+    for text in (
+        "path(?x, ?y) :- edge(?x, ?y).",
+        "path(?x, ?z) :- edge(?x, ?y), path(?y, ?z).",
+        "~open(?x) :- shut(?x).",
+        "works_at(?x, ?y) :- edge(?x, ?y), open(?y).",
+        "alone(?x) :- open(?x), not path(?x, ?x).",
+    )
+]
+X, Y = Variable("x"), Variable("y")
+NAMES = st.sampled_from(["a", "b", "c", "d", "odd name", 'quote " and %', "line\nbreak", "日本"])
+SCOPES = st.sampled_from([None, None, None, "s"])
+FACTS = st.one_of(
+    st.builds(lambda x, y, scope: Fact("edge", (x, y), scope=scope), NAMES, NAMES, SCOPES),
+    st.builds(lambda p, x, sign: Fact(p, (x,), sign), st.sampled_from(("open", "shut", "odd p")), NAMES, st.booleans()),
+    st.builds(lambda x, ttl, c: Fact("edge", (x, "d"), ttl=ttl, confidence=c), NAMES, st.integers(1, 3000), st.floats(0, 1)),
+    st.just(Fact("raining", ())),
+)
+GOALS = st.lists(
+    st.one_of(
+        st.builds(lambda x: Literal(Atom("path", (x, Y))), NAMES),
+        st.sampled_from([Literal(Atom(p, (X,))) for p in ("open", "alone")]),
+        st.builds(lambda x: Literal(Atom("open", (x,)), negated=True), NAMES),
+    ),
+    max_size=2,
+)
+REQUESTS = st.builds(
+    WindowRequest,
+    max_facts=st.integers(1, 30),
+    max_tokens=st.integers(1, 120),
+    goals=GOALS.map(tuple),
+    scope=st.sampled_from([None, "s", "*"]),
+    auto_resolve=st.booleans(),
+    include_rules=st.sampled_from([None, True, False]),
+    format=st.sampled_from(FORMATS),
+    buckets=st.sampled_from([(), (Bucket("e", ("edge",), 2.0), Bucket("rest", None, 1.0))]),
+)
+
+
+class Lines:
+    """A tokenizer whose count of a text is above the sum over its lines."""
+
+    name = "lines"
+
+    def count(self, text):
+        return len(text) // 3 + text.count("\n") ** 2
+
+
+class Overlapping:
+    """A tokenizer whose count of a text is far below the sum over its pieces: repeated words are free."""
+
+    name = "overlapping"
+
+    def count(self, text):
+        return len(set(text.split()))
+
+
+class Plugin:
+    @kbcore.hookimpl
+    def kb_tokenizers(self):
+        return {"lines": lambda config: Lines(), "overlapping": lambda config: Overlapping()}
+
+
+COUNTS = {"none": lambda text: tokens(len(text)), "lines": Lines().count, "overlapping": Overlapping().count}
+
+
+def program(window):
+    """The facts and rules that the window's text in the rule language says."""
+    facts, rules = set(), set()
+    for statement in parse_program(render(window, "facts")):
+        if isinstance(statement, FactStatement):
+            facts.add((statement.atom.predicate, statement.atom.args, not statement.atom.positive))
+        else:
+            assert isinstance(statement, RuleStatement)
+            rules.add(statement.rule)
+    return facts, rules
+
+
+@pytest.mark.parametrize("tokenizer", list(COUNTS))
+def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
+    @examples(80)
+    @given(st.lists(FACTS, min_size=1, max_size=25), REQUESTS, st.booleans())
+    def check(facts, request, summed_up):
+        config = replace(BASE, storage_backend="memory", tokenizer=tokenizer)
+        with open_runtime(config, plugins=[Plugin()], clock=ManualClock()) as node:
+            kb = node.knowledge_base()
+            kb.assert_rules(RULES)
+            kb.assert_facts(facts)
+            if summed_up:
+                kb.consolidate(min_group_size=2)
+            found = kb.context(request)
+        count = COUNTS[tokenizer](found.text) if found.text else 0
+        event(f"{request.format}: {min(len(found.entries), 3)} entries, {min(len(found.rules), 2)} rules")
+        assert count <= request.max_tokens
+        assert found.tokens == count
+        text_format = "facts" if request.format == "structured" else request.format
+        assert found.text == render(found, text_format)
+        assert sum(share.facts_included for share in found.buckets.values()) <= len(found.entries)
+        said, rules = program(found)
+        assert said == {(entry.predicate, entry.args, entry.negated) for entry in found.entries}
+        assert rules == set(map(parse_rule, found.rules))
+
+    check()
+
+
+ENTRIES = st.builds(
+    lambda predicate, args, negated, scope, contradicted, goal: Entry(
+        *(predicate, tuple(args), negated, scope, 0.5, "asserted", print_row(predicate, args, negated), 1),
+        contradicted=contradicted,
+        goal=goal,
+    ),
+    st.sampled_from(["works_at", "parent", "is_tall", "odd p"]),
+    st.lists(NAMES, max_size=2),
+    st.booleans(),
+    st.sampled_from([None, "s", "t"]),
+    st.booleans(),
+    st.sampled_from([None, "p(?x)", "rule"]),
+)
+ITEMS = st.one_of(ENTRIES, ENTRIES, st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."]))
+
+
+@examples(200)
+@given(
+    st.lists(st.one_of(ITEMS, st.just(None)), max_size=25),
+    st.sampled_from([NATURAL, "facts"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_draft_knows_its_size_and_shrinks_again(steps, text_format, resolved, goal_driven):
+    draft = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+    kept = []
+    for item in steps:
+        if item is None:
+            if kept:
+                assert draft.pop() == kept.pop()
+        elif item not in kept:
+            draft.add(item)
+            kept.append(item)
+        text = draft.text()
+        assert draft.size == (len(text) + 1 if kept else 0)
+    again = draft_for(text_format, resolved=resolved, goal_driven=goal_driven)
+    for item in kept:
+        again.add(item)
+    assert (draft.text(), draft.items) == (again.text(), kept)
