@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kbcore.errors import BudgetExceeded
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
 from kbcore.reason.turns import Caller, Turn
+from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
 from kbcore.slowlog import PLAN_MS, goal_was_slow
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
@@ -57,6 +58,12 @@ class Reading:
                 offset, limit = offset - skipped, None if limit is None else limit - len(rows)
             found.append((partition, rows))
         return found
+
+    def unknown_predicates(self, asked: Iterable[Signature], scope: str | None = None) -> list[UnknownPredicate]:
+        """Return those of the asked predicates, given as name and arity (None: any), that have no fact and no rule."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return unknown_predicates(tenant, asked, scope)
 
     def _read_tenant(self) -> Tenant:
         return self._runtime.read_tenant(self.database, self.tenant)

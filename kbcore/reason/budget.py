@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, repeat
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
@@ -20,6 +20,9 @@ from kbplanner.backend import Limits, RunState, Steps, Via
 from kbplanner.engine import SLICE
 from kbplanner.ground import paced
 from kbplanner.race import LimitedSteps
+
+if TYPE_CHECKING:
+    from kbcore.reason.unknown import UnknownPredicate
 
 T = TypeVar("T")
 
@@ -62,9 +65,11 @@ class Notes:
 
     `warnings` counts the literals that failed because a function or an aggregate had no value for what it was given: a
     division by zero, a text that is no number, a result too large. How often depends on the order of the work, not whether.
+    `unknown` are the predicates of the goal that have no fact and no rule.
     """
 
     warnings: int = 0
+    unknown: list[UnknownPredicate] = field(default_factory=list)
 
 
 @dataclass(slots=True)

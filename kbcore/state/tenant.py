@@ -6,6 +6,7 @@ import heapq
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -137,6 +138,10 @@ class Tenant:
         self._moments += [(at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited]
         heapq.heapify(self._moments)
         return made
+
+    def unnoted(self) -> AbstractContextManager[None]:
+        """Return a block in which a transaction does not note its reads; a tenant notes none."""
+        return nullcontext()
 
     def scopes(self) -> list[str]:
         """Every scope that was written to or forked, or has rules of its own, by name; the base is none."""

@@ -10,6 +10,7 @@ import orjson
 from flask import Response
 
 from kbcore.reason.budget import Notes
+from kbserver.notices import unknown_headers
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -30,7 +31,7 @@ def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 
 
 def noted(notes: Notes) -> dict[str, str]:
     """The headers that say what there is to say about an answer."""
-    return {"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}
+    return ({"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}) | unknown_headers(notes.unknown)
 
 
 def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) -> Response:

@@ -1,14 +1,18 @@
-"""Notices about a request that was accepted: unknown fields that were ignored. Answers carry them in headers."""
+"""Notices about a request that was accepted: ignored fields, predicates that do not exist. Answers carry them in headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
+
+from kbcore.reason.unknown import UnknownPredicate
 
 IGNORED_HEADER = "X-Ignored-Fields"
+UNKNOWN_HEADER = "X-Unknown-Predicates"
 MAX_NAMES = 20
 """Ignored fields that are named; `...` stands for the others."""
 
@@ -59,6 +63,18 @@ def ignore(paths: Iterable[str]) -> None:
     collector = _COLLECTOR.get()
     if collector is not None and not collector.is_cut:
         collector.add(paths)
+
+
+def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
+    """Return the header that names the predicates without facts and rules; none if all exist."""
+    names = [encoded(str(each), "%,") for each in unknown[:MAX_NAMES]]
+    return {UNKNOWN_HEADER: ", ".join(names)} if names else {}
+
+
+def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:
+    """Return the member of a tool result that names the predicates without facts and rules; none if all exist."""
+    rows = [{"name": each.name, "arity": each.arity, "didYouMean": each.suggestion} for each in unknown[:MAX_NAMES]]
+    return {"unknownPredicates": rows} if rows else {}
 
 
 def encoded(text: str, reserved: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kbserver.answers import JSON
 from kbserver.jsonschema import COUNT, TEXT, Schema, said
+from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Shape
 
 PLAIN = "text/plain"
@@ -35,6 +36,13 @@ OF_PAGES = frozenset({409})
 
 WARNINGS = {"X-Answer-Warnings": said(COUNT, "How often a function or aggregate had no value for its input.")}
 APPLIED = {"Preference-Applied": said(TEXT, "The preferences that were honoured.")}
+UNKNOWN = {
+    UNKNOWN_HEADER: said(
+        TEXT,
+        "Predicates of the goal without any fact or rule, with a similar one, percent-encoded, joined by commas: "
+        "`lykes/2 (did you mean likes/2?)`.",
+    )
+}
 COUNTED = {"X-Total-Count": said(COUNT, "Of a page: how many there are in all.")}
 
 

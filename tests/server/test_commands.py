@@ -141,6 +141,16 @@ def test_memory(where):
     assert "ISO 8601" in kbcore("memory", "recall", "saw(?x, ?y)", "yesterday", *where, expect=2).stderr
 
 
+def test_a_goal_about_an_unknown_predicate_says_so(where):
+    kbcore("tell", *where, "likes(ann, tea)")
+    sentence = "kbcore: no fact or rule for lykes/2 (did you mean likes/2?)\n"
+    asked = kbcore("ask", *where, "lykes(?x, ?y)", expect=1)
+    assert (asked.stdout, asked.stderr) == ("", sentence)
+    assert kbcore("explain", *where, "lykes(?x, ?y), likes(?x, ?y)").stderr == sentence
+    assert "for likes/1 (did you mean likes/2?)" in kbcore("ask", *where, "likes(ann)", expect=1).stderr
+    assert kbcore("ask", *where, "likes(zoe, ?y)", expect=1).stderr == ""
+
+
 def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path):
     file = tmp_path / "people.csv"
     file.write_text("name,age\nann,41\n", encoding="utf-8")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import click
 import httpx
@@ -18,11 +19,13 @@ from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
 from kbcore.storage_urls import redacted
+from kbplanner.diagnostics import printable
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_item, print_row, print_rule
-from kbplanner.terms import Rule
+from kbplanner.terms import BodyItem, Literal, Rule
 from kbplanner.textform import literal_from_text
 from kbserver.cli._exits import EXIT_CODES
+from kbserver.notices import UNKNOWN_HEADER
 
 TIMEOUT = 120.0
 """Seconds a request may take: a large batch on a slow disk."""
@@ -90,8 +93,9 @@ class Server:
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
         literal_from_text(goal, "goal")
-        rows = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms}).json()
-        return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+        answer = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms})
+        _report_unknown(_unknown_in(answer))
+        return [print_row(row["predicate"], row["args"], row["negated"]) for row in answer.json()]
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
         """Carry out a text."""
@@ -101,13 +105,16 @@ class Server:
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
         """Why the answers of a goal hold."""
         body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "timeoutMs": timeout_ms}
-        return self._post("/explain", body).text.rstrip("\n")
+        answer = self._post("/explain", body)
+        _report_unknown(_unknown_in(answer))
+        return answer.text.rstrip("\n")
 
     def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
         """How a goal is evaluated."""
         asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
         asked["format"] = "json" if as_json else "text"
         found = self._post("/explain", asked)
+        _report_unknown(_unknown_in(found))
         return _json(found.json()) if as_json else found.text.rstrip("\n")
 
     def close(self) -> None:
@@ -180,7 +187,7 @@ class Folder:
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
-        literal_from_text(goal, "goal")
+        self._report_unknown([literal_from_text(goal, "goal")], scope)
         rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
@@ -191,11 +198,14 @@ class Folder:
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
         """Why the answers of a goal hold."""
         wanted = BudgetWanted(timeout_ms)
-        return self._kb.kb.explain(parse_goal(goal).body, scope=scope, limit=limit, nodes=nodes, wanted=wanted)
+        body = parse_goal(goal).body
+        self._report_unknown(body, scope)
+        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=wanted)
 
     def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
         """How a goal is evaluated."""
         body = parse_goal(goal).body
+        self._report_unknown(body, scope)
         if not as_json:
             return self._kb.kb.plan(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
         plans = self._kb.kb.plans(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
@@ -204,6 +214,11 @@ class Folder:
     def close(self) -> None:
         """Write a snapshot and release the folder."""
         self._kb.close()
+
+    def _report_unknown(self, goal: Sequence[BodyItem], scope: str | None) -> None:
+        atoms = [item.atom for item in goal if isinstance(item, Literal)]
+        unknown = self._kb.kb.unknown_predicates([(atom.predicate, atom.arity) for atom in atoms], scope)
+        _report_unknown(map(str, unknown))
 
 
 def folder(target: Target) -> Folder:
@@ -281,6 +296,16 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
             sys.exit(1)
 
     return command
+
+
+def _unknown_in(answer: httpx.Response) -> list[str]:
+    text = answer.headers.get(UNKNOWN_HEADER)
+    return [] if text is None else [unquote(each) for each in text.split(", ")]
+
+
+def _report_unknown(unknown: Iterable[str]) -> None:
+    for each in unknown:
+        click.echo(f"kbcore: no fact or rule for {printable(each)}", err=True)
 
 
 def _message(answer: httpx.Response) -> str:

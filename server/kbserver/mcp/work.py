@@ -14,6 +14,7 @@ from kbcore.errors import InvalidInput
 from kbcore.kb import KnowledgeBase
 from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
+from kbserver.notices import shown_unknown
 from kbserver.remembered import consolidated, decayed, recalled
 from kbserver.schemas import context as windows
 from kbserver.schemas import facts, ingest, language, memory, reason, rules, scopes
@@ -93,13 +94,16 @@ def retract_pattern(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Js
 
 def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Work out a number."""
-    return reason.aggregation(data, strict=strict).told(kb, now)
+    asked = reason.aggregation(data, strict=strict)
+    result = asked.told(kb, now)
+    return result if result["matchedFacts"] else {**result, **shown_unknown(asked.unknown(kb))}
 
 
 def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Tell why answers hold, or how a goal is evaluated."""
-    told = reason.explanation(data, strict=strict).told(kb)
-    return {"text": told} if isinstance(told, str) else {"text": "", **told}
+    asked = reason.explanation(data, strict=strict)
+    told, unknown = asked.told(kb), shown_unknown(asked.unknown(kb))
+    return {"text": told, **unknown} if isinstance(told, str) else {"text": "", **told, **unknown}
 
 
 def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -216,6 +220,7 @@ def _answered(kb: KnowledgeBase, data: Json, strict: bool, read: Callable[..., r
     notes = Notes()
     asked = read({**data, "limit": most + 1}, strict=strict)
     found = _listed(orjson.loads(b"".join(asked.written(kb, rows_written, notes))), most)
+    found |= shown_unknown(notes.unknown)
     return {**found, "warnings": notes.warnings} if notes.warnings else found
 
 

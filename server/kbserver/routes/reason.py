@@ -9,7 +9,8 @@ from kbcore.reason.budget import Notes
 from kbserver.answers import JSON, as_json, noted, parts_as_json, rows_written, text
 from kbserver.etags import tagged
 from kbserver.jsonschema import TEXT, array, said, words
-from kbserver.operations import APPLIED, COUNTED, PLAIN, WARNINGS, Answer, as_object, operation
+from kbserver.notices import unknown_headers
+from kbserver.operations import APPLIED, COUNTED, PLAIN, UNKNOWN, WARNINGS, Answer, as_object, operation
 from kbserver.paging import Page, page, part
 from kbserver.request_context import reader, runtime, writer
 from kbserver.schemas.base import load, scope_asked
@@ -24,7 +25,7 @@ bp = Blueprint("reason", __name__)
 @bp.post("/infer")
 @bp.post("/ask")
 @operation(
-    as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **APPLIED}),
+    as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}),
     body=question,
     query={"proof": said(words("true", "1", "false", "0"), "True is `withProof`.")},
     prefer=("wait",),
@@ -43,7 +44,7 @@ def infer() -> Response:
 
 @bp.post("/explain")
 @operation(
-    Answer("Why the answers hold, or the plan.", {PLAIN: TEXT, JSON: PLANS}, headers=APPLIED),
+    Answer("Why the answers hold, or the plan.", {PLAIN: TEXT, JSON: PLANS}, headers={**UNKNOWN, **APPLIED}),
     body=explanation,
     prefer=("wait",),
     asks=True,
@@ -52,13 +53,14 @@ def infer() -> Response:
 def explain() -> Response:
     """Tell why the answers of a goal hold, or how it is evaluated."""
     kb = reader()
-    told = load(explanation).told(kb)
-    return text(told + "\n") if isinstance(told, str) else as_json(told)
+    asked = load(explanation)
+    told, headers = asked.told(kb), unknown_headers(asked.unknown(kb))
+    return text(told + "\n", headers) if isinstance(told, str) else as_json(told, headers)
 
 
 @bp.post("/query")
 @operation(
-    as_object("The facts that match.", array(TRUE_ROW), headers=APPLIED),
+    as_object("The facts that match.", array(TRUE_ROW), headers={**UNKNOWN, **APPLIED}),
     body=pattern,
     prefer=("wait",),
     asks=True,
@@ -71,18 +73,24 @@ def query() -> Response:
     asked = load(pattern)
     if (wanted := page(asked)) is not None:
         return _page(asked, kb, wanted)
-    return parts_as_json(asked.written(kb, rows_written, Notes()))
+    notes = Notes()
+    return parts_as_json(asked.written(kb, rows_written, notes), noted(notes))
 
 
 @bp.post("/aggregate")
 @operation(
-    as_object("The number.", NUMBER_FOUND, headers=APPLIED), body=aggregation, prefer=("wait",), asks=True, transaction=True
+    as_object("The number.", NUMBER_FOUND, headers={**UNKNOWN, **APPLIED}),
+    body=aggregation,
+    prefer=("wait",),
+    asks=True,
+    transaction=True,
 )
 def aggregate() -> Response:
     """Count, add up, or find the least, greatest or mean of an argument of the stored facts."""
     kb = reader()
     asked = load(aggregation)
-    return as_json(asked.told(kb, runtime().clock.now_ms()))
+    result = asked.told(kb, runtime().clock.now_ms())
+    return as_json(result, {} if result["matchedFacts"] else unknown_headers(asked.unknown(kb)))
 
 
 @bp.post("/execute")

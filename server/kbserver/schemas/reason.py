@@ -11,6 +11,7 @@ from kbcore.kb import KnowledgeBase
 from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import BudgetWanted, Notes
 from kbcore.reason.proofforms import MAX_PROOF_NODES
+from kbcore.reason.unknown import UnknownPredicate
 from kbcore.reason.why import FORMS
 from kbplanner.jsonform import atom_from_json, item_from_json
 from kbplanner.parser import parse_goal
@@ -89,17 +90,10 @@ def nothing() -> None:
 
 _NO_PROOF = "cannot be combined with proofs: what is undefined has none"
 
-_explain = Envelope(
-    "Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]}
-)
+_explain = Envelope("Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]})
 _infer = Envelope("Infer", _INFER, or_text=True)
 _query = Envelope("Query", _GOAL, or_text=True)
-_aggregate = Envelope(
-    "Aggregate",
-    _AGGREGATE,
-    required=("predicate",),
-    more={"anyOf": [given("op"), given("operation")]},
-)
+_aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",), more={"anyOf": [given("op"), given("operation")]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +121,12 @@ class Question:
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
-        if self.proof is not None:
-            return self._proofs(kb, self.proof)
+        parts = self._proofs(kb, self.proof) if self.proof is not None else self._answers(kb, write, notes)
+        if self.literal.negated or parts == [b"[]"]:
+            notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
+        return parts
+
+    def _answers(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         return kb.infer_json(
             self.literal,
             write,
@@ -151,6 +149,8 @@ class Question:
             found = replace(self, offset=start, limit=limit).written(kb, write, notes)
             return found, bool(self._rows(kb, notes, start + limit, 1))
         rows = self._rows(kb, notes, start, limit + 1)
+        if self.literal.negated or not rows:
+            notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
         return [write(rows[:limit], nothing)], len(rows) > limit
 
     def _rows(self, kb: KnowledgeBase, notes: Notes, offset: int, limit: int) -> list[dict[str, Any]]:
@@ -199,6 +199,11 @@ class Explanation:
     analyze: bool
     as_json: bool
 
+    def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+        """Return the predicates of the goal that have no fact and no rule."""
+        atoms = (item.atom for item in self.body if isinstance(item, Literal))
+        return kb.unknown_predicates(map(_signature, atoms), self.scope)
+
     def told(self, kb: KnowledgeBase) -> str | dict[str, Any]:
         """What is to be said, as text for people; a plan also as an object for programs."""
         asked: dict[str, Any] = {"scope": self.scope, "as_of": self.as_of, "wanted": self.wanted}
@@ -233,7 +238,7 @@ class Pattern:
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
-        return kb.query_json(
+        parts = kb.query_json(
             self.atom,
             write,
             positive=self.positive,
@@ -242,6 +247,9 @@ class Pattern:
             as_of=self.as_of,
             wanted=self.wanted,
         )
+        if parts == [b"[]"]:
+            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
+        return parts
 
     def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
         """A page of the facts that match, and whether there are more; see `Question.paged`."""
@@ -251,6 +259,8 @@ class Pattern:
         atom, signs, scope, when = self.atom, self.positive, self.scope, self.as_of
         terms = terms_of(atom)
         rows = kb.query_rows(atom.predicate, terms, positive=signs, scope=scope, limit=most, as_of=when, wanted=self.wanted)
+        if not rows:
+            notes.unknown = kb.unknown_predicates([_signature(atom)], scope)
         shown = [{**row, "truthVal": not row["negated"]} for row in rows[offset : offset + limit]]
         return [write(shown, nothing)], len(rows) == most
 
@@ -267,6 +277,10 @@ class Aggregation:
     skip_non_numeric: bool
     as_of: int | None
     wanted: BudgetWanted
+
+    def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+        """Return the predicate if it has no fact and no rule."""
+        return kb.unknown_predicates([(self.predicate, None if self.pattern is None else len(self.pattern))], self.scope)
 
     def told(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
         """The number, and what it is of."""
@@ -288,6 +302,10 @@ class Aggregation:
             "matchedFacts": outcome.matched,
             "timestamp": now,
         }
+
+
+def _signature(atom: Atom) -> tuple[str, int]:
+    return atom.predicate, atom.arity
 
 
 @_infer.shapes
