@@ -43,6 +43,7 @@ from kbcore.state.rulebook import StoredRule
 from kbcore.transacting import Operations
 from kbcore.upkeep.consolidate import ConsolidateOutcome
 from kbcore.upkeep.decay import DecayOutcome
+from kbplanner.diagnostics import RuleWarning
 from kbplanner.jsonform import literal_from_json
 from kbplanner.parser import parse_goal, parse_program
 from kbplanner.passes.check import check_statements
@@ -55,6 +56,7 @@ class LoadOutcome:
     """The result of a load: new facts, facts known before, rules; and the goals in the text, which were not asked.
 
     `header` is the decision on the first row of a CSV file: `header.skipped` if it is a header, `header.cells` its names.
+    `warnings` are about rules of the text; `warning.display(name)` gives a line for people.
     """
 
     asserted: int
@@ -62,6 +64,7 @@ class LoadOutcome:
     rules: int
     goals: tuple[GoalStatement, ...]
     header: Header | None = None
+    warnings: tuple[RuleWarning, ...] = ()
 
 
 class EmbeddedKB:
@@ -149,14 +152,16 @@ class EmbeddedKB:
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
         first_row: Header | None = None
+        warnings: list[RuleWarning] = []
         for batch in batches:
             first_row = first_row or batch.header
+            warnings += batch.warnings
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
             for outcome in self._stored(batch):
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
-        return LoadOutcome(asserted, updated, rules, tuple(goals), first_row)
+        return LoadOutcome(asserted, updated, rules, tuple(goals), first_row, tuple(warnings))
 
     def _stored(self, batch: Batch) -> Iterator[AssertOutcome]:
         if batch.facts:

@@ -22,9 +22,11 @@ from kbcore.csv_rows import BATCH, CsvBatch, Header, HeaderMode, csv_batches
 from kbcore.errors import InvalidInput, LoadError
 from kbcore.instants import instant
 from kbcore.state.facts import Fact, FactRows
+from kbplanner.diagnostics import RuleWarning
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.jsonform import atom_from_json, rule_from_json
 from kbplanner.limits import DEFAULT_LIMITS, plain_texts, text_problem
+from kbplanner.lint import lint
 from kbplanner.parser import parse_stream
 from kbplanner.passes.check import check_fact, check_statements
 from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Statement
@@ -43,7 +45,7 @@ class Batch:
     """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
 
     `rows` are facts too: those of a CSV file, where they need no objects. `header` is the decision on the first row of a CSV
-    file, in the first batch of it.
+    file, in the first batch of it. `warnings` are about the rules.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -52,6 +54,7 @@ class Batch:
     goals: list[GoalStatement] = field(default_factory=list)
     line: int = 0
     header: Header | None = None
+    warnings: list[RuleWarning] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.rows or self.rules or self.goals or self.header)
@@ -103,12 +106,18 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
         else:
             batch.goals.append(statement)
         if len(batch.facts) >= BATCH or len(rules) >= BATCH:
-            check_statements(rules)
+            batch.warnings = rule_warnings(rules)
             yield batch
             batch, rules = Batch(), []
-    check_statements(rules)
+    batch.warnings = rule_warnings(rules)
     if batch:
         yield batch
+
+
+def rule_warnings(statements: Sequence[Statement]) -> list[RuleWarning]:
+    """Check the rules of a text and return the warnings, in the order of the text. Raises RuleSyntaxError."""
+    found = [*check_statements(statements), *lint(statements)]
+    return sorted(found, key=lambda warning: (0, 0) if warning.span is None else (warning.span.line, warning.span.column))
 
 
 def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:

@@ -36,6 +36,12 @@ class RuleWarning:
     hint: str | None = None
     span: Span | None = None
 
+    def display(self, source: str) -> str:
+        """Return the warning as compilers print it: `file:line:col: warning: message (hint)`."""
+        place = source if self.span is None else f"{source}:{self.span.line}:{self.span.column}"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: warning: {self.message}{hint}"
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

@@ -151,6 +151,23 @@ def test_a_goal_about_an_unknown_predicate_says_so(where):
     assert kbcore("ask", *where, "likes(zoe, ?y)", expect=1).stderr == ""
 
 
+def test_warnings_about_rules_are_printed_and_with_strict_are_errors(where, tmp_path):
+    file = tmp_path / "rules.kb"
+    file.write_text("q(a, b).\np(?x) :- q(?x, ?y).\n", encoding="utf-8")
+    warning = '2:16: warning: the variable ?y is used once (write _ for "any", or ?_y to keep the name)'
+    for command in ("load", "run"):
+        failed = kbcore(command, *where, "--strict", str(file), expect=1)
+        assert failed.stderr.startswith(f"{file}:{warning}\n")
+        assert "1 warnings, which --strict makes errors" in failed.stderr
+        assert kbcore("ask", *where, "p(?x)", expect=1).stdout == ""
+    for command in ("load", "run"):
+        assert kbcore(command, *where, str(file)).stderr == f"{file}:{warning}\n"
+    assert kbcore("ask", *where, "p(?x)").stdout == "p(a)\n"
+    rule = "r(?x) :- q(?x, ?y)"
+    assert "1 warnings" in kbcore("teach", *where, "--strict", rule, expect=1).stderr
+    assert kbcore("teach", *where, rule).stderr == f"rules:1:{warning.partition(':')[2]}\n"
+
+
 def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path):
     file = tmp_path / "people.csv"
     file.write_text("name,age\nann,41\n", encoding="utf-8")

@@ -19,7 +19,7 @@ from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
 from kbcore.storage_urls import redacted
-from kbplanner.diagnostics import printable
+from kbplanner.diagnostics import RuleWarning, printable
 from kbplanner.parser import parse_goal
 from kbplanner.printer import print_item, print_row, print_rule
 from kbplanner.terms import BodyItem, Literal, Rule
@@ -296,6 +296,18 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
             sys.exit(1)
 
     return command
+
+
+strict_option = click.option("--strict", is_flag=True, help="warnings about rules are errors; nothing of them is stored")
+"""The option of commands that store rules."""
+
+
+def report_warnings(source: str, warnings: Sequence[RuleWarning], strict: bool) -> None:
+    """Print warnings about rules on standard error. Raises Failed if there are any and they count as errors."""
+    for warning in warnings:
+        click.echo(warning.display(source), err=True)
+    if strict and warnings:
+        raise Failed(f"{len(warnings)} warnings, which --strict makes errors")
 
 
 def _unknown_in(answer: httpx.Response) -> list[str]:

@@ -15,7 +15,7 @@ from kbcore.csv_rows import HEADER_MODES, Header, HeaderMode
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.loading import FORMATS, Batch, read_text
 from kbplanner.printer import print_item
-from kbserver.cli._target import Failed, Target, target_options
+from kbserver.cli._target import Failed, Target, report_warnings, strict_option, target_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Options:
     predicate: str | None
     header: HeaderMode
     quiet: bool
+    strict: bool
 
 
 @click.command("load")
@@ -40,9 +41,16 @@ class Options:
     help="for CSV: whether the first row is a header; auto skips it only if the rows below leave no doubt",
 )
 @click.option("--quiet", is_flag=True, help="no progress bar, no goals")
+@strict_option
 @target_options
 def command(
-    target: Target, files: tuple[Path, ...], scope: str | None, predicate: str | None, header: HeaderMode, quiet: bool
+    target: Target,
+    files: tuple[Path, ...],
+    scope: str | None,
+    predicate: str | None,
+    header: HeaderMode,
+    quiet: bool,
+    strict: bool,
 ) -> None:
     """Load FILES of facts and rules: .kb (rule language), .jsonl (an object a line) or .csv (a fact a line).
 
@@ -52,7 +60,7 @@ def command(
     for path in files:
         if path.suffix not in FORMATS:
             raise Failed(f"{path}: the name must end in {', '.join(FORMATS)}")
-        _load(target, path, Options(scope, predicate, header, quiet))
+        _load(target, path, Options(scope, predicate, header, quiet, strict))
 
 
 def _load(target: Target, path: Path, options: Options) -> None:
@@ -63,6 +71,7 @@ def _load(target: Target, path: Path, options: Options) -> None:
         for batch in _batches(path, options):
             if batch.header is not None and batch.header.detected and (batch.header.skipped or not options.quiet):
                 _tell_header(path, batch.header)
+            report_warnings(str(path), batch.warnings, options.strict)
             if batch.rules:
                 rules += len(target.assert_rules(batch.rules))
             if batch.facts:

@@ -6,19 +6,24 @@ from typing import TextIO
 
 import click
 
-from kbserver.cli._target import Target, target_options, timeout_option
+from kbcore.loading import rule_warnings
+from kbplanner.parser import parse_program
+from kbserver.cli._target import Target, report_warnings, strict_option, target_options, timeout_option
 
 
 @click.command("run")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--scope", help="partition for what names none")
 @timeout_option
+@strict_option
 @target_options
-def command(target: Target, file: TextIO, scope: str | None, timeout_ms: int | None) -> None:
+def command(target: Target, file: TextIO, scope: str | None, timeout_ms: int | None, strict: bool) -> None:
     """Carry out FILE (`-` is standard input) from top to bottom: clauses are told, questions (?- goal.) are asked.
 
     All of it or nothing; a question sees the clauses before it. `kbcore load` is for large files.
     """
-    found = target.execute(file.read(), scope, timeout_ms)
+    text = file.read()
+    report_warnings(file.name, rule_warnings(parse_program(text)), strict)
+    found = target.execute(text, scope, timeout_ms)
     if found:
         click.echo(found)
