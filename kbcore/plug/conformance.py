@@ -1,25 +1,32 @@
-"""Tests a plugin author subclasses; they are our own plugins' tests too.
+"""Conformance tests for authors of plugins, who subclass them; our own plugins run them too.
 
     from kbcore.plug.conformance import LogStoreConformance
 
     class TestMyStore(LogStoreConformance):
-        def open_store(self, config):
+        def make_store(self, config):
             return MyStore(config)
 
-This module and `log_conformance` are the only ones of the core that import pytest; nothing else of the core imports them.
+Each class names the one method that a subclass implements: `make_store`, `make_strategy`, `make_provider`, `make_sink`,
+`make_scorer`, `make_embedder`, `make_tokenizer`. A subclass without it is refused when it is defined. This module and those it takes the
+classes from import pytest; nothing else of the core imports them.
 """
 
 # ruff: noqa: S101  (tests assert)
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
 
 from kbcore.config import Config
+from kbcore.plug.conformance_base import Conformance
+from kbcore.plug.conformance_embedder import EmbedderConformance
+from kbcore.plug.conformance_llm import LLMProviderConformance
+from kbcore.plug.conformance_tokenizer import TokenizerConformance
+from kbcore.plug.fault_conformance import LogStoreFaultConformance
 from kbcore.plug.log_conformance import LogStoreConformance
 from kbcore.plug.ports import (
     FactUse,
@@ -30,9 +37,19 @@ from kbcore.plug.ports import (
     SalienceScorer,
     Standing,
 )
+from kbcore.plug.sink_conformance import MetricsSinkConformance
 from kbplanner.salience import Salience
 
-__all__ = ["LogStoreConformance", "MergeStrategyConformance", "SalienceScorerConformance"]
+__all__ = [
+    "EmbedderConformance",
+    "LLMProviderConformance",
+    "LogStoreConformance",
+    "LogStoreFaultConformance",
+    "MergeStrategyConformance",
+    "MetricsSinkConformance",
+    "SalienceScorerConformance",
+    "TokenizerConformance",
+]
 
 YES, NO = Standing(True, 1, 1, None, 0.5, {"k": 1}), Standing(False, 2, 5, 9, None, {})
 CONFLICTS = (
@@ -44,17 +61,19 @@ CONFLICTS = (
 """One of each kind: another metadata, another sign, another window, both signs against one."""
 
 
-class MergeStrategyConformance(ABC):
-    """What every `MergeStrategy` does. Subclass it, name it `Test...`, and implement `strategy`."""
+class MergeStrategyConformance(Conformance, abstract=True):
+    """What every `MergeStrategy` does. Subclass it, name it `Test...`, and implement `make_strategy`."""
+
+    factory = "make_strategy"
 
     @abstractmethod
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         """The strategy under test."""
 
     @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
     def test_it_decides_every_conflict(self, conflict: MergeConflict) -> None:
         """A Resolution; facts where it gives them, of different signs, and only there."""
-        found = self.strategy().resolve(conflict)
+        found = self.make_strategy().resolve(conflict)
         assert isinstance(found, Resolution)
         assert isinstance(found.keep, Keep)
         assert all(isinstance(fact, Standing) for fact in found.facts)
@@ -65,20 +84,22 @@ class MergeStrategyConformance(ABC):
     def test_it_is_pure(self, conflict: MergeConflict) -> None:
         """Asked again, and by another of its kind, it says the same, and leaves the conflict as it was."""
         before = repr(conflict)
-        strategy = self.strategy()
-        assert strategy.resolve(conflict) == strategy.resolve(conflict) == self.strategy().resolve(conflict)
+        strategy = self.make_strategy()
+        assert strategy.resolve(conflict) == strategy.resolve(conflict) == self.make_strategy().resolve(conflict)
         assert repr(conflict) == before
 
     @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
     def test_what_it_always_decides_it_decides_here(self, conflict: MergeConflict) -> None:
         """`always` is None, or what `resolve` says of every conflict."""
-        strategy = self.strategy()
+        strategy = self.make_strategy()
         assert strategy.always is not Keep.FACTS
         assert strategy.always in (None, strategy.resolve(conflict).keep)
 
 
-class SalienceScorerConformance(ABC):
+class SalienceScorerConformance(Conformance, abstract=True):
     """What every `SalienceScorer` does. Subclass it, name it `Test...`, and implement `make_scorer`."""
+
+    factory = "make_scorer"
 
     NOW: ClassVar[int] = 1_700_000_000_000
 

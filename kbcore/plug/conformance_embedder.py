@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import pytest
 
+from kbcore.plug.conformance_base import Conformance
 from kbcore.plug.ports import Embedder
 
 TEXTS = ["ann works at acme", "", "naïve café 東京", "a " * 5000, "ann works at acme"]
 
 
-class EmbedderConformance(ABC):
+class EmbedderConformance(Conformance, abstract=True):
     """What every `Embedder` does. Subclass it, name it `Test...`, and implement `make_embedder`."""
+
+    factory = "make_embedder"
 
     @abstractmethod
     def make_embedder(self) -> Embedder:

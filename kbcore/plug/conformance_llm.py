@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from kbcore.errors import ProviderFailed
+from kbcore.plug.conformance_base import Conformance
 from kbcore.plug.ports import Completion, CompletionRequest, LLMProvider, Message
 
 _SCHEMA = {
@@ -36,8 +37,10 @@ REQUEST = CompletionRequest(
 )
 
 
-class LLMProviderConformance(ABC):
+class LLMProviderConformance(Conformance, abstract=True):
     """What every `LLMProvider` does. Subclass it, name it `Test...`, and implement `make_provider`."""
+
+    factory = "make_provider"
 
     @abstractmethod
     def make_provider(self) -> LLMProvider:

@@ -14,10 +14,11 @@ Like `conformance`, this module imports pytest, and nothing of the core imports 
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import pytest
 
+from kbcore.plug.conformance_base import Conformance
 from kbcore.plug.ports import Tokenizer
 
 TEXTS = ("ann works at acme.", "", "naïve café 東京", "a " * 5000, "% Goal: p(?x)\np(a).\n", "\u0000\ud7ff\U0010ffff")
@@ -25,8 +26,10 @@ LONG = "works_at(ann, acme).\n" * 10_000
 """A text of 210,000 characters."""
 
 
-class TokenizerConformance(ABC):
+class TokenizerConformance(Conformance, abstract=True):
     """What every `Tokenizer` does. Subclass it, name it `Test...`, and implement `make_tokenizer`."""
+
+    factory = "make_tokenizer"
 
     @abstractmethod
     def make_tokenizer(self) -> Tokenizer:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +14,22 @@ import pytest
 
 from kbcore.config import Config
 from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, StorageBusy, TooLarge
+from kbcore.plug.conformance_base import Conformance
 from kbcore.plug.ports import LogSeed, LogStore, RemembersLeader, TakesOver
 
 SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255, 255, b"\0\xff three"))
 
 
-class LogStoreConformance(ABC):
-    """What every `LogStore` does. Subclass it, name it `Test...`, and implement `open_store`."""
+class LogStoreConformance(Conformance, abstract=True):
+    """What every `LogStore` does. Subclass it, name it `Test...`, and implement `make_store`."""
+
+    factory = "make_store"
 
     forgets: ClassVar[str] = ""
     """Why records are not kept, for a store that is meant to forget; its tests of keeping are skipped."""
 
     @abstractmethod
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         """Open the store under test; `config.storage_dir` is a folder of the test's own."""
 
     @pytest.fixture
@@ -38,13 +41,13 @@ class LogStoreConformance(ABC):
         """The store under test, where what it keeps is the point."""
         if self.forgets:
             pytest.skip(self.forgets)
-        return self.open_store(config)
+        return self.make_store(config)
 
     # -- every store --------------------------------------------------------
 
     def test_a_new_log_is_empty(self, config: Config) -> None:
         """Head 0, nothing to read, no snapshot, writable, and an id."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         status = store.status()
         assert (status.head, status.durable, status.snapshot, status.tail_bytes_dropped) == (0, 0, 0, 0)
         assert status.writable
@@ -56,7 +59,7 @@ class LogStoreConformance(ABC):
 
     def test_sequence_numbers_rise_by_one_from_one(self, config: Config) -> None:
         """Append returns the last number; an empty append changes nothing."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert store.append(SMALL) == 3
         assert store.append([]) == 3
         assert store.append(SMALL[:1]) == 4
@@ -65,7 +68,7 @@ class LogStoreConformance(ABC):
 
     def test_sync_makes_the_head_durable(self, config: Config) -> None:
         """Under FSYNC_POLICY=always everything appended before a sync is durable after it."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         store.append(SMALL)
         store.sync()
         assert store.status().durable == 3
@@ -74,7 +77,7 @@ class LogStoreConformance(ABC):
     @pytest.mark.parametrize("bad", [(1, 1, b""), (256, 1, b"x"), (1, 256, b"x"), (-1, 1, b"x")])
     def test_a_bad_record_is_refused_with_its_whole_batch(self, config: Config, bad: tuple[int, int, bytes]) -> None:
         """All or none: the good record before the bad one is not written either."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         with pytest.raises(InvalidInput):
             store.append([SMALL[0], bad])
         assert store.status().head == 0
@@ -83,7 +86,7 @@ class LogStoreConformance(ABC):
 
     def test_a_record_over_64_mib_is_refused(self, config: Config) -> None:
         """The limit is the same for every store."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         with pytest.raises(TooLarge):
             store.append([(1, 1, bytes((64 << 20) + 1))])
         assert store.status().head == 0
@@ -91,21 +94,21 @@ class LogStoreConformance(ABC):
 
     def test_a_snapshot_ahead_of_the_log_is_refused(self, config: Config) -> None:
         """A snapshot stands for records that exist."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         with pytest.raises(InvalidInput):
             store.save_snapshot(1, [b"x"])
         store.close()
 
     def test_reading_past_the_head_yields_nothing(self, config: Config) -> None:
         """A follower that has everything gets nothing, not an error."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         store.append(SMALL)
         assert list(store.read(3)) == []
         store.close()
 
     def test_a_closed_store_refuses(self, config: Config) -> None:
         """Closing twice is fine; using the log afterwards is not."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         store.close()
         store.close()
         with pytest.raises(KBError):
@@ -116,7 +119,7 @@ class LogStoreConformance(ABC):
 
     def test_an_empty_log_begins_with_a_snapshot(self, config: Config) -> None:
         """Records go on after its number; a log that has begun refuses, and stays as it is."""
-        store = self.open_store(config)
+        store = self.make_store(config)
         store.begin_with(41, [b"a", b"", b"b" * 100_000])
         assert store.status().head == store.status().durable == 41
         assert store.append(SMALL) == 44
@@ -156,7 +159,7 @@ class LogStoreConformance(ABC):
             assert store.append([(7, number, b"%d" % number)]) == number
             store.sync()
             store.close(clean=number % 2 == 0)
-            store = self.open_store(config)
+            store = self.make_store(config)
             assert store.status().head == store.status().durable == number
             assert [record.payload for record in store.read(0)] == [b"%d" % n for n in range(1, number + 1)]
         assert store.status().log_id == log_id
@@ -185,7 +188,7 @@ class LogStoreConformance(ABC):
             store.append([SMALL[0], (1, 1, b"")])
         store.sync()
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert store.status().head == 3
         assert [record.seq for record in store.read(0)] == [1, 2, 3]
         store.close()
@@ -199,7 +202,7 @@ class LogStoreConformance(ABC):
         store.sync()
         assert [record.payload for record in store.read(0)] == payloads
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert [record.payload for record in store.read(0)] == payloads
         assert [record.payload for record in store.read(8)] == payloads[8:]
         store.close()
@@ -208,9 +211,9 @@ class LogStoreConformance(ABC):
         """One writer at a time."""
         store = self.keeping(config)
         with pytest.raises(StorageBusy):
-            self.open_store(config)
+            self.make_store(config)
         store.close()
-        self.open_store(config).close()
+        self.make_store(config).close()
 
     def test_a_snapshot_comes_back_with_its_chunks(self, config: Config) -> None:
         """Borders are kept, empty chunks too; the newest is the one that is loaded, also after a reopen."""
@@ -219,7 +222,7 @@ class LogStoreConformance(ABC):
         self._snapshot_is(store, 2, [b"a", b"", b"b" * 100_000])
         self._snapshot_is(store, 3, [])
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert store.status().snapshot == 3
         self._snapshot_is(store, 3, [b"again"])
         store.close()
@@ -232,7 +235,7 @@ class LogStoreConformance(ABC):
             store.append(SMALL[:count])
             store.sync()
             store.close(clean=False)
-            store = self.open_store(config)
+            store = self.make_store(config)
             status = store.status()
             assert (status.head, status.durable, status.snapshot) == (41 + count, 41 + count, 41)
             loaded = store.load_snapshot()
@@ -251,7 +254,7 @@ class LogStoreConformance(ABC):
         assert store.append(SMALL) == 3
         store.sync()
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert [record.seq for record in store.read(0)] == [1, 2, 3]
         store.close()
 
@@ -317,7 +320,7 @@ class LogStoreConformance(ABC):
         store.save_snapshot(3, [b"at 3"])
         store.drop_before(3)
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert store.status().head == 3
         assert store.append(SMALL) == 6
         assert [record.seq for record in store.read(3)] == [4, 5, 6]
@@ -348,7 +351,7 @@ class LogStoreConformance(ABC):
         store.drop_before(8)
         assert [record.seq for record in store.read(4)] == [5, 6, 7, 8]
         store.close()
-        store = self.open_store(config)
+        store = self.make_store(config)
         assert [record.seq for record in store.read(6)] == [7, 8]
         store.close()
 

@@ -5,19 +5,22 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 
 import pytest
 
 from kbcore.metrics import FAMILIES, Kind, MetricSpec
+from kbcore.plug.conformance_base import Conformance
 from kbcore.plug.ports import MetricsSink
 
 VALUES = (0, 1, 0.5, 1e-9, 1e9, 3)
 
 
-class MetricsSinkConformance(ABC):
+class MetricsSinkConformance(Conformance, abstract=True):
     """What every `MetricsSink` does. Subclass it, name it `Test...`, and implement `make_sink`."""
+
+    factory = "make_sink"
 
     @abstractmethod
     def make_sink(self) -> MetricsSink:

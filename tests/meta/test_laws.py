@@ -104,7 +104,8 @@ def test_one_way_to_change_and_one_table_of_statuses():
     assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "replay", "transactions")}
     appends = {name(path) for path in PYTHON if re.search(r"_store\.append\(|\bstore\.append\(", source(path))}
     # Salvage fills a new log, of which there is no state yet.
-    filling = {"kbcore/plug/log_conformance.py", "plugins/kbplugins/storage_wal/tools.py"}
+    tests = {f"kbcore/plug/{each}_conformance.py" for each in ("log", "fault")}
+    filling = {*tests, "plugins/kbplugins/storage_wal/tools.py"}
     assert appends - filling == {"kbcore/durable/commit.py"}
     assert {name(path) for path in PYTHON if re.search(r"^STATUS\b", source(path), re.M)} == {"server/kbserver/errors.py"}
 
@@ -175,7 +176,8 @@ def test_modules_import_alone_with_warnings_as_errors(tmp_path):
         top = room.split("/")[-1]
         parts = path.relative_to(ROOT / room).with_suffix("").parts
         modules.append(".".join([top, *parts]).removesuffix(".__init__"))
-    skipped = ("__main__", "kbcore.plug.conformance", "kbcore.plug.log_conformance", "kbserver.serve", "kbserver.wsgi")
+    tests = ("kbcore.plug.conformance", "kbcore.plug.log_conformance", "kbcore.plug.fault_conformance")
+    skipped = ("__main__", *tests, "kbserver.serve", "kbserver.wsgi")
     modules = [module for module in modules if not module.endswith(skipped)]
     script = (
         "import importlib, sys\n"

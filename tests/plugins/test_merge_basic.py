@@ -21,12 +21,12 @@ EXPECTED = {
 
 
 class TestSourceWins(MergeStrategyConformance):
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         return kb_merge_strategies()["SOURCE_WINS"]
 
 
 class TestReject(MergeStrategyConformance):
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         return kb_merge_strategies()["REJECT"]
 
 
@@ -42,7 +42,7 @@ class Surest:
 
 
 class TestAGuest(MergeStrategyConformance):
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         return Surest()
 
 

@@ -34,12 +34,12 @@ class TestStatsd(MetricsSinkConformance):
 
 
 class TestKeepBoth(MergeStrategyConformance):
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         return conflict_basic.kb_conflict_strategies()["KEEP_BOTH"]
 
 
 class TestConfidence(MergeStrategyConformance):
-    def strategy(self) -> MergeStrategy:
+    def make_strategy(self) -> MergeStrategy:
         return conflict_basic.kb_conflict_strategies()["CONFIDENCE"]
 
 

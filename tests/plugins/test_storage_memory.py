@@ -15,7 +15,7 @@ from kbplugins.storage_memory import MemoryStore
 class TestMemory(LogStoreConformance):
     forgets = "this log is meant to forget"
 
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         return MemoryStore(config)
 
 

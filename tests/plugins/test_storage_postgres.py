@@ -49,7 +49,7 @@ class TestPostgres(LogStoreConformance):
     def config(self, postgres_url: str) -> Config:
         return config_of(postgres_url)
 
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         return PostgresStore(config)
 
 

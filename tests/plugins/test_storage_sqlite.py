@@ -13,19 +13,26 @@ import pytest
 
 from kbcore.config import Config
 from kbcore.errors import ConfigError, StorageBusy, StorageFull
-from kbcore.plug.conformance import LogStoreConformance
+from kbcore.plug.conformance import LogStoreConformance, LogStoreFaultConformance
 from kbcore.plug.ports import LogStore
 from kbplugins import storage_sqlite
 from kbplugins.storage_sqlite import SqliteStore
 
 
 class TestSqlite(LogStoreConformance):
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
+        return SqliteStore(config)
+
+
+class TestSqliteFaults(LogStoreFaultConformance):
+    syncs_unseen = "SQLite calls the system itself; tests/durability covers it"
+
+    def make_store(self, config: Config) -> LogStore:
         return SqliteStore(config)
 
 
 class TestSqliteInterval(LogStoreConformance):
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         return SqliteStore(replace(config, fsync_policy="interval", fsync_interval_ms=3_600_000))
 
     @pytest.mark.skip(reason="interval syncs later")

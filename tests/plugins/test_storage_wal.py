@@ -10,19 +10,24 @@ import pytest
 
 from kbcore.config import Config
 from kbcore.errors import StorageBusy
-from kbcore.plug.conformance import LogStoreConformance
+from kbcore.plug.conformance import LogStoreConformance, LogStoreFaultConformance
 from kbcore.plug.ports import LogStore
 from kbplugins import storage_wal
 from kbplugins.storage_wal import WalStore
 
 
 class TestWal(LogStoreConformance):
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
+        return WalStore(config)
+
+
+class TestWalFaults(LogStoreFaultConformance):
+    def make_store(self, config: Config) -> LogStore:
         return WalStore(config)
 
 
 class TestWalInterval(LogStoreConformance):
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         return WalStore(replace(config, fsync_policy="interval", fsync_interval_ms=3_600_000))
 
     @pytest.mark.skip(reason="interval syncs later")
@@ -30,7 +35,7 @@ class TestWalInterval(LogStoreConformance):
 
 
 class TestWalNever(LogStoreConformance):
-    def open_store(self, config: Config) -> LogStore:
+    def make_store(self, config: Config) -> LogStore:
         return WalStore(replace(config, fsync_policy="never"))
 
     @pytest.mark.skip(reason="the kernel syncs when it likes")

@@ -15,7 +15,7 @@ from kbcore.plug.sink_conformance import MetricsSinkConformance
 
 
 class TestLatestTold(MergeStrategyConformance):
-    def strategy(self):
+    def make_strategy(self):
         return kb_example.LatestTold()
 
 
