@@ -6,9 +6,10 @@
         def make_store(self, config):
             return MyStore(config)
 
-Each class names the one method that a subclass implements: `make_store`, `make_strategy`, `make_provider`, `make_sink`,
-`make_scorer`, `make_embedder`, `make_tokenizer`. A subclass without it is refused when it is defined. This module and those it takes the
-classes from import pytest; nothing else of the core imports them.
+Each class names the one method that a subclass implements: `make_store`, `make_strategy`,
+`make_provider`, `make_sink`, `make_scorer`, `make_embedder`, `make_tokenizer`. A subclass without
+it is refused when it is defined. This module and those it takes the classes from import pytest;
+nothing else of the core imports them.
 """
 
 # ruff: noqa: S101  (tests assert)

@@ -48,6 +48,7 @@ def test_it_is_listed_with_what_it_offers(installed):
         "kb_merge_strategies": ["LATEST_TOLD"],
         "kb_metrics_sinks": ["slow-log"],
         "kb_salience_scorers": ["newest"],
+        "kb_tokenizers": ["words"],
     }
     assert found["chosen"]["SALIENCE_SCORER"] == "newest"
 

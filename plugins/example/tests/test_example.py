@@ -9,9 +9,12 @@ import kb_example
 import kbcore
 from kbcore.context.request import WindowRequest
 from kbcore.metrics import FAMILIES
-from kbcore.plug.conformance import MergeStrategyConformance, SalienceScorerConformance
-from kbcore.plug.conformance_tokenizer import TokenizerConformance
-from kbcore.plug.sink_conformance import MetricsSinkConformance
+from kbcore.plug.conformance import (
+    MergeStrategyConformance,
+    MetricsSinkConformance,
+    SalienceScorerConformance,
+    TokenizerConformance,
+)
 
 
 class TestLatestTold(MergeStrategyConformance):
