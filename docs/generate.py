@@ -213,8 +213,8 @@ def planner_passes() -> str:
 
 
 PASS_ORDER = (
-    *("check", "lower", "linearise", "wellfounded", "slice", "adorn", "order", "turn", "magic", "stratify", "verify"),
-    "build",
+    *("check", "lower", "linearise", "wellfounded", "restrict", "slice", "adorn", "order", "turn", "magic"),
+    *("stratify", "verify", "build"),
 )
 """Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
 

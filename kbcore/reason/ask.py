@@ -19,8 +19,8 @@ from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import NO_ROW
-from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_shape
+from kbplanner.backend import NO_ROW, SAME
+from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_equalities, goal_shape
 from kbplanner.grounding import GroundPlans
 from kbplanner.passes.check import check_evaluable
 from kbplanner.passes.order import Statistics
@@ -77,6 +77,8 @@ class Reasoner:
         if asked is None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
         pattern, adornment = asked
+        if max(pattern, default=0) & SAME:  # goals that repeat a variable have a plan of their own
+            adornment += str([value & SAME and value for value in pattern])
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
         if ready is None or ready[0] != tenant.plan_version or as_of is not None:
@@ -151,7 +153,8 @@ class Reasoner:
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(self.tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             adornment = adornment_of(terms_of(atom))
-            goal = self.tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
+            bounded = replace(schema, restrictions=goal_equalities(pattern or ()))
+            goal = self.tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics)
             yield Planned(atom, pattern, view.bind, goal, view.statistics)
 
     def rows(
@@ -324,6 +327,7 @@ class Reasoner:
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             bounded = replace(schema, truth=POSSIBLE) if possible and view.rules.uncertain(view.denied, schema) else schema
+            bounded = replace(bounded, restrictions=goal_equalities(pattern))
             version = tenant.plan_version if as_of is None else -1
             goal = tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics, version=version)
             if as_of is not None:

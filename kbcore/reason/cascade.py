@@ -225,10 +225,11 @@ class Cascades:
             affected = Affected(clauses, removed)
             # Few conclusions are affected as a rule, and what they rest on is to be looked up from them.
             few = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
-            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", few), few))
+            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", few, skip={"restrict"}), few))
             start = None
             if not (affected.signed or affected.incomplete or touched):
-                start = self._compiled(build(rewrite(first(clauses, removed), ALL, "", view.statistics), view.statistics))
+                begun = rewrite(first(clauses, removed), ALL, "", view.statistics, skip={"restrict"})
+                start = self._compiled(build(begun, view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()
             found = _Program(goal, start, past, affected.signed, affected.incomplete or bool(touched))
             with self._mutex:

@@ -6,7 +6,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kbplanner.backend import NO_ROW, SAME, CompiledPlan, Engine, Limits, Relation, Run, RunState, Steps, Via
@@ -22,7 +22,7 @@ from kbplanner.program import Program
 from kbplanner.race import LimitedSteps, Race
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
-from kbplanner.terms import ANONYMOUS, HeadTerm, Rule
+from kbplanner.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
 
 Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
@@ -107,6 +107,8 @@ class PlanCache:
     ) -> CompiledGoal:
         """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold.
 
+        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves goals with these only.
+
         While `version` is the same as at the last call, sizes have not moved. With `many` the plan answers many bindings
         in one run, even where one at a time has a better plan.
         """
@@ -122,7 +124,8 @@ class PlanCache:
                 return found
         skip = OPTIONAL if kind == MANY else ()
         clauses = rules.clauses(denied)
-        program = rewrite(clauses, goal.derived, adornment, statistics, skip=skip, full=kind == FULL)
+        relation = replace(goal.derived, restrictions=goal.restrictions)
+        program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
         plan = build(program, statistics)
         full = None
         if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
@@ -375,6 +378,15 @@ def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[
         else:
             pattern.append(SAME | places[arg])
     return pattern, adornment
+
+
+def goal_equalities(pattern: Sequence[int]) -> tuple[Comparison, ...]:
+    """The restrictions that a match pattern puts on the columns of its relation: those of one variable are equal."""
+    return tuple(
+        Comparison("==", Variable(str((value & ~SAME) + 1)), Variable(str(place)))
+        for place, value in enumerate(pattern, 1)
+        if value & SAME
+    )
 
 
 def goal_pattern(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> list[int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kbplanner.aggregates import FOLDS
 from kbplanner.compute import FUNCTIONS, TESTS
@@ -81,7 +82,8 @@ def answer_name(plan: Plan) -> str:
 def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) -> str:
     """What a step reads as an atom with the variables of the rule, `_` where a column is ignored."""
     parts = ["_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns]
-    return f"{str(plan.slots[slot]).rsplit('/', 1)[0]}({', '.join(parts)})"
+    name = str(replace(plan.slots[slot], restrictions=())).rsplit("/", 1)[0]
+    return f"{name}({', '.join(parts)})"
 
 
 def mask(columns: Sequence[Column]) -> str:

@@ -74,7 +74,7 @@ class GroundPlans:
         # Linear recursion made of another kind has other rules at work, which matters where rules have a confidence.
         shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
         clauses = rules.stepwise(denied, weighing=not shaped)
-        skip = OPTIONAL if weighed is None else ()
+        skip = OPTIONAL if weighed is None else {"restrict"}
         program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
         plan = build(program.program, statistics)
         made = GroundGoal(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from kbplanner.terms import Comparison, Variable
+
 
 class Role(str, Enum):
     """What the rows of a relation mean."""
@@ -49,6 +51,8 @@ class RelationSchema:
     """For a demand or reach: the role of the relation it serves; for a settled relation: of the one it is the result of."""
     truth: str = ""
     """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see `passes/wellfounded.py`."""
+    restrictions: tuple[Comparison, ...] = ()
+    """For a version of a relation, see `passes/restrict.py`: what its rows meet. A variable is a column, by its number."""
 
     @property
     def stored(self) -> RelationSchema:
@@ -84,8 +88,16 @@ class RelationSchema:
         name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
         if self.role is not Role.STORED and self.adornment:
             name += f"[{self.adornment}]"
+        if self.restrictions:
+            name += f"{{{', '.join(map(_restriction, self.restrictions))}}}"
         if self.source not in (None, Role.DERIVED):
             name = f"{self.source.value} {name}"
         if self.truth:
             name = f"{self.truth} {name}"
         return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"
+
+
+def _restriction(item: Comparison) -> str:
+    """A restriction as text, without its constant."""
+    left, right = (side.name if isinstance(side, Variable) else "_" for side in (item.left, item.right))
+    return f"{'not ' if item.negated else ''}{left} {item.op} {right}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbplanner.backend import Engine, Limits, Relation, RunState, Steps
 from kbplanner.compute import TESTS
-from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_pattern
+from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_equalities, goal_pattern
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema
@@ -192,6 +192,7 @@ class World:
         with self.models.view(*ask, version=self.version if keep else -1) as view:
             if possible and view.rules.uncertain(denied, schema):
                 schema = replace(schema, truth=POSSIBLE)
+            schema = replace(schema, restrictions=goal_equalities(pattern))
             compiled = self.cache.get(view.rules, schema, adornment_of(goal.args), denied, view.statistics)
             return self._ask(goal, pattern, compiled, view.bind, means, keep)
 

@@ -10,6 +10,7 @@ from kbplanner.errors import EngineFault
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.magic import magic
 from kbplanner.passes.order import NoStatistics, Statistics
+from kbplanner.passes.restrict import restrict
 from kbplanner.passes.slice import slice_program
 from kbplanner.passes.stratify import widen
 from kbplanner.passes.turn import turn
@@ -29,14 +30,15 @@ class PassContext:
 Pass = Callable[[Program, PassContext], Program]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("restrict", lambda program, context: restrict(program)),
     ("slice", lambda program, context: slice_program(program)),
     ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
     ("turn", lambda program, context: turn(program)),
     ("magic", lambda program, context: magic(program)),
 )
-"""Name and function of each pass, in order. `turn` may be skipped; the others build on each other."""
+"""Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
 
-OPTIONAL = frozenset({"turn"})
+OPTIONAL = frozenset({"restrict", "turn"})
 
 
 def rewrite(
@@ -60,22 +62,28 @@ def rewrite(
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
     source = Program(tuple(clauses), goal)
+    if "restrict" not in skip:  # once: the passes that may run again name relations that are asked in full
+        source = _run("restrict", PASSES[0][1], source, context, timings)
     if full:
         sliced = slice_program(source)
         source = replace(sliced, full=frozenset(clause.head.schema for clause in sliced.clauses))
     while True:
         program = source
-        for name, run in PASSES:
-            if name in skip:
-                continue
-            start = perf_counter_ns()
-            program = run(program, context)
-            if timings is not None:
-                timings[name] = timings.get(name, 0) + perf_counter_ns() - start
-            verify(program, name)
+        for name, run in PASSES[1:]:
+            if name not in skip:
+                program = _run(name, run, program, context, timings)
         widened = widen(program, source)
         if widened is None:
             return program
         if widened == source.full:
             raise EngineFault(f"no strata for {goal}: the rules should have been refused")
         source = replace(source, full=widened)
+
+
+def _run(name: str, run: Pass, program: Program, context: PassContext, timings: dict[str, int] | None) -> Program:
+    start = perf_counter_ns()
+    program = run(program, context)
+    if timings is not None:
+        timings[name] = timings.get(name, 0) + perf_counter_ns() - start
+    verify(program, name)
+    return program

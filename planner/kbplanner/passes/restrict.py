@@ -1,0 +1,162 @@
+"""Push equalities and comparisons of a caller into the rules it calls.
+
+`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body calls a relation with a
+repeated variable, the relation gets a restricted version, in whose clauses the arguments are unified. Comparisons of an
+argument with a constant go into the version too if all calls of this version have them, so that no version does the work
+of another one again. Restrictions go down from callers to callees through all relations that are not recursive:
+
+    query(x) :- pair(x, x), x < 2.          pair(x, y) :- nat(x), nat(y).
+
+becomes, with `{1 = 2, 1 < _}` for the version that has equal arguments, the first below a constant,
+
+    query(x) :- pair{1 = 2, 1 < _}(x, x), x < 2.          pair{1 = 2, 1 < _}(x, x) :- nat(x), nat(x), x < 2.
+
+Constant arguments need no version: `adorn` binds them. Rules that are asked for under absence, aggregates and recursive
+relations keep their general form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation, Program, components
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.terms import Comparison, Term, Variable
+
+Version = tuple[RelationSchema, tuple[Comparison, ...]]
+"""A relation and the equalities of its columns; a column is a variable named by its number, from 1."""
+
+
+def restrict(program: Program) -> Program:
+    """Replace relations by restricted versions of them where calls allow it; the goal's own equalities count as a call."""
+    parts = components(program.clauses)
+    heads = program.heads()
+    general = {schema for part in parts if part.recursive for schema in part.relations}
+    general.update(clause.head.schema for clause in program.clauses if clause.aggregates)
+    order = {schema: number for number, schema in enumerate(heads)}
+    goal = replace(program.goal, restrictions=())
+    goal_version = goal, () if goal in general else program.goal.restrictions
+    common: dict[Version, list[Comparison]] = {goal_version: []}
+    found: list[tuple[Version, Clause, list[Version | None]]] = []
+    for part in reversed(parts):  # callers before callees: every call of a version is known before its clauses are made
+        own = sorted(part.relations, key=order.__getitem__)
+        if len(own) > 1 and any((schema, ()) in common for schema in own):
+            common.update({(schema, ()): [] for schema in own})
+        for version in [version for version in common if version[0] in part.relations]:
+            for clause in heads[version[0]]:
+                made = _restricted(clause, (*version[1], *common[version]))
+                if made is not None:
+                    found.append((version, made, _calls(made, heads, general, common)))
+    if not any(version[1] or common[version] for version in common):
+        return replace(program, goal=goal)
+    names = {version: replace(version[0], restrictions=(*version[1], *common[version])) for version in common}
+    found.sort(key=lambda one: order[one[0][0]])
+    clauses = [_renamed(clause, names[version], versions, names) for version, clause, versions in found]
+    return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
+
+
+def _calls(
+    clause: Clause,
+    heads: Mapping[RelationSchema, list[Clause]],
+    general: set[RelationSchema],
+    common: dict[Version, list[Comparison]],
+) -> list[Version | None]:
+    """The version that each item of the body calls (None for other items); notes the comparisons of each call."""
+    versions: list[Version | None] = []
+    for item in clause.body:
+        if not isinstance(item, ClauseAtom) or item.schema not in heads:
+            versions.append(None)
+            continue
+        equalities: tuple[Comparison, ...] = ()
+        comparisons: list[Comparison] = []
+        if item.schema.role is Role.DERIVED and not item.absent and item.schema not in general:
+            equalities = _equalities(item)
+            comparisons = _comparisons(item, clause)
+        version = item.schema, equalities
+        before = common.get(version)
+        common[version] = comparisons if before is None else [one for one in before if one in comparisons]
+        versions.append(version)
+    return versions
+
+
+def _equalities(atom: ClauseAtom) -> tuple[Comparison, ...]:
+    """An equality for each argument that repeats the variable of an earlier one."""
+    first: dict[Variable, int] = {}
+    found = []
+    for place, arg in enumerate(atom.args, 1):
+        if isinstance(arg, Variable) and not arg.anonymous and first.setdefault(arg, place) != place:
+            found.append(Comparison("==", Variable(str(first[arg])), Variable(str(place))))
+    return tuple(found)
+
+
+def _comparisons(atom: ClauseAtom, clause: Clause) -> list[Comparison]:
+    """The comparisons of a body that compare an argument of one of its atoms with a constant, by columns."""
+    columns: dict[Variable, Variable] = {}
+    for place, arg in enumerate(atom.args, 1):
+        if isinstance(arg, Variable) and not arg.anonymous:
+            columns.setdefault(arg, Variable(str(place)))
+    found = []
+    for item in clause.body:
+        if isinstance(item, Comparison):
+            sides = item.left, item.right
+            if any(isinstance(side, str) for side in sides) and any(side in columns for side in sides):
+                found.append(_replaced_in_comparison(item, columns))
+    return list(dict.fromkeys(found))
+
+
+def _restricted(clause: Clause, restrictions: tuple[Comparison, ...]) -> Clause | None:
+    """The clause for rows that meet the restrictions of its head; None if there can be none."""
+    for restriction in restrictions:
+        args = {Variable(str(place)): arg for place, arg in enumerate(clause.head.args, 1)}
+        test = _replaced_in_comparison(restriction, args)
+        if restriction.op != "==" or restriction.negated or not isinstance(restriction.right, Variable):
+            clause = replace(clause, body=(*clause.body, test))
+            continue
+        left, right = test.left, test.right
+        if left == right:
+            continue
+        if isinstance(left, str) and isinstance(right, str):
+            return None
+        computed = {item.target for item in clause.body if isinstance(item, Computation)}
+        if left in computed or right in computed:
+            clause = replace(clause, body=(*clause.body, test))
+        elif isinstance(right, Variable) and isinstance(left, (str, Variable)):
+            clause = _substituted(clause, {right: left})
+        elif isinstance(left, Variable) and isinstance(right, str):
+            clause = _substituted(clause, {left: right})
+    return clause
+
+
+def _substituted(clause: Clause, values: Mapping[Variable, Term]) -> Clause:
+    head = replace(clause.head, args=_replaced(clause.head.args, values))
+    body: list[ClauseItem] = []
+    for item in clause.body:
+        if isinstance(item, ClauseAtom):
+            item = replace(item, args=_replaced(item.args, values))
+        elif isinstance(item, Comparison):
+            item = _replaced_in_comparison(item, values)
+        elif isinstance(item, Computation):
+            item = replace(item, args=_replaced(item.args, values))
+        body.append(item)
+    return replace(clause, head=head, body=tuple(dict.fromkeys(body)))
+
+
+def _replaced(args: tuple[Term, ...], values: Mapping[Variable, Term]) -> tuple[Term, ...]:
+    return tuple(values.get(arg, arg) if isinstance(arg, Variable) else arg for arg in args)
+
+
+def _replaced_in_comparison(item: Comparison, values: Mapping[Variable, Term]) -> Comparison:
+    left = values.get(item.left, item.left) if isinstance(item.left, Variable) else item.left
+    right = values.get(item.right, item.right) if isinstance(item.right, Variable) else item.right
+    return replace(item, left=left, right=right)
+
+
+def _renamed(
+    clause: Clause, head: RelationSchema, versions: list[Version | None], names: Mapping[Version, RelationSchema]
+) -> Clause:
+    body = [
+        replace(item, schema=names[version]) if version is not None and isinstance(item, ClauseAtom) else item
+        for item, version in zip(clause.body, versions, strict=True)
+    ]
+    return replace(clause, head=replace(clause.head, schema=head), body=tuple(body))
