@@ -158,16 +158,11 @@ class EmbeddedKB:
             warnings += batch.warnings
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
-            for outcome in self._stored(batch):
+            if batch.facts or batch.rows:
+                outcome = self.kb.assert_facts(batch.facts) if batch.facts else self.kb.assert_rows(batch.rows)
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
         return LoadOutcome(asserted, updated, rules, tuple(goals), first_row, tuple(warnings))
-
-    def _stored(self, batch: Batch) -> Iterator[AssertOutcome]:
-        if batch.facts:
-            yield self.kb.assert_facts(batch.facts)
-        if batch.rows:
-            yield self.kb.assert_rows(batch.rows)
 
     def ask(
         self,
