@@ -78,17 +78,14 @@ def open_runtime(
 ) -> Runtime:
     """Load plugins, open the log, recover the state, and be ready to serve.
 
-    `offload` runs a blocking call where it holds up nobody (default: in place); `offload_disk` does so for the disk, so
-    that no commit waits for goals (default: `offload`); `pause` lets others run, between slices of work; `give_way` does so
-    thoroughly, for work nobody waits for (default: `pause`); `on_failure` is told when the log failed and the process must
-    stop; `llm` is used in place of the one that LLM_PROVIDER names.
-    Raises ConfigError, StorageBusy, LogCorrupted.
+    `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one that uses the disk
+    (default: `offload`). `pause` yields between slices of work, `give_way` in background work (default: `pause`).
+    `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError, StorageBusy, LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
     loaded.salience_scorer()  # a name nobody offers is found out before the log is opened
-    provider, embedder = llm or loaded.llm_provider(), loaded.embedder()
-    tokenizer = loaded.tokenizer()
+    provider, embedder, tokenizer = llm or loaded.llm_provider(), loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     store = loaded.open_storage()
     logged = LoggedClock(clock or SystemClock())

@@ -19,7 +19,7 @@ from abc import abstractmethod
 import pytest
 
 from kbcore.plug.conformance_base import Conformance
-from kbcore.plug.ports import Tokenizer
+from kbcore.plug.tokenizer import Tokenizer
 
 TEXTS = ("ann works at acme.", "", "naïve café 東京", "a " * 5000, "% Goal: p(?x)\np(a).\n", "\u0000\ud7ff\U0010ffff")
 LONG = "works_at(ann, acme).\n" * 10_000

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
         MetricsSink,
         SalienceScorer,
         StorageTools,
-        Tokenizer,
         Usage,
     )
+    from kbcore.plug.tokenizer import Tokenizer
     from kbcore.runtime import Runtime
     from kbcore.state.changes import Delta
     from kbplanner.terms import BodyItem

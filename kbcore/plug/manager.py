@@ -22,8 +22,8 @@ from kbcore.plug.ports import (
     MetricsSink,
     SalienceScorer,
     StorageTools,
-    Tokenizer,
 )
+from kbcore.plug.tokenizer import Tokenizer
 from kbcore.storage_urls import backend_of, redacted
 
 LATER = "kb_http_"
