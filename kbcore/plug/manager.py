@@ -100,11 +100,15 @@ class Plugins:
 
     def open_storage(self) -> LogStore:
         """Open the log that STORAGE_BACKEND names; raises ConfigError naming the choices."""
+        return self.check_storage()(self._config)
+
+    def check_storage(self) -> Callable[[Config], LogStore]:
+        """Return what opens the log that STORAGE_BACKEND names; raises ConfigError naming the choices."""
         wanted, url = self._config.storage_backend, self._config.storage_url
         factory: Callable[[Config], LogStore] = self._pick("kb_storage_backends", wanted)
         if url and backend_of(url) != wanted:
             raise ConfigError(f"STORAGE_URL={redacted(url)!r} is for {backend_of(url)!r}, but STORAGE_BACKEND is {wanted!r}")
-        return factory(self._config)
+        return factory
 
     def storage_tools(self) -> StorageTools:
         """The tools for folders of the backend that STORAGE_BACKEND names; raises ConfigError where there are none."""

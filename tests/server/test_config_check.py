@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from kbcore.config import SETTINGS, Config
 from kbcore.doubts import doubts
 from kbcore.errors import ConfigError
+from kbcore.runtime import open_runtime
 from kbserver.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,13 +25,74 @@ def test_settings_that_are_set_are_shown_as_they_could_be_set_again() -> None:
     assert done.exit_code == 0
     for line in ("PORT=1234", "RATE_LIMIT=600/60", "CORS_ORIGINS=https://a,https://b", "ENGINE_VERIFY=true"):
         assert line in done.stdout.splitlines()
-    again = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    again = dict(line.split("=", 1) for line in done.stdout.splitlines() if not line.startswith("#"))
     assert Config.from_env(again).rate_limit == (600, 60)
 
 
 def test_all_shows_every_setting() -> None:
-    lines = check("--all").stdout.splitlines()
-    assert [line.split("=")[0] for line in lines] == [setting.name for setting in SETTINGS]
+    done = check("--all", "--port", "1", API_KEY="correct-horse-battery")
+    lines = done.stdout.splitlines()
+    names = [line.split("=")[0] for line in lines if not line.startswith("#")]
+    assert sorted(names) == sorted(setting.name for setting in SETTINGS)
+    assert lines[:4] == ["# --port", "PORT=1", "# environment", "API_KEY=(not shown)"]
+    assert lines[4] == "# default"
+
+
+def test_each_setting_is_shown_below_its_source(tmp_path: Path) -> None:
+    secret, file = tmp_path / "secret", tmp_path / "kbcore.env"
+    secret.write_text("correct-horse-battery")
+    file.write_text(f"PORT=9300\nHOST=127.0.0.2\nAPI_KEY_FILE={secret}\nSTORAGE_URL=sqlite:kb.sqlite\n")
+    done = check("--env-file", str(file), "--host", "127.0.0.3")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "# --host",
+        "HOST=127.0.0.3",
+        f"# {file}",
+        "PORT=9300",
+        "STORAGE_URL=sqlite:kb.sqlite",
+        "# STORAGE_URL",
+        "STORAGE_BACKEND=sqlite",
+        f"# API_KEY_FILE ({file})",
+        "API_KEY=(not shown)",
+    ]
+
+
+def test_every_problem_is_reported_at_once() -> None:
+    bad = {"PORT": "many", "LOG_LEVEL": "LOUD", "LLM_PROVIDER": "gtp", "METRICS_SINKS": "prometheus,nope,none2"}
+    bad |= {"SALIENCE_SCORER": "x", "STORAGE_BACKEND": "floppy", "EMBEDDER": "y", "TOKENIZER": "z", "API_KEY": "hush hush"}
+    done = check("--fsync-policy", "sometimes", **bad)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    assert done.exit_code == 78
+    names = [*bad, "FSYNC_POLICY", "METRICS_SINKS"]
+    assert len(errors) == len(names)
+    assert all(any(f"{name}=" in line for line in errors) for name in names)
+    assert "hush" not in done.output
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"LLM_PROVIDER": "unknown"},
+        {"LLM_PROVIDER": "openai"},
+        {"STORAGE_BACKEND": "nothing"},
+        {"STORAGE_BACKEND": "sqlite", "STORAGE_URL": "wal:data"},
+        {"METRICS_SINKS": "nothing"},
+        {"SALIENCE_SCORER": "nothing"},
+        {"EMBEDDER": "nothing"},
+        {"TOKENIZER": "nothing"},
+        {"REPLICATION_MODE": "FOLLOWER"},
+        {"REPLICATION_MODE": "LEADER", "STORAGE_BACKEND": "memory"},
+        {"STATSD_ADDRESS": "nowhere", "METRICS_SINKS": "statsd"},
+        {"PLUGINS_DISABLED": "storage-wal"},
+    ],
+    ids=str,
+)
+def test_what_a_start_refuses_the_check_refuses_with_the_same_words(settings: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_runtime(Config.from_env({"STORAGE_DIR": str(tmp_path), "MIN_FREE_MB": "0"} | settings)).close()
+    done = check(**settings)
+    assert done.exit_code == 78
+    assert caught.value.message in done.stderr
 
 
 def test_no_secret_is_shown() -> None:
@@ -89,7 +151,7 @@ def test_files_of_settings(tmp_path: Path) -> None:
     file.write_text("# why\n\nPORT=1234\nLOG_FORMAT='json'\nUNHEARD_OF=1\n")
     done = check("--env-file", str(file))
     assert done.exit_code == 0
-    assert done.stdout.splitlines() == ["PORT=1234", "LOG_FORMAT=json"]
+    assert done.stdout.splitlines() == [f"# {file}", "PORT=1234", "LOG_FORMAT=json"]
     assert "UNHEARD_OF is not a setting" in done.stderr
     file.write_text("PORT=1234\nAPI_KEY hunter2\n")
     done = check("--env-file", str(file))

@@ -1,4 +1,4 @@
-"""`kbcore config`: settings, looked at before a start."""
+"""`kbcore config`: settings, checked before a start."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import click
 
-from kbcore.config import SETTINGS, Config, Setting, environment
+from kbcore.config import SETTINGS, Setting, environment
 from kbcore.doubts import doubts
 from kbcore.errors import ConfigError
+from kbcore.settings_check import DEFAULT, Effective, effective, plugin_problems
 from kbcore.storage_urls import redacted
+from kbserver import hookspecs
+from kbserver.cli.serve import options
 
 UNUSABLE = 78
 """The exit status of settings that cannot be used, by the names of sysexits; that of `kbcore serve` as well."""
@@ -18,33 +21,55 @@ UNUSABLE = 78
 
 @click.group("config")
 def command() -> None:
-    """Settings, looked at before a start."""
+    """Settings, checked before a start."""
 
 
 @command.command("check")
 @click.option("--env-file", metavar="FILE", help="NAME=VALUE lines, as systemd has them, instead of the environment")
 @click.option("--all", "every", is_flag=True, help="show settings that have their default, too")
-@click.option("--strict", is_flag=True, help="end with 1 where something is odd")
-def check(env_file: str | None, every: bool, strict: bool) -> None:
-    """Read all settings, show those that are set, without secrets, and say what is odd about them.
+@click.option("--strict", is_flag=True, help="end with 1 where there are warnings")
+@options
+def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) -> None:
+    """Check all settings as a start would, plugins included, and show those that are set, without secrets.
 
-    Ends with 0 where a server could start with them, with 78 where not.
+    Settings are shown by source: the environment or FILE, flags (those of `kbcore serve`), and with --all the defaults. The
+    plugins that settings choose are opened and closed; the storage is not opened, and no model is asked.
+
+    Ends with 0 where a server could start with them. Otherwise shows every problem and ends with 78.
     """
     try:
         environ = environment() if env_file is None else read_env_file(env_file)
-        config = Config.from_env(environ)
     except ConfigError as error:
-        click.echo(f"kbcore: {error.message}", err=True)
+        click.echo(f"ERROR: {error.message}", err=True)
         sys.exit(UNUSABLE)
+    flags_set = {name: text for name, text in flags.items() if text is not None}
+    settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
+    _show(settings, every)
+    problems = settings.problems + plugin_problems(settings.config, hookspecs)
+    warnings = list(doubts(settings.config, environ, ours=env_file is not None))
+    for warning in warnings:
+        click.echo(f"WARNING: {warning}", err=True)
+    for problem in problems:
+        click.echo(f"ERROR: {problem}", err=True)
+    if problems:
+        click.echo(f"a server would not start: {len(problems)} errors, {len(warnings)} warnings", err=True)
+        sys.exit(UNUSABLE)
+    click.echo(f"settings can be used, {len(warnings)} warnings", err=True)
+    sys.exit(1 if strict and warnings else 0)
+
+
+def _show(found: Effective, every: bool) -> None:
+    """Print settings as NAME=VALUE lines below a comment line with their source."""
+    by_source: dict[str, list[str]] = {}
     for setting in SETTINGS:
-        value = getattr(config, setting.field)
-        if every or value != setting.default:
-            click.echo(f"{setting.name}={shown(setting, value)}")
-    found = list(doubts(config, environ, ours=env_file is not None))
-    for doubt in found:
-        click.echo(f"WARNING: {doubt}", err=True)
-    click.echo(f"settings can be used, {len(found)} warnings", err=True)
-    sys.exit(1 if strict and found else 0)
+        source = found.sources.get(setting.name, DEFAULT)
+        if every or source != DEFAULT:
+            line = f"{setting.name}={shown(setting, getattr(found.config, setting.field))}"
+            by_source.setdefault(source, []).append(line)
+    for source in sorted(by_source, key=lambda source: source == DEFAULT):
+        click.echo(f"# {source}")
+        for line in by_source[source]:
+            click.echo(line)
 
 
 def read_env_file(path: str) -> dict[str, str]:

@@ -105,9 +105,7 @@ def _line_of(key: StoredKey) -> None:
     _line(key.id, key.role, key.name, key.databases, key.tenants, key.expires_at)
 
 
-def _line(
-    id: str, role: str, name: str, databases: Sequence[str], tenants: Sequence[str], expires_at: int | None
-) -> None:
+def _line(id: str, role: str, name: str, databases: Sequence[str], tenants: Sequence[str], expires_at: int | None) -> None:
     where = f"databases {','.join(databases) or '*'}, tenants {','.join(tenants) or '*'}"
     until = "no end" if expires_at is None else datetime.fromtimestamp(expires_at / 1000, timezone.utc).isoformat()
     click.echo(f"{id}  {role}  {name}  {where}, {until}")

@@ -106,9 +106,7 @@ def _batches(path: Path, options: Options) -> Iterator[Batch]:
     """The batches of a file, with a progress bar by bytes on a terminal."""
     size = path.stat().st_size
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
-        batches = read_text(
-            text, path.suffix, scope=options.scope, predicate=options.predicate, header=options.header
-        )
+        batches = read_text(text, path.suffix, scope=options.scope, predicate=options.predicate, header=options.header)
         with click.progressbar(
             length=size, label=path.name, file=sys.stderr, hidden=options.quiet or not sys.stderr.isatty()
         ) as bar:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -12,18 +14,34 @@ from kbserver.cli._exits import EXIT_CODES
 
 CANNOT_LISTEN = 71
 
+Command = Callable[..., Any]
+
 _HELP = {setting.name: setting.help for setting in SETTINGS}
 
 
+_OPTIONS = (
+    click.option("--host", "HOST", metavar="ADDRESS", help=_HELP["HOST"]),
+    click.option("--port", "PORT", metavar="NUMBER", help=_HELP["PORT"]),
+    click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"]),
+    click.option(
+        "--fsync-policy", "FSYNC_POLICY", metavar="POLICY", help=_HELP["FSYNC_POLICY"] + ": always, interval, never"
+    ),
+    click.option("--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"]),
+    click.option("--storage-url", "STORAGE_URL", metavar="URL", help=_HELP["STORAGE_URL"]),
+    click.option("--log-level", "LOG_LEVEL", metavar="LEVEL", help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR"),
+    click.option("--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json"),
+)
+
+
+def options(command: Command) -> Command:
+    """Add the flags that stand for settings, by the names of the settings."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.command("serve")
-@click.option("--host", "HOST", metavar="ADDRESS", help=_HELP["HOST"])
-@click.option("--port", "PORT", metavar="NUMBER", help=_HELP["PORT"])
-@click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"])
-@click.option("--fsync-policy", "FSYNC_POLICY", metavar="POLICY", help=_HELP["FSYNC_POLICY"] + ": always, interval, never")
-@click.option("--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"])
-@click.option("--storage-url", "STORAGE_URL", metavar="URL", help=_HELP["STORAGE_URL"])
-@click.option("--log-level", "LOG_LEVEL", metavar="LEVEL", help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR")
-@click.option("--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json")
+@options
 def command(**flags: str | None) -> None:
     """Serve facts, rules and questions over HTTP.
 
