@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from kbcore.reason.budget import Budget
 from kbcore.reason.replay import (
     Columns,
     Lots,
+    Solved,
     Step,
     Values,
     filled,
@@ -34,9 +36,8 @@ from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Engine
 from kbplanner.evaluate import Bind, naming_rule
-from kbplanner.ground import Ground, Shortest
+from kbplanner.ground import Ground
 from kbplanner.grounding import GroundPlans, GroundRun, Instance
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.printer import print_expression, print_term
@@ -45,6 +46,7 @@ from kbplanner.rules import RuleSet
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.solved import shortest
 from kbplanner.terms import Aggregate, Apply, Atom, BodyItem, Comparison, HeadTerm, Literal, Rule, Variable
+from kbplanner.witness import Complete, Witnesses
 
 ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 
@@ -89,7 +91,8 @@ class ProofNode:
     `row` is the stored fact of an asserted one, where rows are shown. A derived one has its rule, the values of the rule's
     variables, and a premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule
     steps below. Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs.
-    `alternatives` says how many other instances of rules give the same.
+    `alternatives` says how many other instances of rules give the same; those that rest on the same conclusions count as
+    one.
     """
 
     kind: str
@@ -150,7 +153,10 @@ class Prover:
         """
         engine = self._tenant.engine
         goals, moment = (schema,), self._as_of
-        with viewed(self._tenant, self._partition, self._rules, goals, self._budget, moment) as view:
+        with (
+            viewed(self._tenant, self._partition, self._rules, goals, self._budget, moment) as view,
+            closing(Witnesses(engine, view.bind, view.statistics, self._budget.limits, self._budget.rest)) as witnesses,
+        ):
             for start in range(0, len(answers), TOGETHER):
                 some = answers[start : start + TOGETHER]
                 rows = [tuple(engine.find(arg) for arg in args) for args in some]
@@ -164,7 +170,8 @@ class Prover:
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = self._ground(run)
-                    solved = Solved(engine, run, ground, shortest(engine, ground, self._budget.via))
+                    lowest = shortest(engine, ground, self._budget.via)
+                    solved = Solved(engine, run, ground, lowest, Complete(run, lowest, witnesses))
                     proof = self._proof(view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)
@@ -181,28 +188,6 @@ class Prover:
             return run.read(self._budget.drive, self._budget.rest)
         except BudgetExceeded as error:
             raise naming_rule(error, self._rules.rules) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """A finished run, the ground program read from it, and its shortest proofs."""
-
-    engine: Engine
-    run: GroundRun
-    ground: Ground
-    shortest: Shortest
-
-    def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
-        """The number of the instance that gives a premise of another."""
-        values = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
-        return self.shortest.chosen[self.run.nodes(atom.schema, array("I", values), 1)[0]]
-
-    def gathered(self, binding: int) -> Instance:
-        """The instance of the author's body behind a binding, which may be part of another one."""
-        instance = self.run.instance(self.shortest.chosen[binding])
-        while instance.source.premises and instance.source.premises[0].schema.role is Role.BINDINGS:
-            instance = self.run.instance(self.chosen(instance, instance.source.premises[0]))
-        return instance
 
 
 class Proof:
@@ -228,7 +213,7 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
-        self._lots = None if solved is None else Lots(solved.ground, solved.shortest)
+        self._lots = None if solved is None else Lots(solved.ground, solved.shortest, solved.run.parts)
         self._replays: dict[int, Replay] = {}
         self._steps: dict[int, Step | None] = {}
         self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
@@ -255,7 +240,7 @@ class Proof:
             replay = self._replays.get(number)
         node.instance = -1
         if replay is None:
-            instance = solved.run.instance(number)
+            instance = solved.complete.instance(number)
             node.rule = self._rule(instance.source)
             self._take(node, node.rule.rule, instance, solved)
         else:
@@ -282,7 +267,7 @@ class Proof:
                 self._steps[key] = step_of(source, self._rule(source), self._tenant.engine)
             step = self._steps[key]
             if step is not None:
-                replays = self._replayed(step, Columns(step, block, places, self._tenant.engine))
+                replays = self._replayed(step, Columns(step, block, places, solved.complete, self._tenant.engine))
                 self._replays.update(zip([block.start + place for place in places], replays, strict=True))
 
     def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
@@ -292,11 +277,11 @@ class Proof:
         bindings = list(map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names]))))
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):
-            places = range(len(source.variables))
+            places = range(len(step.variables))
             both = zip(columns.keys(places), columns.values(places), strict=True)
             for row, texts in self._budget.paced(both, ONE_BY_ONE):
-                values = values_of(rule, dict(zip(source.variables, texts, strict=True)))
-                instances.append((Instance(source, dict(zip(source.variables, row, strict=True))), values))
+                values = values_of(rule, dict(zip(step.variables, texts, strict=True)))
+                instances.append((Instance(source, dict(zip(step.variables, row, strict=True))), values))
         if step.equations:
             variables = variables_of(rule)
             bindings = [{str(v): values[v] for v in variables if v in values} for _, values in instances]
@@ -382,12 +367,12 @@ class Proof:
         wanted = with_values(item.atom.args, values)
         schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
         if item.negated:
-            absent = (i for i in instance.source.clause.body if isinstance(i, ClauseAtom) and i.absent)
+            absent = (i for i in instance.source.whole.body if isinstance(i, ClauseAtom) and i.absent)
             if any(stands_for(atom, schema, wanted, values) for atom in absent):
                 searched = Literal(Atom(schema.predicate, wanted, schema.positive), negated=True)
                 return ProofNode(ABSENT, schema.predicate, wanted, schema.positive, item=searched)
             schema = schema.opposite
-        found = next(a for a in instance.source.clause.atoms() if stands_for(a, schema, wanted, values))
+        found = next(a for a in instance.source.whole.atoms() if stands_for(a, schema, wanted, values))
         row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in with_values(found.args, values)]
         if 0 in row:  # anonymous variables leave a choice of stored facts
             row = list(self._bind(found.schema).match(row, limit=1)[0])

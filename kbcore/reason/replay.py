@@ -16,11 +16,12 @@ from kbcore.state.rulebook import StoredRule
 from kbplanner.backend import Engine
 from kbplanner.evaluated import value_of
 from kbplanner.ground import Ground, Shortest
-from kbplanner.grounding import Block
+from kbplanner.grounding import Block, GroundRun, Instance
 from kbplanner.passes.instances import InstanceRelation
 from kbplanner.program import ClauseAtom
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Aggregate, Apply, BodyItem, Comparison, Expr, HeadTerm, Literal, Rule, Term, Variable
+from kbplanner.witness import Complete, named
 
 Values = dict[Variable, str]
 """The values of variables in an instance of a rule."""
@@ -33,14 +34,38 @@ _DISCOVERED, _PICKED = 1, 2
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A finished run, the ground program read from it, its shortest proofs, and its instances with all their values."""
+
+    engine: Engine
+    run: GroundRun
+    ground: Ground
+    shortest: Shortest
+    complete: Complete
+
+    def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
+        """The number of the instance that gives a premise of another."""
+        values = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
+        return self.shortest.chosen[self.run.nodes(atom.schema, array("I", values), 1)[0]]
+
+    def gathered(self, binding: int) -> Instance:
+        """The instance of the author's body behind a binding, which may be part of another one."""
+        instance = self.complete.instance(self.shortest.chosen[binding])
+        while instance.source.premises and instance.source.premises[0].schema.role is Role.BINDINGS:
+            instance = self.complete.instance(self.chosen(instance, instance.source.premises[0]))
+        return instance
+
+
 class Lots:
     """Picks the instances of a proof that are replayed together: the one that is asked for, and what is likely to be next.
 
     That is what its premises rest on, level by level; then what was found in this way before. No instance is picked twice.
     """
 
-    def __init__(self, ground: Ground, shortest: Shortest) -> None:
+    def __init__(self, ground: Ground, shortest: Shortest, parts: int) -> None:
         self._ground = ground
+        self._parts = parts
         self._shortest = shortest
         self._states = bytearray(len(ground))
         self._later: deque[int] = deque()
@@ -50,7 +75,7 @@ class Lots:
         """The numbers of some instances, `first` among them unless it was picked before, in order."""
         states, ground, later = self._states, self._ground, self._later
         premises, ends, free = ground.premises, ground.ends, ground.free
-        heights, chosen = self._shortest.heights, self._shortest.chosen
+        heights, chosen, parts = self._shortest.heights, self._shortest.chosen, self._parts
         near, picked = deque([first]), list[int]()
         while len(picked) < self._size and (near or later):
             number = near.popleft() if near else later.popleft()
@@ -58,9 +83,12 @@ class Lots:
                 continue
             states[number] = _PICKED
             picked.append(number)
-            for node in premises[ends[number - 1] if number else 0 : ends[number]]:
+            nodes = premises[ends[number - 1] if number else 0 : ends[number]]
+            for node in nodes:
                 below = chosen[node]
-                if heights[node] and below >= free and not states[below]:
+                if below < parts:  # what the part rests on, which is looked at in this loop as well
+                    nodes.extend(ground.of(below))
+                elif heights[node] and below >= free and not states[below]:
                     states[below] = _DISCOVERED
                     near.append(below)
         later.extend(near)
@@ -85,12 +113,13 @@ class Premise:
 class Step:
     """How the instances of a clause are steps by a rule.
 
-    Columns are the clause's variables and then `constants`, symbols that its atoms use. `names` are the rule's variables
+    Columns are the clause's `variables` and then `constants`, symbols that its atoms use. `names` are the rule's variables
     that the clause has, with their columns; `equations` says that the rule may have others, with values that follow.
     """
 
     rule: StoredRule
     source: InstanceRelation
+    variables: tuple[Variable, ...]
     constants: tuple[int, ...]
     names: tuple[tuple[Variable, int], ...]
     equations: bool
@@ -100,11 +129,10 @@ class Step:
 class Columns:
     """Some instances of a block: the symbols of each column of its step, and their texts."""
 
-    def __init__(self, step: Step, block: Block, places: Sequence[int], engine: Engine) -> None:
-        width, rows = len(step.source.variables), block.rows
+    def __init__(self, step: Step, block: Block, places: Sequence[int], complete: Complete, engine: Engine) -> None:
         self.count = len(places)
-        starts = [place * width for place in places]
-        self.symbols = [[rows[start + column] for start in starts] for column in range(width)]
+        columns = complete.columns(block, places)
+        self.symbols = [columns[variable] for variable in step.variables]
         self.symbols += [[symbol] * self.count for symbol in step.constants]
         texts = engine.texts(array("I", chain.from_iterable(self.symbols)))
         self.texts = [texts[first : first + self.count] for first in range(0, len(texts), self.count)]
@@ -127,21 +155,22 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
     rule = stored.rule
     if any(isinstance(arg, Aggregate) for arg in rule.head.args):
         return None
-    columns: dict[HeadTerm, int] = {variable: place for place, variable in enumerate(source.variables)}
+    variables = named(source)
+    columns: dict[HeadTerm, int] = {variable: place for place, variable in enumerate(variables)}
     constants: list[int] = []
     premises: list[Premise] = []
     for item in rule.body:
         atom = standing_for(item, source) if isinstance(item, Literal) else None
         for arg in atom.args if atom else ():
             if isinstance(arg, str) and arg not in columns and (symbol := engine.find(arg)):
-                columns[arg] = len(source.variables) + len(constants)
+                columns[arg] = len(variables) + len(constants)
                 constants.append(symbol)
         if atom is None or any(arg not in columns for arg in atom.args):
             premises.append(Premise(item, None, ()))
         else:
             premises.append(Premise(item, atom, tuple(columns[arg] for arg in atom.args)))
     names = tuple((v, columns[v]) for v in variables_of(rule) if v in columns)
-    return Step(stored, source, tuple(constants), names, bool(_equations(rule)), tuple(premises))
+    return Step(stored, source, variables, tuple(constants), names, bool(_equations(rule)), tuple(premises))
 
 
 def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
@@ -186,7 +215,7 @@ def _equations(rule: Rule) -> list[Comparison]:
 def standing_for(item: Literal, source: InstanceRelation) -> ClauseAtom | None:
     """The atom of a clause that stands for an item of its rule, where whatever the values there can be no other."""
     schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
-    found = [] if item.negated else [a for a in source.clause.atoms() if _is_of(a, schema)]
+    found = [] if item.negated else [a for a in source.whole.atoms() if _is_of(a, schema)]
     same = next((atom for atom in found if atom.args == item.atom.args), None)
     return found[0] if len(found) == 1 else same
 

@@ -113,7 +113,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance of a clause: its clause, and the symbols of its variables."""
+    """One instance of a clause: its clause, and the symbols of all its variables."""
 
     source: InstanceRelation
     binding: Mapping[Variable, int]
@@ -135,6 +135,7 @@ class GroundRun:
         self.run: Run = engine.open_run(goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits)
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
+        self.parts = 0
         self._starts: list[int] = []
         self._seeds = array("I")
         self._seed_count = 0
@@ -154,7 +155,8 @@ class GroundRun:
     def read(self, drive: Drive, rest: Rest) -> Ground:
         """Run to the end, and read the ground program; `rest` is called between pieces of the reading.
 
-        It has the instances of `blocks`, one for each group, and at the end one for each seed that is given.
+        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses, one for each group, and
+        at the end one for each seed that is given.
         """
         drive(self.run)
         nodes = 0
@@ -169,12 +171,15 @@ class GroundRun:
             self._offsets[schema] = nodes
             nodes += self.run.relation(self.goal.slots[schema]).counts().rows
         arrays = _Arrays()
+        for source in (source for source in program.instances if source.is_part):
+            self._add(source, arrays, rest)
+        self.parts = len(arrays.heads)
         for source in (source for source in program.instances if _free(source)):
             self._add(source, arrays, rest)
         for group in program.groups:
             self._add_groups(group, arrays, rest)
         free = len(arrays.heads)
-        for source in (source for source in program.instances if not _free(source)):
+        for source in (source for source in program.instances if not (source.is_part or _free(source))):
             self._add(source, arrays, rest)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
         if given is not None:  # the seeds of a turned goal hold by themselves
@@ -235,12 +240,9 @@ class GroundRun:
         offset = self._offsets[schema]
         return array("I", [offset + place for place in ids]) if offset else ids
 
-    def instance(self, number: int) -> Instance:
-        """One instance of the arrays, of a clause that does not aggregate."""
-        block = self.blocks[bisect_right(self._starts, number) - 1]
-        width = len(block.source.variables)
-        row = block.rows[(number - block.start) * width : (number - block.start + 1) * width]
-        return Instance(block.source, dict(zip(block.source.variables, row, strict=True)))
+    def block(self, number: int) -> Block:
+        """The block with one instance of the arrays, of a clause that does not aggregate."""
+        return self.blocks[bisect_right(self._starts, number) - 1]
 
     def column(self, block: Block, atom: ClauseAtom) -> array[int]:
         """The rows of an atom of the clause, one for each instance of its block."""
@@ -268,5 +270,6 @@ def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]
 
 
 def _free(source: InstanceRelation) -> bool:
-    """Whether the clause only takes over what is stored, or gathers what an aggregate is taken over."""
-    return source.clause.head.schema.role is Role.BINDINGS or not (source.clause.rule or source.premises)
+    """True if the clause only copies stored facts or collects the input of an aggregate; a part is not such a clause."""
+    gathers = source.clause.head.schema.role is Role.BINDINGS
+    return not source.is_part and (gathers or not (source.clause.rule or source.premises))

@@ -31,6 +31,10 @@ class Role(str, Enum):
     """Instances of a clause: the values of its variables wherever its body holds."""
     PROJECTION = "projection"
     """Some columns of a relation, where a clause asks that no row has given values in them."""
+    PART = "part"
+    """The values that a part of a clause's body shares with the rest of it: `passes/parts.py`."""
+    GUARD = "guard"
+    """The values for which a part of a clause's body is of use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,12 @@ computing_rules = st.builds(
     random_rules.map(lambda found: found[:2]),
 )
 
+wide_rules = st.builds(
+    lambda wide, others: [*wide, *others],
+    st.lists(programs.wide_rules(), min_size=1, max_size=3),
+    random_rules.map(lambda found: found[:3]),
+)
+
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 

@@ -21,11 +21,13 @@ from kbplanner.parser import parse_rule
 from kbplanner.printer import print_rule
 from kbplanner.terms import Atom, Literal, Rule
 
-from .test_programs import computing_rules, random_rules
+from .test_programs import computing_rules, random_rules, wide_rules
 
 NUMBER = count()
 
-written_rules = st.one_of(random_rules, computing_rules).map(lambda rules: [parse_rule(print_rule(rule)) for rule in rules])
+written_rules = st.one_of(random_rules, computing_rules, wide_rules).map(
+    lambda rules: [parse_rule(print_rule(rule)) for rule in rules]
+)
 """As people write them: the text of `not ?x = a` is `?x != a`."""
 
 

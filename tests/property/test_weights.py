@@ -19,7 +19,7 @@ from kbcore.runtime import Runtime
 from kbcore.state.facts import Fact
 from kbplanner.terms import Atom, Literal
 
-from .test_programs import computing_rules, random_rules
+from .test_programs import computing_rules, random_rules, wide_rules
 from .test_proofs import small
 
 NUMBER = count()
@@ -41,7 +41,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
 
 @examples(400)
 @given(
-    st.one_of(random_rules, computing_rules),
+    st.one_of(random_rules, computing_rules, wide_rules),
     st.lists(st.sampled_from([None, None, None, 0.4, 0.8]), min_size=6, max_size=6),
     st.lists(told, max_size=12, unique_by=lambda one: one[0]),
     st.lists(programs.goals(), min_size=1, max_size=4),

@@ -57,6 +57,34 @@ def facts(draw, signs: bool = True):
     return Atom(name, args, positive)
 
 
+MANY_VARIABLES = [Variable(name) for name in "xyzuvw"]
+
+
+@st.composite
+def wide_rules(draw):
+    """Rules most of whose variables the head does not have: bodies of parts that have little to do with each other."""
+    body = []
+    for _ in range(draw(st.integers(2, 4))):
+        name, arity = draw(st.sampled_from([*BASE[:3], *DERIVED[:3], *DERIVED[:3], ("on", 0)]))
+        args = [draw(st.sampled_from([*MANY_VARIABLES, *MANY_VARIABLES, ANONYMOUS, "a"])) for _ in range(arity)]
+        body.append(Literal(Atom(name, tuple(args))))
+    bound = [v for v in MANY_VARIABLES if any(v in item.variables() for item in body)]
+    terms = st.sampled_from([*bound, "a", "2"])
+    if draw(st.integers(0, 2)) == 0:
+        body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())))
+    if draw(st.integers(0, 3)) == 0:
+        result = Variable("made")
+        body.append(Comparison("=", result, draw(st.sampled_from(SHAPES))(draw(terms), draw(terms))))
+        bound.append(result)
+    if draw(st.integers(0, 2)) == 0:
+        name, arity = draw(st.sampled_from([*BASE[:3], *DERIVED[:3]]))
+        args = [draw(st.sampled_from([*bound, ANONYMOUS, "b"])) for _ in range(arity)]
+        body.append(Literal(Atom(name, tuple(args), draw(st.booleans())), negated=True))
+    name, arity = draw(st.sampled_from([("r", 1), ("r", 1), ("on", 0), ("p", 2)]))
+    args = [draw(st.sampled_from([*bound, *bound, "a"])) for _ in range(arity)]
+    return Rule(Atom(name, tuple(args)), tuple(draw(st.permutations(body))))
+
+
 SHAPES = [
     lambda a, b: Apply("mod", (Apply("+", (a, b)), "3")),
     lambda a, b: Apply("mod", (Apply("*", (a, b)), "4")),

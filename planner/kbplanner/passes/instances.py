@@ -6,14 +6,19 @@ gets `instance 0(?x, ?z, ?y) :-` with the same body. No clause reads these relat
 fixpoint, and a finished run holds the ground program that led to its answers: what proofs, and what the confidence and the
 validity of conclusions, are worked out from. Only the clauses that the goal's own conclusions can rest on are treated so:
 what is merely found absent has no instances. Nor have clauses that count and sum: their groups rest on all their bindings.
+
+Instances that differ in nothing that matters are one row: there are columns for variables of conclusions alone, and what can
+be chosen by itself is a part with instances of its own (`parts.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 from kbplanner.errors import BudgetExceeded
+from kbplanner.passes.parts import Unseen, split
 from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import Variable
@@ -24,16 +29,25 @@ MAX_COLUMNS = 64
 
 @dataclass(frozen=True, slots=True)
 class InstanceRelation:
-    """The relation of a clause's instances: a column for each of `variables`.
+    """The relation of a clause's instances, or of those of a part of it: a column for each of `variables`.
 
-    `clause` is the clause with the anonymous variables of `premises` named. The premises are the atoms of its body whose
-    rows are conclusions themselves; guards that only ask are not among them.
+    `whole` is the clause with the anonymous variables of conclusions named; `clause` has atoms for its parts in place of
+    their items. The premises are the atoms of its body whose rows are conclusions themselves, or those of `parts`; guards
+    that only ask are not among them. `unseen` are items that hold for some values of variables without a column.
     """
 
     schema: RelationSchema
     clause: Clause
+    whole: Clause
     variables: tuple[Variable, ...]
     premises: tuple[ClauseAtom, ...]
+    parts: tuple[ClauseAtom, ...]
+    unseen: tuple[Unseen, ...]
+
+    @property
+    def is_part(self) -> bool:
+        """True if these are instances of a part of a clause."""
+        return self.clause.head.schema.role is Role.PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +75,46 @@ class GroundProgram:
 def instances(program: Program, weighed: Collection[RelationSchema] | None = None) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
-    They have a column for every variable of their clause; or, if `weighed` names stored relations, only for those that
-    its head, its premises and atoms of these relations use. Raises BudgetExceeded for a clause with too many.
+    They tell apart instances with other premises, and, if `weighed` names stored relations, those with other facts of these.
+    Raises BudgetExceeded for a clause with too many variables that matter.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     given = program.seed if turned else None
+
+    def tells(atom: ClauseAtom) -> bool:
+        if weighed is None:  # what is unseen is looked for among stored facts alone
+            return atom.schema.role is not Role.STORED
+        return not atom.absent and (_concluded(atom.schema, given) or atom.schema in weighed)
+
+    names = map(str, count())
     found: list[InstanceRelation] = []
     groups: list[GroupRelation] = []
+    made: list[Clause] = []
     for clause in _supporting(program, given):
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
             groups.append(GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds))
             continue
-        named = _named(clause, given, weighed)
-        premises = tuple(atom for atom in named.atoms() if _concluded(atom.schema, given))
-        items = (named.head, *named.body)
-        if weighed is not None:
-            items = (named.head, *(atom for atom in named.atoms() if atom in premises or atom.schema in weighed))
-        wanted = dict.fromkeys(v for item in items if not _absent(item) for v in item.variables() if not v.anonymous)
-        if len(wanted) > MAX_COLUMNS:
-            raise BudgetExceeded(
-                f"a rule for {clause.head.schema.stored} has {len(wanted)} variables; instances have at most {MAX_COLUMNS}",
-                "ruleVariables",
-                MAX_COLUMNS,
-                str(clause.rule),
-            )
-        schema = RelationSchema(str(len(found)), len(wanted), role=Role.INSTANCE)
-        found.append(InstanceRelation(schema, named, tuple(wanted), premises))
-    made = (Clause(ClauseAtom(i.schema, i.variables), i.clause.body, i.clause.rule) for i in found)
+        whole = _named(clause, given, weighed)
+        for level in split(whole, names, tells):
+            if len(level.columns) > MAX_COLUMNS:
+                raise BudgetExceeded(
+                    f"a rule for {clause.head.schema.stored} has {len(level.columns)} variables that matter to its "
+                    f"instances; these have at most {MAX_COLUMNS}",
+                    "ruleVariables",
+                    MAX_COLUMNS,
+                    str(clause.rule),
+                )
+            own = level.clause
+            parts = tuple(atom for atom in own.atoms() if atom.schema.role is Role.PART)
+            premises = tuple(atom for atom in own.atoms() if atom in parts or _concluded(atom.schema, given))
+            schema = RelationSchema(str(len(found)), len(level.columns), role=Role.INSTANCE)
+            found.append(InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen))
+            made.extend(level.guards)
+            if own.head.schema.role is Role.PART:
+                made.append(own)
+            made.append(Clause(ClauseAtom(schema, level.columns), own.body, own.rule))
     return GroundProgram(replace(program, clauses=(*program.clauses, *made)), tuple(found), given, tuple(groups))
 
 
@@ -114,13 +139,9 @@ def _concluded(schema: RelationSchema, given: RelationSchema | None) -> bool:
 _CONCLUSIONS = (Role.DERIVED, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
 
 
-def _absent(item: ClauseItem) -> bool:
-    return isinstance(item, ClauseAtom) and item.absent
-
-
 def _named(clause: Clause, given: RelationSchema | None, weighed: Collection[RelationSchema] | None) -> Clause:
     """The clause with names for the anonymous variables that tell one premise from another."""
-    count = 0
+    named = 0
     body: list[ClauseItem] = []
     for item in clause.body:
         if not isinstance(item, ClauseAtom) or item.absent:
@@ -129,8 +150,8 @@ def _named(clause: Clause, given: RelationSchema | None, weighed: Collection[Rel
             args = []
             for arg in item.args:
                 anonymous = isinstance(arg, Variable) and arg.anonymous
-                args.append(Variable(f"any#{count}") if anonymous else arg)
-                count += anonymous
+                args.append(Variable(f"any#{named}") if anonymous else arg)
+                named += anonymous
             body.append(replace(item, args=tuple(args)))
         else:
             body.append(item)

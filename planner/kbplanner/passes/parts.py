@@ -1,0 +1,142 @@
+"""A clause split into parts, so that its instances are found by the sum of what each part gives and not by the product.
+
+    r(?x) :- i(?x), a(?u), b(?v).
+
+has as many instances as `a` has rows times those of `b`, but a proof needs one row of each, and which one of `b` does not
+depend on which one of `a`. With `a` and `b` concluded by rules the clause becomes
+
+    r(?x) :- i(?x), part 0(), part 1().        part 0() :- guard 0(), a(?u).        guard 0() :- r(?x).
+
+and `part 1` in the same way. A part is a group of body items that are connected by variables of their own; its head has the
+variables it shares with the rest, and its guard the values of these that are of any use. Where all items are connected, the
+variables of one atom, the root, count as shared, so that a body shaped like a tree falls into parts of one atom each
+(Yannakakis, "Algorithms for acyclic database schemes", 1981).
+
+Only atoms for which `tells` is true make a difference between instances. Items that are connected with none of them need no
+columns: all that counts is that they hold for some values. They are the `Unseen`, whose values `witness.py` finds later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from kbplanner.program import Clause, ClauseAtom, ClauseItem
+from kbplanner.schema import RelationSchema, Role
+from kbplanner.terms import Variable
+
+Tells = Callable[[ClauseAtom], bool]
+"""Whether the rows of an atom have to be told apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unseen:
+    """Items of a body that hold for some values of the variables `found`, given those of `given`."""
+
+    given: tuple[Variable, ...]
+    found: tuple[Variable, ...]
+    items: tuple[ClauseItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A clause, or a part of one, with the `columns` that tell its instances apart, and the clauses of its parts' guards."""
+
+    clause: Clause
+    columns: tuple[Variable, ...]
+    unseen: tuple[Unseen, ...]
+    guards: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Items connected by variables that are not shared, and all variables of theirs."""
+
+    items: tuple[ClauseItem, ...]
+    variables: tuple[Variable, ...]
+
+    def shared(self, others: Collection[Variable]) -> tuple[Variable, ...]:
+        return tuple(variable for variable in self.variables if variable in others)
+
+
+def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
+    """The levels of a clause, itself first; `names` has names for parts."""
+    levels: list[Level] = []
+    todo: list[tuple[ClauseAtom, ClauseAtom | None, tuple[ClauseItem, ...]]] = [(clause.head, None, clause.body)]
+    while todo:
+        head, guard, body = todo.pop()
+        columns = dict.fromkeys(_named(head))
+        spine = _spine(body, columns, tells)
+        parts: list[ClauseAtom] = []
+        guards: list[Clause] = []
+        unseen: list[Unseen] = []
+        away: set[int] = set()
+        for group in _groups(body, columns):
+            shared = group.shared(columns)
+            if not _tells(group, columns, tells):
+                found = tuple(variable for variable in group.variables if variable not in columns)
+                unseen.append(Unseen(shared, found, group.items))
+                continue
+            name = next(names)
+            part = ClauseAtom(RelationSchema(name, len(shared), role=Role.PART), shared)
+            asked = ClauseAtom(RelationSchema(name, len(shared), role=Role.GUARD), shared)
+            parts.append(part)
+            guards.append(Clause(asked, (guard or head, *spine), clause.rule))
+            away.update(map(id, group.items))
+            todo.append((part, asked, group.items))
+        kept = (item for item in body if id(item) not in away)
+        own = Clause(head, (*([guard] if guard else []), *kept, *parts), clause.rule)
+        levels.append(Level(own, tuple(columns), tuple(unseen), tuple(guards)))
+    return levels
+
+
+def _spine(body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells) -> list[ClauseItem]:
+    """The roots of a body, whose variables are added to the columns: as long as that splits nothing off, nothing is lost."""
+    spine: list[ClauseItem] = []
+    while True:
+        telling = [group for group in _groups(body, columns) if _tells(group, columns, tells)]
+        if len(telling) != 1 or len(telling[0].shared(columns)) < len(columns):
+            return spine
+        group = telling[0]
+        atoms = [item for item in group.items if isinstance(item, ClauseAtom) and not item.absent]
+        if not atoms:
+            spine.extend(group.items)
+            columns.update(dict.fromkeys(group.variables))
+            continue
+        root = max(atoms, key=lambda atom: len(columns.keys() & set(_named(atom))))
+        others = {variable for item in group.items if item is not root for variable in _named(item)}
+        spine.append(root)
+        columns.update(dict.fromkeys(variable for variable in _named(root) if tells(root) or variable in others))
+
+
+def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_Group]:
+    """The items that have variables which are not shared, put together where they have such variables in common."""
+    groups: list[tuple[set[Variable], list[int]]] = []
+    for place, item in enumerate(body):
+        own = {variable for variable in _named(item) if variable not in shared}
+        if not own:
+            continue
+        places = [place]
+        apart = []
+        for other in groups:
+            if own.isdisjoint(other[0]):
+                apart.append(other)
+            else:
+                own |= other[0]
+                places += other[1]
+        groups = [*apart, (own, places)]
+    ordered = sorted(sorted(places) for _, places in groups)
+    return [_group([body[place] for place in places]) for places in ordered]
+
+
+def _group(items: Sequence[ClauseItem]) -> _Group:
+    return _Group(tuple(items), tuple(dict.fromkeys(variable for item in items for variable in _named(item))))
+
+
+def _tells(group: _Group, columns: Collection[Variable], tells: Tells) -> bool:
+    atoms = (item for item in group.items if isinstance(item, ClauseAtom) and tells(item))
+    return any(variable not in columns for atom in atoms for variable in _named(atom))
+
+
+def _named(item: ClauseItem) -> Iterator[Variable]:
+    return (variable for variable in item.variables() if not variable.anonymous)

@@ -1,0 +1,117 @@
+"""A proof needs one instance of a rule for each conclusion, and costs no more where there are very many.
+
+The bodies here have six rows in each of three places that nothing connects, or that only one value connects: over four
+hundred instances, of which a proof may make but few rows. Every proof is checked against the rules, its height too.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.proofs import Checker
+from support.runtimes import runtime
+
+from kbcore.errors import BudgetExceeded
+from kbcore.reason.budget import BudgetWanted
+from kbcore.state.facts import Fact
+from kbplanner.parser import parse_goal, parse_program
+from kbplanner.terms import Atom
+
+SIZE = 6
+FEW = BudgetWanted(rows=300)
+"""Rows that a run may make: fewer than there are instances."""
+
+CONCLUDED = ["da(?u) :- a(?u).", "db(?v) :- b(?v).", "dc(?w) :- c(?w).", "link(?x, ?y) :- edge(?x, ?y)."]
+
+BODIES = {
+    "independent facts": "r(?x) :- i(?x), a(?u), b(?v), c(?w).",
+    "independent conclusions": "r(?x) :- i(?x), da(?u), db(?v), dc(?w).",
+    "facts and conclusions": "r(?x) :- i(?x), a(?u), db(?v), dc(?w).",
+    "anonymous conclusions": "r(?x) :- i(?x), da(?_), a(?u), db(?_).",
+    "compared facts": "r(?x) :- i(?x), a(?u), b(?v), ?u < ?v, c(?w), ?w > ?v.",
+    "computed facts": "r(?x) :- i(?x), a(?u), ?n = ?u + 1, b(?n), c(?v), ?m = ?v * 2, c(?m), b(?w).",
+    "an equation": "r(?x) :- i(?x), a(?u), ?u = ?v, b(?v), c(?w), da(?k).",
+    "absences": "r(?x) :- i(?x), a(?u), not i(?u), b(?v), not dc(?v), c(?w), not link(?w, ?_).",
+    "around one value": "r(?x) :- edge(?x, ?y), link(?y, ?u), link(?y, ?v), edge(?y, ?w).",
+    "one after the other": "r(?x) :- link(?x, ?y), link(?y, ?u), link(?u, ?v), link(?v, ?w).",
+    "another value of the head": "r(?x, ?k) :- i(?x), i(?k), da(?u), link(?k, ?v), link(?v, ?w).",
+    "recursive": "r(?x) :- i(?x), da(?u), db(?v), dc(?w). r(?x) :- edge(?y, ?x), r(?y), da(?u), db(?v), dc(?w).",
+}
+
+
+def _facts() -> list[Atom]:
+    numbers = [str(i) for i in range(SIZE)]
+    facts = [Atom(name, (number,)) for name in "ab" for number in numbers]
+    facts += [Atom("c", (str(i),)) for i in range(SIZE // 2, SIZE // 2 + SIZE)]
+    facts += [Atom("edge", pair) for name in numbers for pair in (("x", f"y{name}"), ("m", f"n{name}"))]
+    facts += [Atom("edge", ("y0", "m")), Atom("edge", ("n1", "k")), Atom("edge", ("k", "l"))]
+    return [*facts, Atom("i", ("x",)), Atom("i", ("m",))]
+
+
+FACTS = _facts()
+
+
+@pytest.fixture(scope="module", params=["c", "python"])
+def node(request):
+    with runtime(engine=request.param) as node:
+        yield node
+
+
+def prepared(node, request, texts, confidence=None):
+    kb = node.knowledge_base(tenant="".join(filter(str.isalnum, request.node.name)))
+    rules = [statement.rule for statement in parse_program(" ".join([*CONCLUDED, *texts]))]
+    kb.assert_rules(rules)
+    kb.assert_facts([Fact(one.predicate, one.args, confidence=confidence) for one in FACTS])
+    return kb, rules
+
+
+def goal_of(rules):
+    (literal,) = parse_goal("r(?x, ?k)" if rules[-1].head.arity == 2 else "r(?x)").body
+    return literal
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("form", ["dag", "tree"])
+def test_a_proof_makes_few_instances(node, request, body, form):
+    kb, rules = prepared(node, request, [BODIES[body]])
+    goal = goal_of(rules)
+    found = kb.prove(goal, form=form, wanted=FEW)
+    assert [proof["result"] for proof in found] == kb.infer(goal)
+    assert found
+    checker = Checker(rules, FACTS)
+    for proof in found:
+        checker.dag(proof, 1000) if form == "dag" else checker.tree(proof, 1000, 100)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_what_answers_inherit_takes_few_instances(node, request, body):
+    kb, rules = prepared(node, request, [BODIES[body]], confidence=0.5)
+    rows = kb.infer(goal_of(rules), wanted=BudgetWanted(rows=500))
+    assert {row["confidence"] for row in rows} == {0.5}
+
+
+def test_a_fact_that_exists_for_many_reasons_has_one_proof(node, request):
+    kb, rules = prepared(node, request, ["some :- da(?u), db(?v), dc(?w), ?w < 100.", "r(?x) :- i(?x), some."])
+    (first, _) = kb.prove(goal_of(rules), form="dag", wanted=FEW)
+    Checker(rules, FACTS).dag(first, 1000)
+
+
+def test_groups_counted_over_a_product_have_a_proof(node, request):
+    kb, rules = prepared(node, request, ["r(count(?x)) :- i(?x), da(?u), db(?v), dc(?w)."])
+    (proof,) = kb.prove(goal_of(rules), form="dag", wanted=FEW)
+    assert proof["result"]["args"] == ["2"]
+    Checker(rules, FACTS).dag(proof, 1000)
+
+
+def test_a_rule_that_multiplies_what_its_head_has_still_meets_the_budget(node, request):
+    kb, _ = prepared(node, request, ["q(?u, ?v, ?w) :- da(?u), db(?v), dc(?w).", "r(?x) :- i(?x), q(?u, ?v, ?x)."])
+    (literal,) = parse_goal("q(?u, ?v, ?w)").body
+    with pytest.raises(BudgetExceeded):
+        kb.prove(literal, wanted=BudgetWanted(rows=100))
+
+
+def test_values_without_a_column_are_those_of_one_instance(node, request):
+    kb, rules = prepared(node, request, ["r(?x) :- i(?x), a(?u), b(?v), ?u + ?v = 9, ?u < ?v, c(?w), ?w != ?v."])
+    (proof, _) = kb.prove(goal_of(rules), wanted=FEW)
+    values = proof["proof"]["substitution"]
+    assert (values["?u"], values["?v"]) == ("4", "5")
+    assert values["?w"] != "5"
