@@ -27,7 +27,7 @@ from kbcore.state.changes import (
 )
 from kbcore.state.facts import Fact, FactRows, Row
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import rule_to_json
+from kbplanner.jsonwriter import rule_to_json
 
 KINDS = (
     "fact_asserted",

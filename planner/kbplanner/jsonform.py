@@ -1,4 +1,4 @@
-"""Rules, atoms and goals as JSON values, to terms and back.
+"""Rules, atoms and goals as JSON values, to terms; `jsonwriter` has the other direction.
 
 JSON has strings only, so an argument that starts with `?` is a variable and every other one a constant,
 kept as it is. In comparisons and string tests, a text is an expression when it reads as one and has a
@@ -13,17 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import InvalidInput
-from .limits import DEFAULT_LIMITS, MAX_NAME, RESERVED, Limits, text_problem
+from .limits import BUILTINS, DEFAULT_LIMITS, MAX_NAME, Limits, text_problem
 from .parser import parse_expression
-from .printer import print_expression, print_term
 from .signatures import OPPOSITE, fits_as_atom
 from .terms import (
     AGGREGATES,
     ANONYMOUS,
-    ARITHMETIC,
     COMPARISONS,
     STRING_FUNCTIONS,
-    STRING_TESTS,
     Aggregate,
     Apply,
     Atom,
@@ -42,10 +39,9 @@ from .textform import item_from_text, literal_from_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
-_IN_TEXT = ("predicate", "args", "negated", "naf", "polarity")
+_IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
 """Keys that an item with `text` does not have."""
 
-_BUILTINS = frozenset((*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS))
 
 
 # ---- from JSON ----
@@ -82,20 +78,21 @@ def atom_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 
 
 def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
-    """Read a body atom: a literal, or a comparison or string test where the predicate names one.
+    """Read a body item: `{"predicate", "args"}` is an ordinary atom of any name, or a comparison where the name is its sign.
 
-    The item may also be text in the rule language, or an object with that text as `text`. Raises InvalidInput.
+    Other builtins have the form `{"builtin": name, "args"}`; `"builtin": false` marks an ordinary atom whose name is a
+    comparison sign. The item may also be text in the rule language, or an object with that text as `text`.
+    Raises InvalidInput.
     """
     if (text := _text_of(obj, path)) is not None:
         return item_from_text(text[0], text[1], limits)
     fields = _object(obj, path)
-    predicate = _predicate(fields, path, limits)
+    builtin = _builtin(fields, path)
+    predicate = builtin or _predicate(fields, path, limits)
     negated = (
         _flag(fields, "negated", path) or _flag(fields, "naf", path) or _flag(fields, "truthVal", path, True) is False
     )
-    if predicate not in _BUILTINS:
-        if predicate in ARITHMETIC:
-            raise InvalidInput.at(_under(path, "predicate"), f'"{predicate}" is an operator, not a test')
+    if builtin is None:
         args = args_from_json(_field(fields, "args", path), _under(path, "args"), limits)
         return Literal(Atom(predicate, args, not _negative_polarity(fields, path)), negated)
     if _negative_polarity(fields, path):
@@ -121,8 +118,6 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS) -> Literal:
     """Read a positive goal given as predicate and arguments. Raises InvalidInput."""
     known = _predicate({"predicate": predicate}, "", limits)
-    if known in RESERVED:
-        raise InvalidInput.at("predicate", f'"{known}" is a builtin: there is nothing to ask')
     return Literal(Atom(known, args_from_json(args, "args", limits)))
 
 
@@ -133,9 +128,12 @@ def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     """
     if (text := _text_of(obj, path)) is not None:
         return Goal(literal_from_text(text[0], text[1], limits))
-    item = item_from_json(obj, path, limits)
+    fields = _object(obj, path)
+    if isinstance(fields.get("builtin"), str):
+        raise InvalidInput.at(_under(path, "builtin"), "a builtin has no answers of its own: ask a predicate")
+    item = item_from_json({**fields, "builtin": False}, path, limits)
     if not isinstance(item, Literal):
-        raise InvalidInput.at(_under(path, "predicate"), f'"{item.op}" is a builtin: there is nothing to ask')
+        raise AssertionError("an item that is no builtin is a literal")
     return Goal(item)
 
 
@@ -174,47 +172,12 @@ def constant_from_json(value: Any, path: str) -> str:
     raise InvalidInput.at(path, f"must be a text, a number or a boolean, not {kind}")
 
 
-# ---- to JSON ----
-
-
-def rule_to_json(rule: Rule) -> dict[str, Any]:
-    """Give a rule as `rule_from_json` reads it. Its text form is exact for every rule; see `item_to_json`."""
-    result: dict[str, Any] = {"head": atom_to_json(rule.head), "body": [item_to_json(item) for item in rule.body]}
-    for key, value in (("name", rule.name), ("confidence", rule.confidence), ("scope", rule.scope)):
-        if value is not None:
-            result[key] = value
-    return result
-
-
-def atom_to_json(atom: Atom) -> dict[str, Any]:
-    """Give a signed atom as `atom_from_json` reads it: `negated` tells the sign."""
-    return {"predicate": atom.predicate, "args": [_arg_to_json(arg) for arg in atom.args], "negated": not atom.positive}
-
-
-def item_to_json(item: BodyItem) -> dict[str, Any]:
-    """Give a body item as `item_from_json` reads it.
-
-    What JSON cannot say comes back different: a constant that starts with `?`, an expression without
-    variables, in a comparison a constant that reads as an expression, in a head one that reads as an aggregate.
-    """
-    if isinstance(item, Comparison):
-        args = [_expression_to_json(item.left), _expression_to_json(item.right)]
-        return {"predicate": item.op, "args": args, "negated": item.negated}
-    result = {**atom_to_json(item.atom), "negated": item.negated}
-    if not item.atom.positive:
-        result["polarity"] = "negative"
-    return result
-
-
 # ---- pieces ----
 
 
 def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
     fields = _object(obj, path)
     predicate = _predicate(fields, path, limits)
-    if predicate in RESERVED:
-        message = f'"{predicate}" is a builtin and cannot be stated or concluded'
-        raise InvalidInput.at(_under(path, "predicate"), message)
     at = _under(path, "args")
     values = _field(fields, "args", path)
     args: tuple[HeadTerm, ...]
@@ -318,6 +281,21 @@ def _predicate(fields: Mapping[str, Any], path: str, limits: Limits) -> str:
     return predicate
 
 
+def _builtin(fields: Mapping[str, Any], path: str) -> str | None:
+    """Return the name of the builtin that an item is, or None for an ordinary atom."""
+    name, predicate = fields.get("builtin"), fields.get("predicate")
+    if name is False:
+        return None
+    at = _under(path, "builtin")
+    if name is None:
+        return predicate if isinstance(predicate, str) and predicate in COMPARISONS else None
+    if predicate is not None:
+        raise InvalidInput.at(at, 'is given beside "predicate"; send one of them')
+    if not isinstance(name, str) or name not in BUILTINS:
+        raise InvalidInput.at(at, f"must be one of {', '.join(BUILTINS)}")
+    return name
+
+
 def _negative_polarity(fields: Mapping[str, Any], path: str) -> bool:
     polarity = fields.get("polarity")
     if polarity in (None, "positive", "negative"):
@@ -382,16 +360,6 @@ def _field(fields: Mapping[str, Any], key: str, path: str) -> Any:
 
 def _under(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
-
-
-def _arg_to_json(arg: HeadTerm) -> str:
-    if isinstance(arg, Variable):
-        return "?" + arg.name
-    return arg if isinstance(arg, str) else print_term(arg)
-
-
-def _expression_to_json(expr: Expr) -> str:
-    return print_expression(expr) if isinstance(expr, Apply) else _arg_to_json(expr)
 
 
 def _brief(text: str) -> str:

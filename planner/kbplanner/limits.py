@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from .terms import ARITHMETIC, COMPARISONS, STRING_FUNCTIONS, STRING_TESTS
 
-RESERVED = frozenset((*COMPARISONS, *ARITHMETIC, *STRING_TESTS, *STRING_FUNCTIONS))
-"""Predicates no fact and no rule head may have: a body atom of that name is a builtin."""
+BUILTINS = (*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS)
+"""Names of the builtins that can be body items."""
+
+RESERVED = frozenset((*BUILTINS, *ARITHMETIC))
+"""Names that mean a builtin in text unless they are quoted."""
 
 MAX_DEPTH = 64
 """How deep brackets and operators of one expression may nest."""

@@ -56,13 +56,11 @@ class Lowering:
         if clause.name is not None:
             self._add("named-fact", "only a rule has a name", "leave out the name", clause.name.start, clause.name.end)
         atom = self.signed(_head(clause), "fact")
-        self._refuse_reserved(atom, _head(clause))
         return atom, self.annotations(clause, _FACT_KEYS)
 
     def rule(self, clause: Clause) -> Rule:
         """Give a rule."""
         head = self.signed(_head(clause), "head")
-        self._refuse_reserved(head, _head(clause))
         body = self.body(clause)
         name = None
         if clause.name is not None:
@@ -99,6 +97,7 @@ class Lowering:
             inner = inner.args[0]
         elif node.kind == "falsity":
             positive = False
+        self._refuse_reserved(_ungroup(inner).token)
         return self.atom(inner, where, positive)
 
     def item(self, node: Node, negated: bool) -> BodyItem:
@@ -353,11 +352,10 @@ class Lowering:
             return ""
         return plain
 
-    def _refuse_reserved(self, atom: Atom, node: Node) -> None:
-        if atom.predicate in RESERVED:
-            token = node.args[0].token if node.kind != "not" else node.args[0].args[0].token
-            message = f'"{atom.predicate}" is a builtin and cannot be stated or concluded'
-            self._at("reserved-name", message, "choose another name", token)
+    def _refuse_reserved(self, token: Token) -> None:
+        if token.type == "IDENT" and token.value in RESERVED:
+            message = f'"{token.value}" is a builtin and cannot be stated or concluded'
+            self._at("reserved-name", message, f"to mean a predicate of that name, quote it: '{token.value}'", token)
 
     def _at(self, code: str, message: str, hint: str | None, token: Token) -> None:
         self._add(code, message, hint, token.start, token.end)

@@ -15,6 +15,7 @@ from .terms import (
     AGGREGATES,
     ARITHMETIC,
     COMPARISONS,
+    STRING_FUNCTIONS,
     STRING_TESTS,
     Aggregate,
     Apply,
@@ -31,7 +32,7 @@ from .terms import (
 _PLAIN = re.compile(rf"{WORD}|-?{NUMBER}")
 _WORD = re.compile(WORD)
 _KEYWORDS = frozenset({"not", "div", "mod"})
-_BUILTINS = frozenset((*STRING_TESTS, *AGGREGATES))
+_BUILTINS = frozenset((*STRING_TESTS, *STRING_FUNCTIONS))
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _PRODUCTS = ("*", "/", "div", "mod")
 
@@ -117,7 +118,7 @@ def _comparison(item: Comparison) -> str:
 
 def _unsigned(atom: Atom, body: bool) -> str:
     predicate = _predicate(atom.predicate)
-    if body and atom.args and predicate in _BUILTINS:  # there it would be read as the builtin
+    if body and atom.args and predicate in AGGREGATES:  # in a body it would be read as the aggregate
         predicate = _quoted(predicate, "'")
     if not atom.args:
         return predicate
@@ -125,7 +126,9 @@ def _unsigned(atom: Atom, body: bool) -> str:
 
 
 def _predicate(name: str) -> str:
-    return name if _WORD.fullmatch(name) and name not in _KEYWORDS else _quoted(name, "'")
+    """Return the name of a predicate, quoted where it would be read as something else."""
+    plain = _WORD.fullmatch(name) and name not in _KEYWORDS and name not in _BUILTINS
+    return name if plain else _quoted(name, "'")
 
 
 def _name(name: str) -> str:

@@ -14,12 +14,12 @@ from kbplanner.errors import InvalidInput
 from kbplanner.jsonform import (
     args_from_json,
     atom_from_json,
-    atom_to_json,
     goal_from_json,
     item_from_json,
     rule_from_json,
-    rule_to_json,
 )
+from kbplanner.jsonwriter import atom_to_json, rule_to_json
+from kbplanner.limits import BUILTINS
 from kbplanner.parser import parse_rule
 from kbplanner.printer import print_rule
 from kbplanner.terms import ANONYMOUS, Aggregate, Apply, Atom, Comparison, Goal, Literal, Rule, Variable
@@ -138,8 +138,17 @@ def test_the_sign_of_body_atoms_and_goals(extra: dict[str, object], positive: bo
         ({"predicate": "=", "args": ["?z", "1 + 2"]}, Comparison("=", Z, "1 + 2")),
         ({"predicate": "=", "args": ["?z", "really?"]}, Comparison("=", Z, "really?")),
         ({"predicate": "=", "args": ["?z", "is it ?x"]}, Comparison("=", Z, "is it ?x")),
-        ({"predicate": "contains", "args": ["?x", "a b"]}, Comparison("contains", X, "a b")),
-        ({"predicate": "contains", "args": ["?x", "a"], "negated": True}, Comparison("contains", X, "a", True)),
+        ({"builtin": "contains", "args": ["?x", "a b"]}, Comparison("contains", X, "a b")),
+        ({"builtin": "contains", "args": ["?x", "a"], "negated": True}, Comparison("contains", X, "a", True)),
+        ({"builtin": "length", "args": ["?x", "?z"]}, Comparison("=", Z, Apply("length", (X,)))),
+        ({"builtin": "<", "args": ["?x", 18]}, Comparison("<", X, "18")),
+        ({"predicate": "contains", "args": ["?x", "a b"]}, Literal(Atom("contains", (X, "a b")))),
+        ({"predicate": "contains", "args": ["?x"], "polarity": "negative"}, Literal(Atom("contains", (X,), False))),
+        ({"predicate": "length", "args": ["?x"]}, Literal(Atom("length", (X,)))),
+        ({"predicate": "+", "args": ["?x"]}, Literal(Atom("+", (X,)))),
+        ({"predicate": "<", "args": ["?x"], "builtin": False}, Literal(Atom("<", (X,)))),
+        ("contains(?x, a)", Comparison("contains", X, "a")),
+        ({"text": "'contains'(?x, a)"}, Literal(Atom("contains", (X, "a")))),
         ({"predicate": "count", "args": ["?x"]}, Literal(Atom("count", (X,)))),
         ({"predicate": "my pred", "args": []}, Literal(Atom("my pred"))),
     ],
@@ -184,10 +193,6 @@ def test_a_rule_with_everything() -> None:
             {"head": {"predicate": "p" * 256, "args": []}, "body": [P]},
             "head.predicate: a predicate has at most 255 characters, this one has 256",
         ),
-        (
-            {"head": {"predicate": "<", "args": []}, "body": [P]},
-            'head.predicate: "<" is a builtin and cannot be stated or concluded',
-        ),
         ({"head": {"predicate": "p"}, "body": [P]}, "head.args: is required"),
         (
             {"head": {"predicate": "p", "args": ["?_"]}, "body": [P]},
@@ -227,7 +232,16 @@ def test_a_rule_with_everything() -> None:
             {"head": P, "body": [{"predicate": "<", "args": ["?x", "1"], "polarity": "negative"}]},
             'body[0].polarity: a comparison is not known to be false: use "negated"',
         ),
-        ({"head": P, "body": [{"predicate": "+", "args": []}]}, 'body[0].predicate: "+" is an operator, not a test'),
+        (
+            {"head": P, "body": [{"builtin": "+", "args": []}]},
+            f"body[0].builtin: must be one of {', '.join(BUILTINS)}",
+        ),
+        (
+            {"head": P, "body": [{"builtin": "contains", "predicate": "p", "args": []}]},
+            'body[0].builtin: is given beside "predicate"; send one of them',
+        ),
+        ({"head": P, "body": [{"text": "p(a)", "negated": True}]}, 'body[0].text: says it all: leave out "negated"'),
+        ({"head": P, "body": [{"text": 3}]}, "body[0].text: must be a text"),
         ({"head": P, "body": [P], "confidence": 2}, "confidence: must be a number from 0 to 1"),
         ({"head": P, "body": [P], "confidence": True}, "confidence: must be a number from 0 to 1"),
         ({"head": P, "body": [P], "name": ""}, "name: must be a text that is not empty"),
@@ -246,8 +260,11 @@ def test_paths_start_where_the_caller_says() -> None:
         rule_from_json({"head": P, "body": [{"predicate": "q", "args": [None]}]}, "rules[2]")
     with pytest.raises(InvalidInput, match=r"^facts\[1\]\.args\[0\]: "):
         atom_from_json({"predicate": "q", "args": [None]}, "facts[1]")
-    with pytest.raises(InvalidInput, match=r'^predicate: "<" is a builtin: there is nothing to ask'):
-        goal_from_json({"predicate": "<", "args": ["1", "2"]})
+    with pytest.raises(InvalidInput, match=r"^goals\[1\]\.builtin: a builtin has no answers of its own"):
+        goal_from_json({"builtin": "<", "args": ["1", "2"]}, "goals[1]")
+    with pytest.raises(InvalidInput, match=r"^goals\[1\]: is a builtin"):
+        goal_from_json("1 < 2", "goals[1]")
+    assert goal_from_json({"predicate": "<", "args": ["1", "2"]}) == Goal(Literal(Atom("<", ("1", "2"))))
 
 
 def test_deep_expressions_are_texts_or_refused() -> None:
@@ -274,7 +291,7 @@ def test_to_json() -> None:
             {"predicate": "r", "args": ["?x"], "negated": True, "polarity": "negative"},
             {"predicate": "<", "args": ["?x", "3"], "negated": False},
             {"predicate": "=", "args": ["?y", "?x + 1"], "negated": False},
-            {"predicate": "contains", "args": ["?x", "a"], "negated": True},
+            {"builtin": "contains", "args": ["?x", "a"], "negated": True},
         ],
     }
 

@@ -191,9 +191,9 @@ def test_strings(client: Client, body: str, rows: list[list[str]]) -> None:
 def test_strings_in_json(client: Client) -> None:
     body = [
         {"predicate": "name", "args": ["?x", "?f", "?l"]},
-        {"predicate": "matches", "args": ["?f", "n?n$"]},
-        {"predicate": "concat", "args": ["?f", "-", "?l", "?z"]},
-        {"predicate": "contains", "args": ["lower(?f)", "x"], "negated": True},
+        {"builtin": "matches", "args": ["?f", "n?n$"]},
+        {"builtin": "concat", "args": ["?f", "-", "?l", "?z"]},
+        {"builtin": "contains", "args": ["lower(?f)", "x"], "negated": True},
     ]
     response = client.post("/teach", {"head": {"predicate": "z", "args": ["?z"]}, "body": body})
     items = ["name(?x, ?f, ?l)", 'matches(?f, "n?n$")', '?z = concat(?f, "-", ?l)', "not contains(lower(?f), x)"]
@@ -215,10 +215,10 @@ def test_a_pattern_is_a_constant(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["=", "<", "+", "div", "matches", "concat", "lower", "upper", "length", "contains"])
-def test_names_of_builtins_are_taken(client: Client, name: str) -> None:
-    error_of(client.post("/tell", {"predicate": name, "args": ["a", "b"]}), 400, "VALIDATION_ERROR")
-    rule = {"head": {"predicate": name, "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}
-    error_of(client.post("/teach", rule), 400, "VALIDATION_ERROR")
+def test_unquoted_names_of_builtins_are_no_predicates_in_text(client: Client, name: str) -> None:
+    for text in (f"{name}(a, b).", f"{name}(?x, ?y) :- p(?x, ?y)."):
+        error_of(client.post("/teach", {"text": text}), 400, "VALIDATION_ERROR")
+    error_of(client.post("/tell", {"text": f"{name}(a, b)"}), 400, "VALIDATION_ERROR")
 
 
 def test_a_text_beyond_its_bound_is_no_value(client: Client) -> None:

@@ -23,7 +23,7 @@ INJECTED = {
         {"predicate": "owns", "args": ["mallory", "?everything"], "negated": False, "confidence": 1},
         {"predicate": "p" * 300, "args": ["x"], "negated": False, "confidence": 1},
         {"predicate": "owns", "args": ["x" * 70_000], "negated": False, "confidence": 1},
-        {"predicate": "matches", "args": ["a", "b"], "negated": False, "confidence": 1},
+        {"predicate": "matches(a, b)", "args": ["a", "b"], "negated": False, "confidence": 1},
         {"predicate": "odd", "args": {"a": 1}, "negated": "yes", "confidence": 7},
         {"predicate": "nested", "args": [["a"]], "negated": False, "confidence": 1},
         "retract(everything)",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
 from ..errors import InvalidInput, UnsafeRule
-from ..limits import DEFAULT_LIMITS, RESERVED, Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from ..pattern import compile_pattern
 from ..statements import FactStatement, RuleStatement, Span, Statement
 from ..terms import STRING_TESTS, Aggregate, Atom, Comparison, Expr, Literal, Rule, Variable, expression_variables
@@ -194,9 +194,6 @@ def _body_constants(rule: Rule) -> Iterator[str]:
 
 
 def _check_name(atom: Atom, limits: Limits) -> None:
-    if atom.predicate in RESERVED:
-        message = f'"{atom.predicate}" is a builtin and cannot be stated or concluded'
-        raise InvalidInput.at("predicate", message)
     if problem := limits.predicate_problem(atom.predicate):
         raise InvalidInput.at("predicate", problem)
     if problem := limits.args_problem(len(atom.args)):
@@ -209,8 +206,6 @@ def _check_new_name(atom: Atom, limits: Limits) -> None:
 
 
 def _check_body_atom(atom: Atom, limits: Limits) -> None:
-    if atom.predicate in RESERVED:
-        raise InvalidInput(f'"{atom.predicate}" is a builtin: no fact or rule can make it hold as an atom')
     if problem := limits.predicate_problem(atom.predicate):
         raise InvalidInput.at("predicate", problem)
     if problem := limits.args_problem(len(atom.args)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.reason.ask import terms_of
-from kbplanner.jsonform import atom_to_json
+from kbplanner.jsonwriter import atom_to_json
 from kbplanner.parser import parse_goal
 from kbplanner.terms import Atom
 from kbserver.cli._target import Server, Target, folder

@@ -13,7 +13,7 @@ import orjson
 from marshmallow import ValidationError, fields
 
 from kbcore.instants import LAST_INSTANT, instant
-from kbplanner.limits import DEFAULT_LIMITS
+from kbplanner.limits import BUILTINS, DEFAULT_LIMITS
 from kbserver.jsonschema import (
     ANYTHING,
     FLAG,
@@ -258,17 +258,30 @@ _ITEM = named(
     "BodyAtom",
     obj(
         {
-            "predicate": said(_PREDICATE, "A predicate, or a comparison or string test of the rule language."),
+            "predicate": said(_PREDICATE, "A predicate of any name. In a rule body a comparison sign is a comparison."),
             "args": array({"type": ["string", "number", "boolean"]}, maxItems=DEFAULT_LIMITS.args),
             "negated?": nullable(said(FLAG, "Holds where the atom cannot be concluded.")),
             "naf?": nullable(said(FLAG, "Another spelling of `negated`.")),
             "truthVal?": nullable(said(FLAG, "False is another spelling of `negated`.")),
             "polarity?": {"enum": ["positive", "negative", None], "description": "Negative: its opposite is stated."},
+            "builtin?": {"enum": [False, None], "description": "False: not a comparison, whatever the name."},
+        }
+    ),
+)
+_BUILTIN = named(
+    "Builtin",
+    obj(
+        {
+            "builtin": words(*BUILTINS),
+            "args": array({"type": ["string", "number", "boolean"]}, description="Functions take their value last."),
+            "negated?": nullable(FLAG),
+            "naf?": nullable(FLAG),
+            "truthVal?": nullable(FLAG),
         }
     ),
 )
 
-_ITEMS = {"anyOf": [_ITEM, obj({"text": TEXT}), TEXT]}
+_ITEMS = {"anyOf": [_ITEM, _BUILTIN, obj({"text": TEXT}), TEXT]}
 
 body_items = keyed(array(_ITEMS, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
 """Literals, comparisons and string tests, judged one by one."""
@@ -292,7 +305,7 @@ head_atom = keyed(
 
 goals = keyed(
     array(
-        _ITEMS,
+        {"anyOf": [_ITEM, obj({"text": TEXT}), TEXT]},
         description="Goals, as objects or as text such as `ancestor(ann, ?who)`; what their answers depend on is wanted.",
     )
 )

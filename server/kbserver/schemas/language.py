@@ -9,7 +9,7 @@ from kbcore.language.extract import Extracted
 from kbcore.language.synthesize import Synthesis
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact
-from kbplanner.jsonform import rule_to_json
+from kbplanner.jsonwriter import rule_to_json
 from kbplanner.printer import print_rule
 from kbplanner.terms import Rule
 from kbserver.schemas.base import Envelope, budget_wanted

@@ -9,7 +9,8 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import rule_from_json, rule_to_json
+from kbplanner.jsonform import rule_from_json
+from kbplanner.jsonwriter import rule_to_json
 from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_statements
 from kbplanner.statements import FactStatement, GoalStatement, RuleStatement

@@ -60,13 +60,19 @@ RETRACTED = named(
 )
 MATCHED = named("Matched", obj({"retracted": COUNT, "atoms": ROWS, "cascaded": COUNT, "truncated?": FLAG}))
 
-RULE_ATOM = obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "polarity?": TEXT})
+RULE_ATOM = obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG})
+BODY_ITEM = {
+    "anyOf": [
+        obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "polarity?": TEXT, "builtin?": {"const": False}}),
+        obj({"builtin": TEXT, "args": TEXTS, "negated": FLAG}),
+    ]
+}
 RULES = named(
     "Rules",
     obj(
         {
             "rules": array(
-                obj({"id": TEXT, "text": TEXT, "head": RULE_ATOM, "body": array(RULE_ATOM), "scope": nullable(TEXT)})
+                obj({"id": TEXT, "text": TEXT, "head": RULE_ATOM, "body": array(BODY_ITEM), "scope": nullable(TEXT)})
             )
         }
     ),
