@@ -14,6 +14,7 @@ from kbcore.reason.match import matching, sorted_rows
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.passes.check import counterpart
 from kbplanner.terms import Atom, BodyItem, Literal, Term, Variable
 
 Write = Callable[[list[Row], Callable[[], None]], bytes]
@@ -66,7 +67,7 @@ class Asking(Explaining):
         """
         asked = literal.atom
         if literal.negated:
-            asked = Atom(asked.predicate, asked.args, not asked.positive)
+            asked = counterpart(literal)
         special = as_of is not None or min_confidence is not None or include_undefined
         with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
             if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):

@@ -19,6 +19,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import StoredRule
 from kbplanner.backend import NO_ROW
 from kbplanner.evaluate import goal_pattern
+from kbplanner.passes.check import counterpart
 from kbplanner.printer import print_item, print_row
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import Atom, Literal
@@ -80,7 +81,7 @@ class Witness:
         if not literal.negated:
             yield from self._positive(goal, partition, atom)
             return
-        opposite = Atom(atom.predicate, atom.args, not atom.positive)
+        opposite = counterpart(literal)
         rows = self.reasoner.rows(partition, literal, self.budget, None, 1) if atom.ground else []
         if rows and rows[0]["metadata"].get("basis") == "absence":
             yield [Group(goal, Candidate(rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())))]

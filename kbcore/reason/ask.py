@@ -22,7 +22,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.backend import NO_ROW, SAME
 from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_equalities, goal_shape
 from kbplanner.grounding import GroundPlans
-from kbplanner.passes.check import check_evaluable
+from kbplanner.passes.check import check_evaluable, counterpart
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.rules import RuleSet
@@ -140,7 +140,8 @@ class Reasoner:
         """The plan for a goal in a partition, and what a run of it would need; recursion through negation is settled."""
         only = body[0]
         if len(body) == 1 and isinstance(only, Literal):
-            atom = Atom(only.atom.predicate, only.atom.args, only.atom.positive is not only.negated)
+            flipped = only.negated and (only.atom.positive or not only.atom.ground)  # `not ~p(a)` reads `~p` alone
+            atom = counterpart(only) if flipped else only.atom
             rules = self.tenant.rules.visible(partition.name)
         else:
             rules, atom = self._body(partition, body, body_variables(body))
@@ -168,22 +169,22 @@ class Reasoner:
     ) -> list[Row]:
         """The answers of a literal as rows for the outside, the first `limit` in answer order.
 
-        A negated literal without variables has one row where it holds, with the basis in its metadata; one with
-        variables has the explicit negatives. With `undefined` there are rows for what is neither true nor false as well.
+        A negated literal without variables has one row where it holds, with the basis in its metadata; `not p` with
+        variables has the explicit negatives, `not ~p` raises UnsafeRule. `undefined` adds what is neither true nor false.
         """
         atom = literal.atom
         if literal.negated:
-            opposite = Atom(atom.predicate, atom.args, not atom.positive)
+            opposite = counterpart(literal)
             if not atom.ground:
                 return self.rows(partition, Literal(opposite), budget, as_of, limit, undefined)
-            found = self.rows(partition, Literal(opposite), budget, as_of, 1)
+            found = self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
             basis = "explicit"
             if not found:
                 certain = not self.possible(partition, atom, budget, as_of)[1]
                 fails = not certain and self.solve(partition, atom, budget, as_of)[1]
                 unknown = undefined and not certain
                 if fails:
-                    unknown = unknown and self.possible(partition, opposite, budget, as_of)[1] > 0
+                    unknown = unknown and atom.positive and self.possible(partition, opposite, budget, as_of)[1] > 0
                 else:
                     basis = "absence"
                 if certain or unknown:

@@ -12,6 +12,7 @@ from kbcore.reason.proof import ABSENT, Proof, ProofNode
 from kbcore.reason.proofforms import ProofLimits, dag, tree
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
+from kbplanner.passes.check import counterpart
 from kbplanner.schema import RelationSchema
 from kbplanner.terms import BodyItem, Literal
 
@@ -36,7 +37,8 @@ def proofs(
         absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
         yield _shown(rows[0], absent, prover.nothing(), form, limits, literal)
         return
-    schema = RelationSchema(atom.predicate, atom.arity, atom.positive is not literal.negated)
+    asked = counterpart(literal) if literal.negated else atom
+    schema = RelationSchema(asked.predicate, asked.arity, asked.positive)
     with closing(prover.proofs(schema, [row["args"] for row in rows])) as found:
         for row, (top, proof) in zip(rows, found, strict=True):
             yield _shown(row, top, proof, form, limits, literal)

@@ -48,9 +48,9 @@ class RuleSet:
             item.schema.stored.opposite
             for clause in clauses
             for item in clause.body
-            if isinstance(item, ClauseAtom) and item.absent
+            if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
-        """Stored relations whose rows decide how a `not` is compiled, once there are any."""
+        """Stored relations of explicit negatives whose rows decide how a `not` is compiled, once there are any."""
 
     @cached_property
     def constants(self) -> frozenset[str]:

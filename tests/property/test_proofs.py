@@ -58,10 +58,15 @@ def told(runtime: Runtime, rules: list[Rule], facts: list[Atom]) -> KnowledgeBas
     return kb
 
 
+literals = st.builds(Literal, programs.goals(), st.booleans()).filter(
+    lambda literal: not literal.negated or literal.atom.positive or literal.atom.ground
+)
+"""Goals; `not ~p(?x)` is none that anything could list."""
+
 programs_with_goals = given(
     written_rules,
     st.lists(programs.facts(), max_size=14),
-    st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=4),
+    st.lists(literals, min_size=1, max_size=4),
 )
 
 
@@ -98,7 +103,7 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
 @given(
     written_rules,
     st.lists(st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])), max_size=12),
-    st.lists(st.builds(Literal, programs.goals(), st.booleans()), min_size=1, max_size=3),
+    st.lists(literals, min_size=1, max_size=3),
     st.sampled_from([None, 30, 100]),
 )
 def test_proofs_rest_on_what_held_at_the_moment(runtime, rules, facts, literals, later):

@@ -83,7 +83,7 @@ def _levels(rules: list[Rule]) -> dict[Key, int]:
                     continue
                 atom = key(item.atom)
                 needs = [(atom, 1 if item.negated or aggregates(rule) else 0)]
-                if item.negated:
+                if item.negated and item.atom.positive:  # `not ~p` does not read `p`
                     needs.append(((atom[0], atom[1], not atom[2]), 1 if aggregates(rule) else 0))
                 for need, step in needs:
                     least = levels.get(need, 0) + step
@@ -157,7 +157,7 @@ Member = list[list[Atom]]
 def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bool]]:
     """Every instance of a rule in a model: conclusion, what it rests on, whether new facts can take it back.
 
-    A negated literal that holds both by absence and by an explicit negative gives an instance of either kind. With
+    A literal `not p` that holds both by absence and by an explicit negative gives an instance of either kind. With
     aggregates there is an instance for each group, and a member for each binding.
     """
     if aggregates(rule):
@@ -182,7 +182,8 @@ def _choices(rule: Rule, env: dict, found: Model) -> Iterator[tuple[list[Atom], 
             opposite = Atom(item.atom.predicate, item.atom.args, not item.atom.positive)
             anonymous = Variable("_") in item.atom.args
             absent = [None] if anonymous or not _rows(item.atom, env, found) else []
-            choices.append(absent if anonymous else [*absent, *_rows(opposite, env, found)])
+            stated = [] if anonymous or not item.atom.positive else _rows(opposite, env, found)
+            choices.append([*absent, *stated])
     for choice in product(*choices):
         yield [fact for fact in choice if fact is not None], None in choice
 
@@ -252,7 +253,7 @@ def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
             return text_test(TESTS.index(item.op) + 8 * item.negated, left, right)
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
-    denials = found.get((name, arity, not positive), set())
+    denials = found.get((name, arity, False), set()) if positive else set()  # `p` does not take `~p` back
     present = found if assumed is None else assumed
     rows = (row for row in present.get((name, arity, positive), ()) if row not in denials)
     return not any(_unify(item.atom.args, row, env) is not None for row in rows)

@@ -81,6 +81,24 @@ def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_L
     return warnings
 
 
+# ---- goals ----
+
+
+def counterpart(literal: Literal) -> Atom:
+    """The atom of a negated goal with the other sign, whose rows stand for its answers.
+
+    Raises UnsafeRule for `not ~p` with variables: it holds for all but what is stated or concluded with `~`, and nothing
+    lists what that is.
+    """
+    atom = literal.atom
+    variable = next(iter(atom.variables()), None)
+    if not atom.positive and variable is not None:
+        name = str(variable)
+        message = f'the variable {name} occurs only under "not"'
+        raise UnsafeRule(message, name, "add a literal that gives it values, or ask for the atom with ~ and without not")
+    return Atom(atom.predicate, atom.args, not atom.positive)
+
+
 # ---- safety ----
 
 

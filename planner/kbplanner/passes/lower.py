@@ -4,6 +4,7 @@
 - `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
   rule is written twice, once with the absence of `p(t)` and once with `~p(t)`; with anonymous arguments, where that
   would not be the same, it is the absence of `p(t)` that is not denied (an UNDENIED relation).
+- `not ~p(t)` holds iff `~p(t)` is not derivable. It is always plain absence: whether `p(t)` is derivable plays no part.
 - Aggregates become clauses that count and sum (`aggregate.py`).
 - Expressions become computations (`expressions.py`).
 """
@@ -67,7 +68,7 @@ class _Lowering:
         if not item.negated:
             return [ClauseAtom(self._readable(schema), args)]
         absent = ClauseAtom(self._readable(schema), args, absent=True)
-        if schema.opposite not in self._known:
+        if not schema.positive or schema.opposite not in self._known:
             return [absent]
         if room and ANONYMOUS not in args:
             return [absent, ClauseAtom(self._readable(schema.opposite), args)]
