@@ -21,6 +21,7 @@ from kbcore.setting_texts import (
     node_name,
     rate,
     storage_url,
+    weight,
     weights,
 )
 from kbcore.storage_urls import backend_of, redacted
@@ -118,6 +119,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("SALIENCE_SCORER", str, "default", "what says how much a fact matters: default, or a guest's plugin"),
     Setting("SALIENCE_HALF_LIFE_MS", integer(1, BIG), 3_600_000, "milliseconds in which the recency of a fact halves"),
     Setting("SALIENCE_WEIGHTS", weights, (0.5, 0.3, 0.2), "what recency, frequency and priority weigh in salience"),
+    Setting(
+        "QUERY_SALIENCE_WEIGHT",
+        weight,
+        0.1,
+        "weight of salience beside text relevance, which is 1 for the best match of a query",
+    ),
     Setting("EMBEDDER", str, "none", "what makes vectors of texts, for queries of windows: a guest's plugin, or none"),
     Setting("TOKENIZER", str, "none", "what counts tokens for maxTokens: a plugin's tokenizer, or none for characters / 4"),
     Setting("SWEEP_INTERVAL_MS", integer(0, BIG), 60_000, "milliseconds between two evictions of expired facts; 0: none"),
@@ -238,6 +245,7 @@ class Config:
     salience_scorer: str = "default"
     salience_half_life_ms: int = 3_600_000
     salience_weights: tuple[float, ...] = (0.5, 0.3, 0.2)
+    query_salience_weight: float = 0.1
     embedder: str = "none"
     tokenizer: str = "none"
     sweep_interval_ms: int = 60_000

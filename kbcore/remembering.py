@@ -114,6 +114,7 @@ class Remembering(Asking):
         """
         _from_0_to_1("minSalience", minimum)
         with self._reads(None, kind="salient") as (tenant, budget):
+            tenant.accesses.settle_shown()
             scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
             found = scores.most(self._partitions(tenant, scope), predicate, args, limit, minimum)
             budget.check_answers(len(found))

@@ -56,6 +56,14 @@ def weights(text: str) -> tuple[float, ...]:
     return found
 
 
+def weight(text: str) -> float:
+    """Read a weight, a number from 0 to 1."""
+    found = float(text)
+    if not 0 <= found <= 1:
+        raise ValueError("must be a number from 0 to 1")
+    return found
+
+
 def storage_url(text: str) -> str:
     """Read where a log is kept."""
     backend_of(text)

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
-from kbcore.context.lexical import LexicalIndex
-from kbcore.context.optimize import Made, make_window
+from kbcore.context.matches import at_least, matching_facts
+from kbcore.context.optimize import make_window
 from kbcore.context.recent import Recent
-from kbcore.context.request import FORMATS, WindowRequest
-from kbcore.context.salience import Ranked, Scores
+from kbcore.context.request import FILLS, FORMATS, WindowRequest
+from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.supply import Lexical, Supply
+from kbcore.context.supply import Supply
 from kbcore.context.vectors import Near, Vectors, blended, pool, text_of
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.reading import Reading
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.state.overlay import Overlay
-from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-
-LOOKED_AT = 4
-"""Matches of a query that are looked at for each fact a window holds."""
 
 
 class Windowing(Reading):
     """The part of a knowledge base that chooses what an agent reads."""
 
     def context(self, request: WindowRequest, *, wanted: BudgetWanted | None = None) -> Window:
-        """The window for a request, kept where it names a session; the stored facts in it have been accessed then.
+        """Make the window for a request, kept where it names a session.
+
+        Reading a window does not make facts more recent; it raises their access count once the knowledge has changed. The
+        same request on the same state of the knowledge gives the same entries in the same order.
 
         Raises InvalidInput and BudgetExceeded.
         """
@@ -74,7 +72,7 @@ class Windowing(Reading):
         with self._reads(wanted, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
-            made = make_window(self._runtime.reasoner(tenant), scores, partitions, request, budget)
+            made = make_window(self._runtime.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget)
             return summarize(tenant, partitions, made.window.entries, scores.now, budget)
 
     def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
@@ -101,40 +99,36 @@ class Windowing(Reading):
         return self._near(request, wanted)
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
-        scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
+        """The facts for a window, ranked as of the first window on the present state."""
+        now, scorer = self._runtime.clock.now_ms(), self._runtime.scorer
+        staged = isinstance(tenant, Overlay)
+        ranked = Scores(tenant, scorer, now if staged else self._recent(tenant).ranking_time(tenant, now), budget)
+        present = Scores(tenant, scorer, now, budget)
         partitions = self._partitions(tenant, request.scope)
-        return Supply(scores, partitions, request.min_salience, _matches(tenant, partitions, request, budget))
+        weight = self._runtime.config.query_salience_weight
+        matches = matching_facts(tenant, partitions, request, weight, budget)
+        return Supply(ranked, partitions, request.min_salience, matches, weight, present)
 
     def _window(self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None = None) -> Window:
         recent = self._recent(tenant)
-        scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
         staged = isinstance(tenant, Overlay)  # a transaction's writes do not show in generations
-        made = None if staged else recent.get(tenant, request)
+        key = recent.key(tenant, request)
+        made = None if staged else recent.get(key)
         if made is None:
-            partitions = self._partitions(tenant, request.scope)
-            lexical = _matches(tenant, partitions, request, budget)
+            supply = self._supply(tenant, request, budget)
+            lexical = supply.lexical
             if near is not None:
-                supply = Supply(scores, partitions, request.min_salience, lexical)
                 lexical = blended(lexical, pool(supply, request.predicates), near)
+            supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._runtime.reasoner(tenant), self._runtime.token_counter
-            made = make_window(reasoner, scores, partitions, request, budget, lexical, counter)
+            made = make_window(reasoner, supply, request, budget, counter)
             if not staged:
-                recent.keep(tenant, request, made)
-        scores.touch(self._accessed(tenant, request, made))
+                recent.keep(key, made)
+            supply.scores.show(made.shown)
+        if request.session is not None:
+            self._sessions(tenant).keep(request.session, made.window, request)
         self._runtime.meters.window_facts(len(made.window.entries))
         return made.window
-
-    def _accessed(self, tenant: Tenant, request: WindowRequest, made: Made) -> list[Ranked]:
-        """Keep the window of a session, and say which facts are accessed by it: none twice in a generation."""
-        if request.session is None:
-            return made.touched
-        sessions = self._sessions(tenant)
-        last = sessions.get(request.session)
-        same = last is not None and last.window.generation == made.window.generation
-        before = last.accessed if last is not None and same else frozenset()
-        found = {(id(fact.stored), fact.place): fact for fact in made.touched}
-        sessions.keep(request.session, made.window, request, before | found.keys())
-        return [fact for where, fact in found.items() if where not in before]
 
     def _sessions(self, tenant: Tenant) -> Sessions:
         found = tenant.attached.get("sessions")
@@ -150,17 +144,6 @@ class Windowing(Reading):
         return cast(Recent, found)
 
 
-def _matches(tenant: Tenant, partitions: Sequence[Partition], request: WindowRequest, budget: Budget) -> Lexical:
-    """The facts that match the query best: more than the window holds, since some may not be wanted."""
-    if request.query is None:
-        return {}
-    index, most = LexicalIndex.of(tenant), LOOKED_AT * request.max_facts
-    return {
-        (stored, place): score
-        for partition in partitions
-        for stored, place, score in index.search(partition, request.query, most, budget)
-    }
-
 
 def check_request(request: WindowRequest) -> None:
     """Refuse what no window can be made of; raises InvalidInput."""
@@ -171,7 +154,9 @@ def check_request(request: WindowRequest) -> None:
     ):
         if value is not None and value < least:
             raise InvalidInput.at(name, f"must be at least {least}")
-    if request.format not in FORMATS:
-        raise InvalidInput.at("format", f"must be one of {', '.join(FORMATS)}")
-    if not 0 <= request.min_salience <= 1:
-        raise InvalidInput.at("minSalience", "must be a number from 0 to 1")
+    for name, share in (("minSalience", request.min_salience), ("minRelevance", request.min_relevance)):
+        if not 0 <= share <= 1:
+            raise InvalidInput.at(name, "must be a number from 0 to 1")
+    for name, chosen, choices in (("format", request.format, FORMATS), ("fill", request.fill, FILLS)):
+        if chosen is not None and chosen not in choices:
+            raise InvalidInput.at(name, f"must be one of {', '.join(choices)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kbcore.context.clashes import visible
 from kbcore.context.room import Candidate, FactKey
-from kbcore.context.supply import Supplied, Supply
+from kbcore.context.supply import Supply
 from kbcore.context.window import Provenance
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
@@ -113,7 +113,7 @@ class Witness:
         if stored is None or pattern is None:
             return []
         best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
-        found = self.supply.candidates([Supplied(fact) for fact in best])
+        found = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [Group(goal, self._stored.setdefault(one.key, one)) for one in found]
 
     def _concluded(self, stored: StoredRelation | None, rows: array[int], count: int, arity: int) -> list[int]:
@@ -143,7 +143,8 @@ class Witness:
             facts = [self._stored[_key(partition, node)] for node in bases]
             salience = min((fact.salience for fact in facts), default=0.0)
             told = max((fact.created_at for fact in facts), default=self.supply.scores.now)
-            groups.append(Group(goal, Candidate(row, salience, told, None, provenance), facts, rules, whole))
+            answer = Candidate(row, salience, told, None, provenance, bases=facts)
+            groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
     def _walked(self, top: ProofNode, proof: Proof) -> tuple[list[ProofNode], list[StoredRule], bool]:

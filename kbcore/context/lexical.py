@@ -18,13 +18,13 @@ from typing import cast
 from weakref import WeakKeyDictionary, ref
 
 from kbcore.context.postings import Postings
-from kbcore.context.words import words
+from kbcore.context.words import name_words, words
 from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.backend import Engine
-from kbplanner.lexical import MAX_WORDS, Matching
+from kbplanner.lexical import MAX_WORDS, UNASKED, Matching
 
 K1 = 1.2
 B = 0.75
@@ -67,16 +67,19 @@ class LexicalIndex:
         self._shelves.clear()
         self._copies.clear()
 
-    def search(self, partition: Partition, text: str, k: int, budget: Budget) -> list[Found]:
+    def search(
+        self, partition: Partition, text: str, k: int, budget: Budget, predicates: Sequence[str] | None = None
+    ) -> list[Found]:
         """The `k` visible facts of a partition that match best, best first, scores in (0, 1]; none without a word of it.
 
-        Of equal ones the first by predicate, arity and sign comes first, then the one told first. Raises BudgetExceeded.
+        With `predicates` only facts of these are found; the weights of words do not change. Of equal ones the first by
+        predicate, arity and sign comes first, then the one told first. Raises BudgetExceeded.
         """
         with self._mutex:
             shelves = self._current(partition, budget)
         numbers = [number for word in words(text) if (number := self._vocabulary.get(word)) is not None]
         asked = _Asked(self._engine, shelves, Counter(numbers))
-        found = [hit for shelf in shelves for hit in asked.best(shelf, k)]
+        found = [hit for shelf in shelves for hit in asked.best(shelf, k, predicates)]
         if len(shelves) > 1:
             found = sorted(found, key=lambda hit: hit[:3])[:k]
         return [(shelf.relations[rank], row, asked.share(-negative)) for negative, rank, row, shelf in found]
@@ -113,7 +116,7 @@ class LexicalIndex:
         return found
 
     def _own(self, stored: StoredRelation) -> tuple[int, ...]:
-        return self._numbered(words(stored.schema.predicate))
+        return self._numbered(name_words(stored.schema.predicate))
 
     def _numbered(self, some: Iterable[str]) -> tuple[int, ...]:
         vocabulary = self._vocabulary
@@ -143,6 +146,17 @@ class _Shelf:
         self.count = sum(part.count for part in parts)
         self.words = sum(part.words for part in parts)
 
+    def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
+        """By owner the rank of its relation, UNASKED for relations of other predicates (None: all are asked)."""
+        if predicates is None:
+            return self.ranks
+        wanted = frozenset(predicates)
+        ranks = array("I", [UNASKED]) * len(self.ranks)
+        for rank, stored in enumerate(self.relations):
+            if stored.schema.predicate in wanted and (part := self.postings.part(stored)) is not None:
+                ranks[part.owner] = rank
+        return ranks
+
 
 class _Asked:
     """A text asked of some shelves together: the weight of its words there, heaviest first."""
@@ -162,9 +176,11 @@ class _Asked:
         self._weights = [(word, weight) for weight, word in sorted(weights, key=lambda one: -one[0])]
         self._most = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
 
-    def best(self, shelf: _Shelf, k: int) -> list[tuple[float, int, int, _Shelf]]:
+    def best(
+        self, shelf: _Shelf, k: int, predicates: Sequence[str] | None
+    ) -> list[tuple[float, int, int, _Shelf]]:
         """The facts of a shelf that match best, at most `k`: negative score, rank of the relation, row id, shelf."""
-        how = self._matching(shelf, self._weights)
+        how = self._matching(shelf, self._weights, predicates)
         if not how.words:
             return []
         places, scores = self._engine.best_matches(how, k)
@@ -183,12 +199,14 @@ class _Asked:
             return shelf.postings.having(word)
         return sum(self._engine.having(self._matching(shelf, [(word, 0.0)])))
 
-    def _matching(self, shelf: _Shelf, weights: Iterable[tuple[int, float]]) -> Matching:
+    def _matching(
+        self, shelf: _Shelf, weights: Iterable[tuple[int, float]], predicates: Sequence[str] | None = None
+    ) -> Matching:
         kept = shelf.postings
         lists = [(some, weight) for word, weight in weights if (some := kept.lists.get(word)) is not None]
         lengths, shown, owners = kept.lengths, kept.shown, kept.owners
         how = K1 + 1, self._flat, self._slope
-        return Matching(lists, *how, lengths, shown, owners, shelf.ranks, kept.shortest, kept.most)
+        return Matching(lists, *how, lengths, shown, owners, shelf.ranks_of(predicates), kept.shortest, kept.most)
 
 
 def _order(stored: StoredRelation) -> tuple[str, int, bool]:

@@ -14,15 +14,15 @@ from kbcore.context.goals import Goals
 from kbcore.context.guidance import relevant_rules, visible_rules
 from kbcore.context.judge import Judge
 from kbcore.context.request import WindowRequest
-from kbcore.context.room import Candidate, FactKey, Room
-from kbcore.context.salience import Ranked, Scores
+from kbcore.context.room import DIGITS, Candidate, FactKey, Room
+from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
-from kbcore.context.supply import Lexical, Supply, relevance
+from kbcore.context.supply import Supply
 from kbcore.context.tokens import TokenCounter
 from kbcore.context.window import Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
-from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.partition import StoredRelation
 
 GOAL_RELEVANCE = 0.9
 """What being an answer or a premise of one counts on top of the rank: such facts come before all others."""
@@ -30,24 +30,27 @@ GOAL_RELEVANCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A window, and the stored facts in it, which have been accessed."""
+    """A window, and the stored facts in it."""
 
     window: Window
-    touched: list[Ranked]
+    shown: list[Ranked]
 
 
 def make_window(
     reasoner: Reasoner,
-    scores: Scores,
-    partitions: Sequence[Partition],
+    supply: Supply,
     request: WindowRequest,
     budget: Budget,
-    lexical: Lexical | None = None,
     counter: TokenCounter | None = None,
 ) -> Made:
-    """The window for a request; the caller holds the tenant's read lock. Raises BudgetExceeded."""
+    """Make the window for a request from the facts of `supply`. The caller holds the tenant's read lock.
+
+    Goals are not counted as accesses. Raises BudgetExceeded.
+    """
     tenant = reasoner.tenant
-    supply = Supply(scores, partitions, request.min_salience, lexical or {})
+    partitions = supply.partitions
+    now = (supply.present or supply.scores).now
+    budget.counts_accesses = False
     counter = counter or TokenCounter()
     room = Room(request, counter)
     clashes = stored_clashes(tenant, supply, request.predicates, budget)
@@ -65,6 +68,7 @@ def make_window(
         room.take_rules(relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts}))
     selection.give_back(room.shrink())
     chosen = list(room.facts)
+    _refresh(chosen, supply)
     entries = tuple(_entries(room, request, supply))
     available = supply.available(request.predicates)
     text = room.draft.text()
@@ -80,7 +84,7 @@ def make_window(
         buckets={share.bucket.name: share.stats() for share in selection.shares},
         goal_driven=bool(request.goals),
         generation=tenant.generation,
-        generated_at=scores.now,
+        generated_at=now,
         cut=_cut(room, selection, goals, available) if request.explain else None,
         text=text,
         tokens=counter.count(text),
@@ -89,11 +93,14 @@ def make_window(
 
 
 def window_id(entries: Sequence[Entry]) -> str:
-    """The name of a window, made from what is in it: `ctx-` and 16 hexadecimal digits."""
+    """Return the name of a window, made from its entries in their order: `ctx-` and 16 hexadecimal digits.
+
+    Categories do not count, since a fact stops being `recent` by time alone.
+    """
     digest = blake2b(digest_size=8)
     for entry in entries:
         mark = "\0contradicted" if entry.contradicted else ""
-        digest.update(f"{entry.key}\0{entry.category}\0{entry.valid_from}\0{entry.valid_until}{mark}\n".encode())
+        digest.update(f"{entry.key}\0{entry.valid_from}\0{entry.valid_until}{mark}\n".encode())
     return "ctx-" + digest.hexdigest()
 
 
@@ -109,15 +116,30 @@ def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict
 
 
 def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Entry]:
+    """Give the entries of a window with the present salience, and why each was taken where that is asked."""
     entries = [item for item in room.draft.items if isinstance(item, Entry)]
-    if not request.explain:
-        yield from entries
-        return
-    parts = _salience_parts(list(room.facts), supply)
+    parts = _salience_parts(list(room.facts), supply) if request.explain else {}
     for fact, entry in zip(room.facts, entries, strict=True):
-        more = max(relevance(fact.lexical), GOAL_RELEVANCE if fact.goal else 0.0)
-        why = {"reason": fact.reason, "relevance": more, "lexical": fact.lexical, **parts.get(fact.key, {})}
-        yield entry._replace(why=why)
+        shown = entry._replace(salience=round(fact.salience, DIGITS))
+        if request.explain:
+            more = max(fact.relevance, GOAL_RELEVANCE if fact.goal else 0.0)
+            why = {"reason": fact.reason, "relevance": more, "lexical": fact.lexical, **parts.get(fact.key, {})}
+            shown = shown._replace(why=why)
+        yield shown
+
+
+def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
+    """Give each fact its present salience, after facts were ranked as of an earlier time."""
+    if supply.present is None or supply.present.now == supply.scores.now:
+        return
+    bases = [base for fact in chosen for base in (fact, *fact.bases)]
+    now = supply.salience_now(base.place for base in bases if base.place is not None)
+    for fact in chosen:
+        if fact.place is not None:
+            fact.salience = now[fact.place.stored, fact.place.place]
+        elif fact.bases:
+            places = [base.place for base in fact.bases if base.place is not None]
+            fact.salience = min(now[place.stored, place.place] for place in places)
 
 
 def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:
@@ -129,5 +151,5 @@ def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey
     found: dict[FactKey, dict[str, Any]] = {}
     for stored, facts in groups.items():
         ids = array("I", [fact.place.place for fact in facts if fact.place is not None])
-        found.update(zip((fact.key for fact in facts), supply.scores.parts(stored, ids), strict=True))
+        found.update(zip((fact.key for fact in facts), (supply.present or supply.scores).parts(stored, ids), strict=True))
     return found

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from kbcore.context.evidence import Witness
 from kbcore.context.room import Candidate
-from kbcore.context.supply import Supplied
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.evaluate import goal_pattern
@@ -84,7 +83,7 @@ class Partial:
         if stored is not None and pattern is not None:
             best = witness.supply.scores.most_of([(stored, pattern if any(pattern) else None)], BRANCHES)
             if best:
-                for fact in witness.supply.candidates([Supplied(one) for one in best]):
+                for fact in witness.supply.candidates([witness.supply.supplied(one) for one in best]):
                     yield fact, fact.row["args"]
                 return
         if schema in tenant.rules.visible(self._partition.name).derived:

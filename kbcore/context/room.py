@@ -40,6 +40,8 @@ class Candidate:
     place: Ranked | None = None
     provenance: Provenance | None = None
     lexical: float = 0.0
+    relevance: float = 0.0
+    bases: Sequence[Candidate] = ()
     category: str = ""
     reason: str = ""
     goal: bool = False

@@ -138,6 +138,14 @@ class Scores:
         for stored, ids in groups.items():
             self._tenant.accesses.count(stored, ids, self.now)
 
+    def show(self, ranked: Sequence[Ranked]) -> None:
+        """Count facts as held by a context window, which is not an access time."""
+        groups: dict[StoredRelation, array[int]] = {}
+        for one in ranked:
+            groups.setdefault(one.stored, array("I")).append(one.place)
+        for stored, ids in groups.items():
+            self._tenant.accesses.show(stored, ids)
+
     def _asked(
         self, partition: Partition, predicate: str | None, args: Sequence[Term] | None
     ) -> Iterator[tuple[StoredRelation, list[int] | None]]:

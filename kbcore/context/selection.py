@@ -1,4 +1,4 @@
-"""Which stored facts fill a window, after what its goals rest on: buckets in their order, then whatever matters most."""
+"""The choice of the stored facts that fill a window after those its goals depend on: buckets in order, then by rank."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Share:
     def __init__(self, bucket: Bucket, allocation: int) -> None:
         self.bucket = bucket
         self.allocation = allocation
-        self.included: list[float] = []
+        self.included: list[Candidate] = []
 
     @property
     def left(self) -> int:
@@ -49,7 +49,7 @@ class Share:
 
     def stats(self) -> BucketStats:
         """What came of it."""
-        found = self.included or [0.0]
+        found = [fact.salience for fact in self.included] or [0.0]
         return BucketStats(len(self.included), self.allocation, min(found), max(found))
 
 
@@ -82,6 +82,7 @@ class Selection:
         self._loses_clash = loses
         self._budget = budget
         self._summaries = Summaries(supply)
+        self._now = (supply.present or supply.scores).now
         self._refused: set[tuple[object, str]] = set()
         self.shares = shares(request)
         self.savings = 0
@@ -94,23 +95,23 @@ class Selection:
 
     def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
         """Put in a fact that matches part of a rule of a goal without answers, which fits."""
-        self._take(fact, OVERFLOW if self.shares else category(fact, self._supply.scores.now), reason, goal)
+        self._take(fact, OVERFLOW if self.shares else category(fact, self._now), reason, goal)
 
     def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str) -> None:
         share = next((share for share in self.shares if share.admits(fact.predicate)), None)
         name = otherwise if share is None else share.bucket.name
         if self._room.take(fact, name, reason, goal) and share is not None:
-            share.included.append(fact.salience)
+            share.included.append(fact)
 
     def give_back(self, facts: Iterable[Candidate]) -> None:
         """Forget facts that were taken out of the window again in the statistics of their buckets."""
         for fact in facts:
             for share in self.shares:
                 if share.bucket.name == fact.category:
-                    share.included.remove(fact.salience)
+                    share.included.remove(fact)
 
     def fill(self) -> None:
-        """Fill the buckets, then what room is left by rank."""
+        """Fill the buckets, then the rest of the window, by rank. Without `fill` only matches of the query enter."""
         asked = self._request.predicates
         for share in self.shares:
             wanted = share.bucket.predicates
@@ -127,7 +128,9 @@ class Selection:
         if most <= 0:
             return
         refused = 0
-        for looked, fact in enumerate(self._supply.best(predicates, most + len(room.taken), full)):
+        only_matches = not request.fills_by_salience
+        ranked = self._supply.best(predicates, most + len(room.taken), full, only_matches=only_matches)
+        for looked, fact in enumerate(ranked):
             if looked % 500 == 499:
                 self._budget.rest()
             summary = self._summaries.of(fact)
@@ -145,9 +148,10 @@ class Selection:
             refused = 0
             if is_summary(fact.row["metadata"]):
                 self.savings += self._summaries.covered(fact)
-            room.take(fact, self._category(fact, share), "bucket" if share is not None else "rank")
+            reason = "bucket" if share is not None else "query" if fact.relevance else "rank"
+            room.take(fact, self._category(fact, share), reason)
             if share is not None:
-                share.included.append(fact.salience)
+                share.included.append(fact)
             if room.left <= 0 or (share is not None and share.left <= 0):
                 return
 
@@ -170,7 +174,7 @@ class Selection:
             return share.bucket.name
         if self.shares:
             return OVERFLOW
-        return category(fact, self._supply.scores.now)
+        return category(fact, self._now)
 
 
 def category(fact: Candidate, now: int) -> str:

@@ -15,20 +15,13 @@ IDLE_SECONDS = 3600.0
 """A session ends so long after its last use."""
 
 
-Accessed = frozenset[tuple[int, int]]
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The last window, what was asked for it, and when: seconds of the monotonic clock.
-
-    `accessed` are the facts that the session has accessed in the generation of that window: relations, by id, and row ids.
-    """
+    """The last window, what was asked for it, and when: seconds of the monotonic clock."""
 
     window: Window
     request: WindowRequest
     used: float
-    accessed: Accessed = frozenset()
 
 
 class Sessions:
@@ -50,11 +43,11 @@ class Sessions:
             self._expire()
             return self._known.get(name)
 
-    def keep(self, name: str, window: Window, request: WindowRequest, accessed: Accessed = frozenset()) -> None:
+    def keep(self, name: str, window: Window, request: WindowRequest) -> None:
         """Note the last window of a session."""
         with self._lock:
             self._expire()
-            self._known[name] = Session(window, request, self._clock.monotonic(), accessed)
+            self._known[name] = Session(window, request, self._clock.monotonic())
             self._known.move_to_end(name)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)

@@ -1,7 +1,8 @@
-"""Text to words: identifiers split, case and accents folded, stop words left out, English stems.
+"""Text to words: names split, case and accents folded, stop words left out, English stems.
 
 Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of digits; `worksAt`,
-`works_at`, `works-at` and "works at" are the same words. Scripts written without spaces are cut into pairs of characters.
+`works_at`, `works-at` and "works at" are the same words. An identifier, letters and digits joined by `_` or `:` such as
+`D1:3` or `msg_0042`, is one word. Scripts written without spaces are cut into pairs of characters.
 """
 
 from __future__ import annotations
@@ -15,32 +16,59 @@ import snowballstemmer
 # fmt: off
 STOP_WORDS = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "been", "being", "but", "by", "did", "do", "does", "doing",
-    "for", "from", "had", "has", "have", "having", "he", "her", "hers", "him", "his", "how", "i", "if", "in", "into",
-    "is", "it", "its", "me", "my", "of", "on", "or", "our", "she", "so", "some", "than", "that", "the", "their", "them",
-    "then", "there", "these", "they", "this", "those", "to", "was", "we", "were", "what", "when", "where", "which", "who",
-    "whom", "whose", "why", "with", "would", "you", "your"
+    "for", "from", "had", "has", "have", "having", "how", "if", "in", "into", "is", "it", "its", "of", "on", "or", "so",
+    "some", "than", "that", "the", "then", "there", "these", "this", "those", "to", "was", "were", "what", "when", "where",
+    "which", "who", "whom", "whose", "why", "with", "would"
 })
 # fmt: on
-"""Words that say nothing about what a text is about. Names and months (will, may) and units are not among them."""
+"""Words that are not indexed. Names and months (will, may), units and the pronouns of persons are not among them."""
+
+FIRST_PERSON = frozenset({"i", "me", "mine", "my", "myself", "our", "ours", "ourselves", "us", "we"})
+"""Words for whoever asks."""
 
 MAX_STEMS = 1 << 17
 """Stems that are remembered; a word takes some 10 microseconds."""
 
+_IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
+"""Letters and digits in turns, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`; not `level_2_support`."""
+
 _RUNS = re.compile(r"[^\W\d_]+|\d+")
+_WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|[^\W\d_]+|\d+")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}")
 _stemmer = snowballstemmer.stemmer("english")
 _stems: dict[str, str] = {}
 
 
 def words(text: str) -> list[str]:
-    """The stems of a text in its order, stop words left out."""
-    found = []
-    for run in _RUNS.findall(_folded(text)):
-        for part in _parts(run):
+    """Return the stems of a text in its order, without stop words; an identifier is one word."""
+    found: list[str] = []
+    for match in _WORD.finditer(_folded(text)):
+        run = match.group()
+        if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
+            found.append(run.casefold())
+        else:
+            found += _stems_of(run)
+    return found
+
+
+def name_words(predicate: str) -> list[str]:
+    """Return the words of a predicate: also those that an identifier is made of, such as `revenue` of `revenue_2024`."""
+    found = words(predicate)
+    return list(dict.fromkeys([*found, *_stems_of(_folded(predicate))])) if any(map(str.isdigit, predicate)) else found
+
+
+def in_first_person(text: str) -> bool:
+    """Return whether a text has a word for whoever says it, such as I or our."""
+    return any(run.casefold() in FIRST_PERSON for run in _RUNS.findall(text))
+
+
+def _stems_of(text: str) -> Iterator[str]:
+    """Give the stems of runs of letters or of digits."""
+    for run in _RUNS.findall(text):
+        for part in _camel_parts(run):
             word = part.casefold()
             if word not in STOP_WORDS:
-                found.append(_stem(word))
-    return found
+                yield _stem(word)
 
 
 def _folded(text: str) -> str:
@@ -52,21 +80,19 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(each for each in plain if unicodedata.category(each) != "Mn"))
 
 
-def _parts(run: str) -> Iterator[str]:
-    """A run cut where a capital follows a small letter (worksAt), and before the last of many capitals (HTTPServer)."""
+def _camel_parts(run: str) -> list[str]:
+    """Cut a run where a capital follows a small letter (worksAt), and before the last of many capitals (HTTPServer)."""
     if _UNSPACED.fullmatch(run):
-        yield from (run[i : i + 2] for i in range(len(run) - 1))
-        return
+        return [run[i : i + 2] for i in range(len(run) - 1)]
     if run.islower() or run.isupper() or run.isdigit() or run[1:].islower():
-        yield run
-        return
-    start = 0
+        return [run]
+    parts, start = [], 0
     for i in range(1, len(run)):
         starts_word = run[i].isupper() and (run[i - 1].islower() or (i + 1 < len(run) and run[i + 1].islower()))
         if starts_word:
-            yield run[start:i]
+            parts.append(run[start:i])
             start = i
-    yield run[start:]
+    return [*parts, run[start:]]
 
 
 def _stem(word: str) -> str:

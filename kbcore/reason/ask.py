@@ -84,7 +84,7 @@ class Reasoner:
         if ready is None or ready[0] != tenant.plan_version or as_of is not None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
         found = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
-        if found[1] and ready[2].version:
+        if found[1] and ready[2].version and budget.counts_accesses:
             tenant.accesses.note(ready[2], found[0], pattern, tenant.read_at)
         return found
 
@@ -321,7 +321,7 @@ class Reasoner:
         if schema not in rules.derived:
             matched = matching(tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget)
             for stored, rows, ids in matched:
-                if ready is not None and as_of is None and len(ids):
+                if ready is not None and as_of is None and len(ids) and budget.counts_accesses:
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
@@ -338,7 +338,8 @@ class Reasoner:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
             found = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
-            if ready is not None and found[1] and (stored := partition.need(schema)).version:
+            counts = ready is not None and budget.counts_accesses
+            if counts and found[1] and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, found[0], pattern, tenant.read_at)
             if self._verify and view.settled:
                 means = budget.limits, budget.work, budget.rest

@@ -92,6 +92,8 @@ class Budget:
     """Whether all answers of the goal at hand will be shown."""
     first: int | None = None
     """How many of its first answers will be looked at; None: all."""
+    counts_accesses: bool = True
+    """Whether stored answers of goals count as accessed; goals inside a context window do not."""
     rows_made: int = 0
     """Rows that rules made for this request so far."""
     begun: float = field(init=False)

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kbcore.state.partition import StoredRelation
 
+SHOWN_ACCESSES = 10
+"""Context windows raise the access count of a fact up to this number, by one per state of the knowledge."""
+
 MAX_NOTES = 1024
 """Notes after which they are worked in by whoever makes the next one."""
 
@@ -35,12 +38,18 @@ class Accesses:
 
     Goals on a relation within one millisecond share a note, `_latest`. What a thread adds to it at the very moment when
     another one works it in may be lost: a lock would cost more than the note.
+
+    Facts that were put in a context window are kept apart (`show`). They raise the access count only, not the access time,
+    and only when the knowledge has changed or something else than a window reads the counts: a window that is asked for
+    twice on the same state must be the same. `epoch` goes up whenever access cells are written.
     """
 
     def __init__(self) -> None:
         self._notes: deque[_Note] = deque()
         self._latest: dict[StoredRelation, tuple[int, array[int]]] = {}
+        self._shown: dict[StoredRelation, set[tuple[int, ...]]] = {}
         self._mutex = threading.Lock()
+        self.epoch = 0
 
     def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
         """A goal with this pattern was answered with `rows` at a time in epoch milliseconds; those stored were accessed.
@@ -68,14 +77,39 @@ class Accesses:
         """Rows were accessed at a time in epoch milliseconds; the caller holds the read lock."""
         with self._mutex:
             stored.touch(ids, 1, at)
+            self.epoch += 1
+
+    def show(self, stored: StoredRelation, ids: array[int]) -> None:
+        """Keep the rows that were put in a context window until `settle_shown`; the caller holds the read lock."""
+        arity = stored.schema.arity
+        rows = stored.relation.rows(ids)
+        with self._mutex:
+            kept = self._shown.setdefault(stored, set())
+            kept.update(tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids)))
+
+    def settle_shown(self) -> None:
+        """Raise the access counts of facts that windows held; the caller holds the read lock or the write lock."""
+        if not self._shown:
+            return
+        with self._mutex:
+            shown, self._shown = self._shown, {}
+            for stored, rows in shown.items():
+                if not stored.gone:
+                    symbols = array("I", [symbol for row in sorted(rows) for symbol in row])
+                    stored.raise_accesses(stored.relation.locate(symbols, len(rows)), SHOWN_ACCESSES)
+            self.epoch += 1
 
     def settle(self) -> None:
-        """Write every noted access into the cells; the caller holds the read lock or the write lock."""
+        """Write every noted access into the cells; the caller holds the read lock or the write lock.
+
+        Facts that windows held are left to `settle_shown`.
+        """
         if not self._notes:
             return
         many: dict[tuple[StoredRelation, tuple[int, ...]], list[int]] = {}
         take = self._notes.popleft
         with self._mutex:
+            self.epoch += 1
             self._latest.clear()
             while self._notes:
                 stored, what, at = take()
@@ -95,6 +129,9 @@ class Uncounted(Accesses):
 
     def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
         """Nothing is noted."""
+
+    def show(self, stored: StoredRelation, ids: array[int]) -> None:
+        """Nothing is kept."""
 
     def count(self, stored: StoredRelation, ids: array[int], at: int) -> None:
         """Nothing is written."""

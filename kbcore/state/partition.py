@@ -133,6 +133,15 @@ class StoredRelation:
         if len(ids):
             self.relation.touch(ids, at)
 
+    def raise_accesses(self, ids: array[int], most: int) -> None:
+        """Add one access to each of some rows that have fewer than `most`, without an access time; NO_ROW is passed over."""
+        ids = array("I", [row for row in ids if row != NO_ROW])
+        counts = self.relation.attributes(Attribute.ACCESSES, ids)
+        raised = [(row, int(count) + 1) for row, count in zip(ids, counts, strict=True) if count < most]
+        if raised:
+            rows, values = zip(*raised, strict=True)
+            self.relation.set_attribute(Attribute.ACCESSES, array("I", rows), list(values))
+
     def copy(self) -> StoredRelation:
         """The same facts in a relation of their own, of the same version."""
         made = StoredRelation(self.schema, self.scope, self.relation.copy())

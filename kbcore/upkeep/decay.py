@@ -51,6 +51,7 @@ def decay(
     with tenant.lock.read():
         partitions = tenant.partitions(scope)
         over = [_sorted(tenant, one, budget) for one in expired(partitions)]
+        tenant.accesses.settle_shown()
         scores = Scores(tenant, scorer, now, budget)
         faded: list[Doomed] = []
         for partition in partitions:

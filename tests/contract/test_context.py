@@ -167,7 +167,7 @@ def test_categories_come_first_that_fits(served: Served) -> None:
     client.tell("new", "b")
     client.tell("brief", "c", ttl=60_000)
     client.tell("goal", "d")
-    found = asked(client, "/memory/context", goals=[{"predicate": "goal", "args": ["?x"]}])
+    found = asked(client, "/memory/context", goals=[{"predicate": "goal", "args": ["?x"]}], fill="salience")
     assert {e["predicate"]: e["category"] for e in found["entries"]} == {
         "goal": "goal_relevant",
         "brief": "ephemeral",

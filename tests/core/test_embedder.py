@@ -156,7 +156,7 @@ def test_no_lock_is_held_meanwhile(kb, embedder):
         assert not writer.is_alive()
 
     embedder.watch = write
-    assert "told(meanwhile)" in first(kb, "doctor")
+    assert "told(meanwhile)" in first(kb, "doctor", fill="salience")
     assert outcomes(kb) == {"ok": 4}
 
 

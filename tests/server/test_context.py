@@ -66,7 +66,7 @@ def test_the_optimizing_path(family: Client) -> None:
 
 
 def test_explanations(family: Client) -> None:
-    found = window(family, {"goals": [GOAL], "explain": True, "maxFacts": 2})
+    found = window(family, {"goals": [GOAL], "explain": True, "maxFacts": 2, "fill": "salience"})
     assert found["cut"]["goals"][0]["cut"] == {"maxFacts": 1}
     assert found["entries"][1]["why"]["salience"] > 0
 
@@ -174,3 +174,16 @@ def test_unknown_keys_are_refused_only_if_asked(client: Client, path: str) -> No
     body = {"sessionId": "s", "unheard": 1}
     assert client.post(path, body).status_code == 200
     error_of(client.post(path, body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
+
+
+def test_a_window_for_a_query_holds_its_matches(client: Client) -> None:
+    client.tell("prefers", "ann", "green tea")
+    client.tell("prefers", "bob", "coffee")
+    client.tell("noise", "x")
+    asked = {"query": "what do I prefer", "asker": "bob"}
+    assert [entry["args"][0] for entry in window(client, asked)["entries"]] == ["bob", "ann"]
+    assert [entry["args"][0] for entry in window(client, {**asked, "minRelevance": 1})["entries"]] == ["bob"]
+    assert len(window(client, {**asked, "fill": "salience"})["entries"]) == 3
+    for name, value in (("fill", "more"), ("minRelevance", 2), ("asker", 7)):
+        error = error_of(client.post("/memory/context", {**asked, name: value}), 400, "VALIDATION_ERROR")
+        assert name in error["details"]["fields"]

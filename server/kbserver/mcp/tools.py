@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from kbcore.state.keys import READER, WRITER
@@ -87,7 +88,10 @@ def brief(schema: Schema) -> Schema:
         return brief(COMPONENTS[schema["$ref"].removeprefix(PLACE)]())
     some = [brief(each) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
     if some:
-        return some[0] if len(some) == 1 else {"type": [each["type"] for each in some]}
+        if len(some) == 1:
+            return some[0]
+        types = [each["type"] if type(each["type"]) is list else [each["type"]] for each in some]
+        return {"type": list(dict.fromkeys(chain.from_iterable(types)))}  # the elements of `type` must be unique names
     kind = schema.get("type", "object")
     if isinstance(kind, list):
         kind = "string" if "string" in kind else kind[0]
@@ -190,13 +194,13 @@ _ALL = (
         "context",
         context.context,
         (
-            *("query", "goals", "maxFacts", "maxTokens", "minSalience", "predicates", "scope", "sessionId"),
-            *("format", "includeRules", "maxFactsPerPredicate", "relevanceBuckets"),
+            *("query", "asker", "goals", "fill", "maxFacts", "maxTokens", "minSalience", "minRelevance", "predicates"),
+            *("scope", "sessionId", "format", "includeRules", "maxFactsPerPredicate", "relevanceBuckets"),
         ),
         answers.WINDOW,
         work.context,
-        "Choose the facts that matter most for a prompt. goals, as parent(ann, ?x), put in all their answers depend on. "
-        "With sessionId, context_diff tells later what changed.",
+        "Facts for a prompt: matches of query, what goals' answers depend on; fill=salience adds more. "
+        "context_diff tells what changed.",
         grouped=False,
         usual=True,
     ),

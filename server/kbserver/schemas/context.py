@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.context.diff import WindowDiff
-from kbcore.context.request import FORMATS, STRUCTURED, Bucket, WindowRequest
+from kbcore.context.request import FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
 from kbcore.context.window import Entry, Window
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
@@ -56,6 +56,9 @@ _WINDOW: dict[str, Reader] = {
     "maxFactsPerPredicate": whole(1),
     "relevanceBuckets": buckets,
     "query": text,
+    "asker": text,
+    "fill": one_of(*FILLS),
+    "minRelevance": fraction,
     "explain": flag,
     **BUDGET,
 }
@@ -233,6 +236,9 @@ def _fields(found: dict[str, Any]) -> dict[str, Any]:
         "maxFactsPerPredicate": "max_per_predicate",
         "includeRules": "include_rules",
         "query": "query",
+        "asker": "asker",
+        "fill": "fill",
+        "minRelevance": "min_relevance",
         "explain": "explain",
         "format": "format",
     }

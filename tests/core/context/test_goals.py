@@ -14,7 +14,7 @@ def test_a_goal_brings_its_answers_and_what_they_rest_on(kb, clock):
     clock.advance(5 * HOUR)
     for number in range(20):
         tell(kb, "noise", str(number))
-    found = window(kb, max_facts=10, goals=[goal("grandparent", "ann", X)])
+    found = window(kb, max_facts=10, goals=[goal("grandparent", "ann", X)], fill="salience")
     assert texts(found)[:5] == [
         "grandparent(ann, cy)",
         "parent(ann, bob)",
@@ -76,9 +76,9 @@ def test_negated_goals(kb):
     assert (absent.text, absent.category, absent.provenance.premises) == ("not p(z)", "goal_relevant", ())
     denied = window(kb, goals=[goal("p", "b", negated=True)]).entries[0]
     assert (denied.text, denied.category, denied.provenance) == ("not p(b)", "goal_relevant", None)
-    every = window(kb, goals=[goal("p", X, negated=True)]).entries
+    every = window(kb, goals=[goal("p", X, negated=True)], fill="salience").entries
     assert [(e.text, e.category) for e in every] == [("not p(b)", "goal_relevant"), ("p(a)", "recent")]
-    assert window(kb, goals=[goal("p", "a", negated=True)]).entries[0].category == "recent"
+    assert window(kb, goals=[goal("p", "a", negated=True)], fill="salience").entries[0].category == "recent"
 
 
 def test_the_same_answer_from_two_goals_counts_once(kb):

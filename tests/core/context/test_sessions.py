@@ -1,26 +1,9 @@
-"""Sessions of context windows: diffs are exact, and facts are accessed once."""
+"""Sessions of context windows: diffs are exact."""
 
 from __future__ import annotations
 
 from support.engines import HOUR, tell
 from support.windows import window
-
-
-def test_a_session_accesses_a_fact_once_a_generation(kb):
-    tell(kb, "p", "a")
-
-    window(kb, session="s")
-    once = kb.context_summary().salient[0].salience
-    for at in range(5):
-        window(kb, session="s", max_facts=2 + at)
-        kb.context_diff("s", {"max_facts": 20 + at})
-    assert kb.context_summary().salient[0].salience == once
-    tell(kb, "q", "b")  # another generation
-    window(kb, session="s")
-    twice = {entry.text: entry.salience for entry in kb.context_summary().salient}["p(a)"]
-    assert twice > once
-    window(kb, session="other")
-    assert {entry.text: entry.salience for entry in kb.context_summary().salient}["p(a)"] > twice
 
 
 def test_diffs_follow_a_session(kb, clock):

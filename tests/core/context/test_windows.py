@@ -20,14 +20,6 @@ def test_the_most_salient_facts_come_first(kb, clock):
     assert texts(window(kb, max_facts=9, predicates=("q",))) == []
 
 
-def test_being_in_a_window_is_an_access(kb):
-    for name in "ab":
-        tell(kb, "p", name)
-    (first,) = window(kb, max_facts=1).entries
-    rows = {row["args"][0]: row["salience"] for row in kb.salient("p")}
-    assert rows.pop(first.args[0]) > min(rows.values())
-
-
 def test_a_long_fact_is_skipped_and_not_the_end(kb, clock):
     tell(kb, "p", "short")
     clock.advance(HOUR)
@@ -72,7 +64,7 @@ def test_facts_behind_their_summary_are_left_out(kb):
     found = window(kb)
     assert texts(found) == ["visit_consolidated(ann, 6)"]
     assert (found.entries[0].category, found.savings, found.available) == ("consolidated", 6, 7)
-    asked = window(kb, goals=[goal("visit", "ann", "3")])
+    asked = window(kb, goals=[goal("visit", "ann", "3")], fill="salience")
     assert texts(asked) == ["visit(ann, 3)", "visit_consolidated(ann, 6)"]
     assert len(window(kb, predicates=("visit",)).entries) == 6
 
@@ -101,10 +93,10 @@ def test_a_query_raises_the_facts_that_have_its_words(kb, clock):
     clock.advance(10 * HOUR)
     for number in range(50):
         tell(kb, "noise", str(number))
-    found = window(kb, max_facts=3, query="Which colours does Ann like?", explain=True)
+    found = window(kb, max_facts=3, query="Which colours does Ann like?", explain=True, fill="salience")
     assert texts(found)[:2] == ["favourite_colour(ann, green)", "lives_in(ann, oslo)"]
     assert found.entries[0].why["lexical"] > found.entries[1].why["lexical"] > found.entries[2].why["lexical"] == 0
-    assert texts(window(kb, max_facts=1, query="nothing has these words"))[0].startswith("noise")
+    assert texts(window(kb, max_facts=1, query="nothing has these words", fill="salience"))[0].startswith("noise")
     goals = [goal("noise", "7")]
     assert texts(window(kb, max_facts=2, query="colours", goals=goals)) == ["noise(7)", "favourite_colour(ann, green)"]
 

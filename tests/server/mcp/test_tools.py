@@ -68,7 +68,7 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
     ("context", {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"}, {"goalDriven": True}),
     ("context", {"goals": ["anc(ann, ?x)"], "sessionId": "s"}, {"goalDriven": True}),
-    ("context_diff", {"sessionId": "s"}, {"unchanged": 4}),
+    ("context_diff", {"sessionId": "s"}, {"unchanged": 2}),
     ("ingest", {"text": "likes(ann, tea)"}, {"rules": []}),
     ("context_summary", {}, {"totalFacts": 4}),
     ("recall", {"predicate": "parent", "args": [None, "?x"], "timestamp": 1_700_000_000_000}, {"count": 1}),
