@@ -10,6 +10,7 @@ from typing import Any
 
 from glosses import glosses
 from measure import Effort, collector_off, stream_of
+from relevance import first_person
 from table import Row
 from talk import collection, many, recall
 
@@ -32,6 +33,7 @@ TIMES = 50
 def lexical(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
     """Quality first, then time."""
     yield from quality("made", *collection(), plainly=True)
+    yield from first_person(effort)
     found = glosses(effort.pick(None, 3000))
     if found is None:
         yield Row("recall@10, WordNet", "", None, "not installed (wordnet-base)")

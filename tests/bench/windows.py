@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from measure import Effort, collector_off, median_of, percentile, stream_of
+from relevance import question_windows
 from scopes import CELL, compared, passed
 from table import Row
 
@@ -39,6 +40,7 @@ def windows(effort: Effort, peers: object = None) -> Iterator[Row]:
     yield from _fast(effort)
     yield from _driven(effort)
     yield from _diffs(effort)
+    yield from question_windows(effort)
 
 
 def _opened(clock: ManualClock | None = None) -> EmbeddedKB:
