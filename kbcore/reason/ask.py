@@ -338,8 +338,7 @@ class Reasoner:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
             found = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
-            counts = ready is not None and budget.counts_accesses
-            if counts and found[1] and (stored := partition.need(schema)).version:
+            if ready is not None and found[1] and budget.counts_accesses and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, found[0], pattern, tenant.read_at)
             if self._verify and view.settled:
                 means = budget.limits, budget.work, budget.rest

@@ -106,7 +106,7 @@ def test_natural_format(client: Client) -> None:
     found = client.post("/memory/context", {"format": "natural", "maxFacts": 1}).get_json()
     assert found["formattedText"] == "ann likes tea."
     assert found["entries"]
-    body = {"format": "natural", "goals": [{"predicate": "works_at", "args": ["ann", "?x"]}]}
+    body = {"format": "natural", "goals": [{"predicate": "works_at", "args": ["ann", "?x"]}], "fill": "salience"}
     text = client.post("/memory/context", body).get_json()["formattedText"]
     assert text == "ann works at acme (confidence 0.9); likes tea."
     assert "formattedText" not in client.post("/memory/context", {}).get_json()
