@@ -6,6 +6,10 @@ take the one that gave it, before or now; each of its premises is either the sam
 depends on every affected relation, so that one goal evaluates them all. What depends on an affected predicate through an
 aggregate is not followed: the program says that it is incomplete.
 
+Where conclusions can be undefined, the rules have clauses for what is possible beside those for what is true. What is
+possible matters to a true conclusion only where it is read under absence. If nothing affected is, the clauses for what is
+possible are left out; otherwise an undefined conclusion, which was no answer before, would be taken for a fallen one.
+
 **First**: conclusions of rule instances that have a removed fact among their premises and others that hold now. Where
 nothing is read under absence and none of them fell, nothing did: of the conclusions that fell the one with the least
 derivation had premises of which each still holds or was removed.
@@ -18,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
+from kbplanner.passes.wellfounded import POSSIBLE
 from kbplanner.program import Clause, ClauseAtom, ClauseItem
 from kbplanner.schema import RelationSchema, Role
 from kbplanner.terms import ANONYMOUS, Term, Variable
@@ -60,9 +65,14 @@ class Affected:
 
     def __init__(self, clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> None:
         self.incomplete = False
-        self.signed = False
         gone = set(removed)
         affected = self._reached(clauses, set(gone))
+        self.signed = any(
+            isinstance(item, ClauseAtom) and item.absent and not affected.isdisjoint(_rests_on(item))
+            for clause in clauses
+            if _concludes(clause) and clause.head.schema.stored in affected
+            for item in clause.body
+        )
         made = list(clauses)
         for schema in sorted(gone, key=str):
             args = tuple(_variables(schema.arity))
@@ -72,7 +82,7 @@ class Affected:
                 self.incomplete = self.incomplete or any(
                     isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
                 )
-            elif clause.rule and clause.head.schema.stored in affected:
+            elif _concludes(clause, possible=self.signed) and clause.head.schema.stored in affected:
                 made.extend(self._variants(clause, affected))
         for schema in sorted(affected, key=str):
             made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
@@ -102,7 +112,6 @@ class Affected:
             if isinstance(item, ClauseAtom):
                 changed = [schema for schema in _rests_on(item) if schema in affected]
                 options += [ClauseAtom(_affected(schema), item.args) for schema in changed]
-                self.signed = self.signed or bool(changed and item.absent)
             choices.append(options)
             size *= len(options)
         if size > MAX_VARIANTS:
@@ -119,7 +128,7 @@ def first(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[
     gone = set(removed)
     made, heads = list(clauses), set()
     for clause in clauses:
-        if not clause.rule or clause.head.schema.role in _COUNTED:
+        if not _concludes(clause, possible=False):
             continue
         for place, item in enumerate(clause.body):
             if isinstance(item, ClauseAtom) and item.schema.stored in gone:
@@ -154,6 +163,12 @@ def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list
         for part in (schema, removed_schema(schema)):
             made.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(part, args),)))
     return made
+
+
+def _concludes(clause: Clause, possible: bool = True) -> bool:
+    """Return whether a clause is one of a rule and gives conclusions: possible ones too, or only true ones."""
+    head = clause.head.schema
+    return bool(clause.rule) and head.role not in _COUNTED and (possible or head.truth != POSSIBLE)
 
 
 def _rests_on(item: ClauseAtom) -> list[RelationSchema]:

@@ -101,6 +101,30 @@ def test_aggregates_and_recursion_through_negation_are_compared_whole(forms, oth
         assert not outcome.truncated
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "p(?x) :- on, e(?x).",
+        "p(?x) :- e(?x), not r(?x).",
+        "p(?x) :- on, i(?x). i(?x) :- e(?x).",
+        "p(?x) :- i(?x), e(?x). i(?x) :- on, f(?x).",
+    ],
+)
+def test_an_undefined_conclusion_was_no_answer_and_does_not_fall(rule):
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_rules([parse_rule(text) for text in ("on :- not r(_).", "r(a) :- on.")])
+        kb.assert_rules([parse_rule(f"{text.strip()}.") for text in rule.split(".") if text.strip()])
+        kb.assert_facts([Fact(name, ("a",)) for name in "ef"])
+        goal = parse_goal("p(?x)").body[0]
+        assert kb.infer(goal) == []
+        assert [row["args"] for row in kb.infer(goal, include_undefined=True)] == [["a"]]
+        outcome = kb.retract_fact("e", ["a"])
+        assert (outcome.retracted, outcome.newly_derivable, outcome.truncated) == (1, 0, False)
+        assert [row for row in outcome.cascaded_atoms if row["predicate"] == "p"] == []
+        assert outcome.cascaded == len(outcome.cascaded_atoms) == rule.count("i(?x) :- e")
+
+
 def true_of(rules, facts):
     return naive.well_founded(rules, facts)[0]
 
