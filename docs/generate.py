@@ -23,10 +23,11 @@ from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
 from kbserver import hookspecs as http_hookspecs
 from kbserver.errors import STATUS
-from kbserver.mcp import resources
+from kbserver.example_scenarios import single_node as story
 from kbserver.mcp.prompts import PROMPTS
+from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.tools import TOOLS
-from kbserver.openapi import story
+from kbserver.openapi import document
 
 ROOT = Path(__file__).resolve().parent
 PAGES = ROOT / "reference"
@@ -203,7 +204,7 @@ def planner_passes() -> str:
         "`tests/planner/golden/passes/`. `b` marks a bound argument, `f` a free one.",
     ]
     for name in PASS_ORDER:
-        module = importlib.import_module(f"kbplanner.passes.{name}" if name != "build" else "kbplanner.build")
+        module = importlib.import_module(f"kbplanner.passes.{name}" if name != "build" else "kbplanner.compile.build")
         parts += ["", f"## {name}", "", inspect.cleandoc(module.__doc__ or "")]
         golden = ROOT.parent / "tests" / "planner" / "golden" / "passes" / f"{'plan' if name == 'build' else name}.kb"
         if golden.exists():
@@ -267,7 +268,7 @@ GENERATED = {
 }
 
 
-EXAMPLES = Path(story.__file__).with_name("examples.json")
+EXAMPLES = Path(document.__file__).with_name("examples.json")
 
 
 def examples() -> bool:

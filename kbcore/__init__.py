@@ -6,32 +6,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbcore.config import Config
+    from kbcore.config.settings import Config
     from kbcore.embed import EmbeddedKB, LoadOutcome, open_kb
     from kbcore.errors import KBError
-    from kbcore.given import AnswerSet
+    from kbcore.node.runtime import Runtime, open_runtime
     from kbcore.plug.hookspecs import hookimpl
-    from kbcore.runtime import Runtime, open_runtime
+    from kbcore.python_values import AnswerSet
     from kbcore.state.facts import Fact
-    from kbplanner.terms import Atom, Rule, Variable
+    from kbplanner.ir.terms import Atom, Rule, Variable
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AnswerSet": "kbcore.given",
-    "Atom": "kbplanner.terms",
-    "Config": "kbcore.config",
+    "AnswerSet": "kbcore.python_values",
+    "Atom": "kbplanner.ir.terms",
+    "Config": "kbcore.config.settings",
     "Conflict": "kbcore.errors",
     "EmbeddedKB": "kbcore.embed",
     "Fact": "kbcore.state.facts",
     "KBError": "kbcore.errors",
     "LoadOutcome": "kbcore.embed",
-    "Rule": "kbplanner.terms",
-    "Runtime": "kbcore.runtime",
-    "Variable": "kbplanner.terms",
+    "Rule": "kbplanner.ir.terms",
+    "Runtime": "kbcore.node.runtime",
+    "Variable": "kbplanner.ir.terms",
     "hookimpl": "kbcore.plug.hookspecs",
     "open_kb": "kbcore.embed",
-    "open_runtime": "kbcore.runtime",
+    "open_runtime": "kbcore.node.runtime",
 }
 
 __all__ = [

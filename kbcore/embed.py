@@ -18,37 +18,37 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from kbcore import given
-from kbcore.admin import Admin
+from kbcore import python_values as given
 from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
-from kbcore.config import Config
-from kbcore.csv_rows import Header, header_mode
+from kbcore.config.settings import Config
 from kbcore.errors import Conflict, InvalidInput
-from kbcore.events import Wanted, listen, mark_of
-from kbcore.executing import Executed
-from kbcore.given import AnswerSet, Arg
-from kbcore.kb import KnowledgeBase, RulesOutcome
-from kbcore.keys import Keys
+from kbcore.events.events import Wanted, listen, mark_of
+from kbcore.kb.knowledge_base import KnowledgeBase, RulesOutcome
+from kbcore.kb.memory import DECAY_THRESHOLD, LEAST_GROUP
+from kbcore.kb.scripts import Executed
+from kbcore.kb.transaction import Operations
+from kbcore.language.csv_rows import Header, header_mode
 from kbcore.language.extract import Extracted
+from kbcore.language.files import Batch, plain_rows, read_file, read_statements
 from kbcore.language.synthesize import Synthesis
-from kbcore.loading import Batch, plain_rows, read_file, read_statements
+from kbcore.node.admin import Admin
+from kbcore.node.api_keys import Keys
+from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.plug.ports import LLMProvider
+from kbcore.python_values import AnswerSet, Arg
 from kbcore.reason.budget import BudgetWanted
-from kbcore.remembering import DECAY_THRESHOLD, LEAST_GROUP
-from kbcore.runtime import Runtime, open_runtime
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
-from kbcore.transacting import Operations
 from kbcore.upkeep.consolidate import ConsolidateOutcome
 from kbcore.upkeep.decay import DecayOutcome
-from kbplanner.diagnostics import RuleWarning
-from kbplanner.jsonform import literal_from_json
-from kbplanner.parser import parse_goal, parse_program
+from kbplanner.ir.terms import ANONYMOUS, Literal, Variable
 from kbplanner.passes.check import check_statements
-from kbplanner.statements import GoalStatement, RuleStatement
-from kbplanner.terms import ANONYMOUS, Literal, Variable
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.jsonform import literal_from_json
+from kbplanner.syntax.parser import parse_goal, parse_program
+from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kbcore.reason.budget import Budget
-from kbcore.state.differences import SIGNS, Difference, Validity, cells, differences
 from kbcore.state.facts import Row
+from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 

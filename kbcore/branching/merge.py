@@ -18,11 +18,11 @@ from kbcore.errors import BudgetExceeded, Conflict, PluginFailed
 from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution, Standing
 from kbcore.reason.budget import Budget
 from kbcore.state.changes import Decision, MergeScope
-from kbcore.state.differences import SIGNS, Difference, Validity, differences, standing
+from kbcore.state.merging.differences import SIGNS, Difference, Validity, differences, standing
 from kbcore.state.partition import PartitionKey, RowKey, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import NO_ROW
-from kbplanner.schema import RelationSchema
+from kbplanner.engine.backend import NO_ROW
+from kbplanner.ir.schema import RelationSchema
 
 LISTED = 1000
 """Conflicts that a refusal lists; it counts them all."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from kbcore.context.lexical import Found, LexicalIndex
+from kbcore.context.ranking import Lexical
 from kbcore.context.request import WindowRequest
-from kbcore.context.supply import Lexical
-from kbcore.context.words import in_first_person
 from kbcore.reason.budget import Budget
+from kbcore.search.bm25 import Found, LexicalIndex
+from kbcore.search.tokens import in_first_person
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 

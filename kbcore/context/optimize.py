@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from kbcore.context.clashes import stored_clashes
-from kbcore.context.evidence import Witness
-from kbcore.context.goals import Goals
-from kbcore.context.guidance import relevant_rules, visible_rules
-from kbcore.context.judge import Judge
+from kbcore.context.capacity import DIGITS, Candidate, FactKey, Room
+from kbcore.context.contradictions import stored_clashes
+from kbcore.context.goals.evidence import Witness
+from kbcore.context.goals.proofs import Goals
+from kbcore.context.goals.rules import relevant_rules, visible_rules
+from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
-from kbcore.context.room import DIGITS, Candidate, FactKey, Room
+from kbcore.context.resolution import Judge
 from kbcore.context.salience import Ranked
 from kbcore.context.selection import Selection
-from kbcore.context.supply import Supply
-from kbcore.context.tokens import TokenCounter
+from kbcore.context.text.tokens import TokenCounter
 from kbcore.context.window import Entry, Window
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget

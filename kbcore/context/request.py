@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kbplanner.terms import Literal
+from kbplanner.ir.terms import Literal
 
 MAX_FACTS = 100
 """Facts in a window where nobody says."""

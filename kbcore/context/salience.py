@@ -19,10 +19,10 @@ from kbcore.reason.budget import Budget
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Attribute
-from kbplanner.evaluate import goal_pattern
-from kbplanner.salience import Salience
-from kbplanner.terms import Term
+from kbplanner.engine.backend import Attribute
+from kbplanner.engine.salience import Salience
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.terms import Term
 
 _READ = Attribute.CREATED_AT, Attribute.LAST_ACCESS, Attribute.ACCESSES, Attribute.PRIORITY, Attribute.CONFIDENCE
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kbcore.context.capacity import Candidate, Room
+from kbcore.context.ranking import Supply
 from kbcore.context.request import Bucket, WindowRequest
-from kbcore.context.room import Candidate, Room
 from kbcore.context.summaries import Summaries, is_summary
-from kbcore.context.supply import Supply
 from kbcore.context.window import (
     ASSERTED,
     CONSOLIDATED,

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from kbcore.clock import Clock
-from kbcore.config import Config
+from kbcore.config.settings import Config
 from kbcore.context.request import WindowRequest
 from kbcore.context.window import Window
 

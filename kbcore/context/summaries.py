@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from kbcore.context.room import Candidate
-from kbcore.context.supply import Supply
+from kbcore.context.capacity import Candidate
+from kbcore.context.ranking import Supply
 from kbcore.state.partition import Partition, StoredRelation
-from kbplanner.schema import RelationSchema
+from kbplanner.ir.schema import RelationSchema
 
 SUFFIX = "_consolidated"
 """What the predicate of a summary ends in."""

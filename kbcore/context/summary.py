@@ -18,8 +18,8 @@ from kbcore.reason.budget import Budget
 from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import NO_ROW, Attribute
-from kbplanner.printer import print_constant, print_row
+from kbplanner.engine.backend import NO_ROW, Attribute
+from kbplanner.syntax.printer import print_constant, print_row
 
 SOON_MS = 3_600_000
 """What expires within this time goes soon."""

@@ -14,10 +14,10 @@ from itertools import islice
 from operator import mul
 from typing import cast
 
-from kbcore.context.embedding import Embedding, Vector
-from kbcore.context.phrases import words
-from kbcore.context.room import Candidate
-from kbcore.context.supply import Lexical, Supply
+from kbcore.context.capacity import Candidate
+from kbcore.context.ranking import Lexical, Supply
+from kbcore.context.text.phrases import words
+from kbcore.search.embedder import Embedding, Vector
 from kbcore.state.facts import Row
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant

@@ -15,9 +15,9 @@ from kbcore.state.catalog import Catalog
 from kbcore.state.keys import StoredKey
 from kbcore.state.partition import MetadataThen
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Engine, Relation
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Rule
+from kbplanner.engine.backend import Engine, Relation
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Rule
 
 
 @dataclass(frozen=True, slots=True)

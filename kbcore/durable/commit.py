@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kbcore.clock import LoggedClock
-from kbcore.durable.footprints import Written
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.durable.write_set import Written
 from kbcore.errors import (
     BadShipment,
     EngineFault,
@@ -30,7 +30,7 @@ from kbcore.errors import (
     StorageFailed,
     StorageFull,
 )
-from kbcore.feed import CommitFeed, Committed
+from kbcore.events.feed import CommitFeed, Committed
 from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog

@@ -14,7 +14,6 @@ import orjson
 
 from kbcore.durable.merges import decode_merge, encode_merge
 from kbcore.errors import LogCorrupted
-from kbcore.state.answered import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -36,10 +35,11 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.idempotency import RequestKey, answer_from_json, answer_to_json
 from kbcore.state.keys import StoredKey
-from kbplanner.parser import parse_rule
-from kbplanner.printer import print_rule
-from kbplanner.terms import Rule, Variable
+from kbplanner.ir.terms import Rule, Variable
+from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.printer import print_rule
 
 CHANGES = 1
 """Record type of a change set."""

@@ -14,7 +14,7 @@ from kbcore.plug.ports import LogRecord
 from kbcore.state.apply import apply, tell_rows
 from kbcore.state.catalog import Catalog
 from kbcore.state.tenant import Tenant
-from kbplanner.schema import RelationSchema
+from kbplanner.ir.schema import RelationSchema
 
 MAX_ROWS = 50_000
 """Facts put together at most: some ten megabytes."""

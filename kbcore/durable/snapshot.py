@@ -21,8 +21,8 @@ from kbcore.state.catalog import Catalog
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
-from kbplanner.schema import RelationSchema
+from kbplanner.engine.backend import FOREVER, REAL_ATTRIBUTES, Attribute, Engine
+from kbplanner.ir.schema import RelationSchema
 
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 128 << 10

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kbcore.clock import Clock
-from kbcore.config import Config
+from kbcore.config.settings import Config
 from kbcore.errors import Conflict, RateLimited, UnknownTransaction
 from kbcore.state.apply import apply_changes
 from kbcore.state.changes import AssertFacts, AssertRows, Change, Delta, Depends, RelationName
-from kbcore.state.committed import KEPT_IDS, KEPT_MS
 from kbcore.state.facts import Row
+from kbcore.state.finished_transactions import KEPT_IDS, KEPT_MS
 from kbcore.state.overlay import Overlay, Reads, scope_names, versions
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import NO_ROW
-from kbplanner.printer import print_atom
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom
+from kbplanner.engine.backend import NO_ROW
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.printer import print_atom
 
 FactName = tuple[str | None, str, tuple[str, ...], bool]
 """Scope, predicate, arguments and sign of a fact."""

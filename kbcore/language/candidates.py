@@ -13,9 +13,9 @@ from kbcore.errors import InvalidInput
 from kbcore.language.names import Names
 from kbcore.llm.structured import BadAnswer, array, fraction
 from kbcore.state.facts import Fact
-from kbplanner.jsonform import args_from_json, atom_from_json, rule_from_json
+from kbplanner.ir.terms import Atom, BodyItem, HeadTerm, Literal, Rule
 from kbplanner.passes.check import check_fact, check_rule
-from kbplanner.terms import Atom, BodyItem, HeadTerm, Literal, Rule
+from kbplanner.syntax.jsonform import args_from_json, atom_from_json, rule_from_json
 
 SHOWN = 200
 """Characters of what was refused that are told."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kbcore.state.facts import Row
-from kbplanner.printer import print_item, print_row
-from kbplanner.terms import Atom, BodyItem, Literal, Variable
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Variable
+from kbplanner.syntax.printer import print_item, print_row
 
 MOST_ROWS = 100
 """Facts that are gathered for one question."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kbcore.config import Config
+from kbcore.config.settings import Config
 from kbcore.errors import InvalidInput, ModelFailed, RateLimited, TooLarge
 from kbcore.language import prompts
 from kbcore.language.candidates import Candidates, Rejected, read_candidates
@@ -18,8 +18,8 @@ from kbcore.language.vocabulary import Vocabulary
 from kbcore.llm.model import Model
 from kbcore.llm.structured import ask_json
 from kbcore.state.facts import Fact, Row
-from kbplanner.printer import print_rule
-from kbplanner.terms import Atom, Rule
+from kbplanner.ir.terms import Atom, Rule
+from kbplanner.syntax.printer import print_rule
 
 Look = Callable[[str], Vocabulary]
 """What the knowledge base knows about a text."""

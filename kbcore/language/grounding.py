@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kbcore.context.words import words
+from kbcore.search.tokens import words
 from kbcore.state.facts import Row
 
 _TOKEN = re.compile(r"\d+(?:[.,:/-]\d+)*|[^\W_]+(?:['\u2019-][^\W_]+)*")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from kbplanner.scanner import WORD
-from kbplanner.terms import Atom
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.scanner import WORD
 
 # No two runs of blanks stand side by side in these: how a run is shared out between two is tried in every way there is.
 _HEAD = re.compile(rf"(?:[-*•]\s\s*)?(?:(~|not\s)\s*)?({WORD}|'[^'\\\n]*'|\"[^\"\\\n]*\")\s*\(")

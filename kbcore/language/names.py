@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from kbcore.context.phrases import words
+from kbcore.context.text.phrases import words
 
 _JOINTS = re.compile(r"[\s_\-.]+")
 _BLANKS = re.compile(r"\s+")

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kbcore.errors import InvalidInput
+from kbcore.language.files import read_statements
 from kbcore.language.lenient import read_line
-from kbcore.loading import read_statements
 from kbcore.state.facts import Fact
+from kbplanner.engine.ground import paced
 from kbplanner.errors import KBError
-from kbplanner.ground import paced
+from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_fact
-from kbplanner.terms import Rule
 
 _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
 _STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")

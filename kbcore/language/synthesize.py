@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kbcore.context.phrases import sentence
+from kbcore.context.text.phrases import sentence
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.language import prompts
 from kbcore.language.evidence import Evidence, Query
@@ -21,10 +21,10 @@ from kbcore.language.vocabulary import Vocabulary
 from kbcore.llm.model import Model
 from kbcore.llm.structured import BadAnswer, array, ask_json, fraction
 from kbcore.state.facts import Row
-from kbplanner.jsonform import item_from_json
-from kbplanner.parser import parse_goal
-from kbplanner.printer import print_row
-from kbplanner.terms import Atom, BodyItem, Literal
+from kbplanner.ir.terms import Atom, BodyItem, Literal
+from kbplanner.syntax.jsonform import item_from_json
+from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.printer import print_row
 
 ROUNDS = 2
 """How often queries are planned: again where the first ones found nothing."""

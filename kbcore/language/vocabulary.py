@@ -6,14 +6,14 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kbcore.context.lexical import LexicalIndex
-from kbcore.context.words import words
 from kbcore.language.names import Names
 from kbcore.reason.budget import Budget
 from kbcore.reason.predicates import predicates
+from kbcore.search.bm25 import LexicalIndex
+from kbcore.search.tokens import words
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.printer import print_row
+from kbplanner.syntax.printer import print_row
 
 MOST_PREDICATES = 60
 MOST_FACTS = 30

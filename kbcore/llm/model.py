@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kbcore.clock import Clock
-from kbcore.config import Config
+from kbcore.config.settings import Config
 from kbcore.errors import ModelFailed, PluginFailed, ProviderFailed, RateLimited
 from kbcore.llm.breaker import Breaker
 from kbcore.plug.ports import Completion, CompletionRequest, LLMProvider, Usage

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from kbcore.config import Config
-    from kbcore.metrics import MetricSpec
+    from kbcore.config.settings import Config
+    from kbcore.metrics.catalogue import MetricSpec
+    from kbcore.node.runtime import Runtime
     from kbcore.plug.ports import (
         Embedder,
         Evaluation,
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
         Usage,
     )
     from kbcore.plug.tokenizer import Tokenizer
-    from kbcore.runtime import Runtime
     from kbcore.state.changes import Delta
-    from kbplanner.terms import BodyItem
+    from kbplanner.ir.terms import BodyItem
 
 hookspec = pluggy.HookspecMarker("kbcore")
 hookimpl = pluggy.HookimplMarker("kbcore")

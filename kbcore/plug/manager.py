@@ -9,11 +9,12 @@ from typing import Any
 
 import pluggy
 
-from kbcore.config import Config
+from kbcore.config.settings import Config
+from kbcore.config.storage_urls import backend_of, redacted
 from kbcore.errors import ConfigError, KBError, PluginFailed
-from kbcore.metrics import FAMILIES, MetricSpec
+from kbcore.metrics.catalogue import FAMILIES, MetricSpec
 from kbcore.plug import hookspecs
-from kbcore.plug.found import GROUP, Source, check_version, installed
+from kbcore.plug.installed import GROUP, Source, check_version, installed
 from kbcore.plug.ports import (
     Embedder,
     LLMProvider,
@@ -24,7 +25,6 @@ from kbcore.plug.ports import (
     StorageTools,
 )
 from kbcore.plug.tokenizer import Tokenizer
-from kbcore.storage_urls import backend_of, redacted
 
 LATER = "kb_http_"
 """Hooks that start so are specified by a server, if there is one."""

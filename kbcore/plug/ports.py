@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from kbcore.metrics import MetricSpec
+    from kbcore.metrics.catalogue import MetricSpec
 
 API_VERSION = 1
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import InvalidInput
+from kbcore.reason.as_of import held
 from kbcore.reason.budget import Budget
-from kbcore.reason.moment import held
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.aggregates import total
-from kbplanner.backend import Total
-from kbplanner.evaluate import goal_pattern
-from kbplanner.numbers import Number, answer_key, number
-from kbplanner.terms import ANONYMOUS, Term
+from kbplanner.compile.aggregates import total
+from kbplanner.engine.backend import Total
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.numbers import Number, answer_key, number
+from kbplanner.ir.terms import ANONYMOUS, Term
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 

@@ -9,16 +9,27 @@ from typing import Any
 from kbcore.reason.ask import GOAL, Planned, Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
-from kbplanner.backend import RuleCounts, Run
-from kbplanner.estimates import Estimate, estimates
-from kbplanner.evaluate import CompiledGoal, GoalRun
-from kbplanner.explain import COMPILED, answer_name, atom_text, mask, step_text
+from kbplanner.compile.estimates import Estimate, estimates
+from kbplanner.compile.explain import COMPILED, answer_name, atom_text, mask, step_text
+from kbplanner.compile.plan import (
+    AntiJoin,
+    Column,
+    Group,
+    Intersect,
+    JoinPlan,
+    Member,
+    Plan,
+    Probe,
+    Scan,
+    Step,
+)
+from kbplanner.engine.backend import RuleCounts, Run
+from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
+from kbplanner.evaluate.stages import Stage, Watched
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import BodyItem
 from kbplanner.passes.order import NoStatistics
-from kbplanner.plan import AntiJoin, Column, Group, Intersect, JoinPlan, Member, Plan, Probe, Scan, Step
-from kbplanner.printer import print_item, print_rule
-from kbplanner.schema import RelationSchema
-from kbplanner.stages import Stage, Watched
-from kbplanner.terms import BodyItem
+from kbplanner.syntax.printer import print_item, print_rule
 
 MOST = 1e18
 """What is expected beyond this is said to be this: estimates are products, and grow without bound."""

@@ -14,19 +14,19 @@ from enum import Enum
 from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
+from kbcore.reason.inherited import ALWAYS, Weight, weigh
 from kbcore.reason.view import viewed
-from kbcore.reason.weigh import ALWAYS, Weight, weigh
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import FOREVER, Attribute
-from kbplanner.evaluate import goal_shape
-from kbplanner.grounding import GroundPlans, GroundRun
-from kbplanner.monotone import MonotoneRules, tests_absence
-from kbplanner.program import Clause
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Atom
+from kbplanner.compile.monotone import MonotoneRules, tests_absence
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import FOREVER, Attribute
+from kbplanner.evaluate.evaluate import goal_shape
+from kbplanner.evaluate.grounding import GroundPlans, GroundRun
+from kbplanner.ir.program import Clause
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Atom
 
 Answers: TypeAlias = "tuple[array[int], int]"
 """Rows of symbols in answer order, and how many."""

@@ -9,25 +9,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
+from kbcore.proofs.prover import INPUTS, Prover
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
+from kbcore.reason.json_rows import Written, array_of, plain
 from kbcore.reason.match import matching
-from kbcore.reason.proof import INPUTS, Prover
 from kbcore.reason.tables import GoalTables, TableCounts
 from kbcore.reason.view import viewed
-from kbcore.reason.written import Written, array_of, plain
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import NO_ROW, SAME
-from kbplanner.evaluate import Bind, CompiledGoal, adornment_of, goal_equalities, goal_shape
-from kbplanner.grounding import GroundPlans
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import NO_ROW, SAME
+from kbplanner.evaluate.evaluate import (
+    Bind,
+    CompiledGoal,
+    adornment_of,
+    goal_equalities,
+    goal_shape,
+)
+from kbplanner.evaluate.grounding import GroundPlans
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 from kbplanner.passes.check import check_evaluable, counterpart
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 
 GOAL = "?goal"
 """Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""

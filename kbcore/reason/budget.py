@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
-from kbcore.reason.turns import Turn
-from kbplanner.backend import Limits, RunState, Steps, Via
-from kbplanner.engine import SLICE
-from kbplanner.ground import paced
-from kbplanner.race import LimitedSteps
+from kbcore.reason.admission import Turn
+from kbplanner.engine.backend import Limits, RunState, Steps, Via
+from kbplanner.engine.engine import SLICE
+from kbplanner.engine.ground import paced
+from kbplanner.evaluate.race import LimitedSteps
 
 if TYPE_CHECKING:
     from kbcore.reason.unknown import UnknownPredicate

@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from kbcore.reason.as_of import held
 from kbcore.reason.budget import Budget
-from kbcore.reason.moment import held
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
-from kbplanner.evaluate import goal_pattern
-from kbplanner.terms import Term
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.terms import Term
 
 
 def matching(

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget, Notes
 from kbcore.state.partition import PartitionKey
-from kbplanner.backend import Engine, RunState
-from kbplanner.evaluate import Bind, CompiledGoal, GoalRun
+from kbplanner.engine.backend import Engine, RunState
+from kbplanner.evaluate.evaluate import Bind, CompiledGoal, GoalRun
 
 Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 """Partition, plan, and for a plan that serves one binding only that binding."""

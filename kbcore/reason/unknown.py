@@ -9,7 +9,7 @@ from itertools import islice
 
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.schema import RelationSchema
+from kbplanner.ir.schema import RelationSchema
 
 MAX_CANDIDATES = 2000
 """Existing predicates that are compared with an unknown one."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from kbcore.reason.as_of import Moment
 from kbcore.reason.budget import Budget
-from kbcore.reason.moment import Moment
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.settle import View
+from kbplanner.compile.rules import RuleSet
+from kbplanner.evaluate.settle import View
+from kbplanner.ir.schema import RelationSchema
 
 
 @contextmanager

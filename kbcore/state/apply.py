@@ -21,16 +21,16 @@ from kbcore.state.changes import (
     ScopeChange,
     SetPriority,
 )
+from kbcore.state.eviction import evict, set_priority
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.rulebook import stored_rule
-from kbcore.state.scopes import change_scopes
 from kbcore.state.tenant import Tenant
-from kbcore.state.upkeep import evict, set_priority
-from kbplanner.backend import FOREVER, Attribute
-from kbplanner.cells import beginning_cell
-from kbplanner.evaluate import goal_pattern
-from kbplanner.schema import RelationSchema
+from kbplanner.engine.backend import FOREVER, Attribute
+from kbplanner.engine.cells import beginning_cell
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.schema import RelationSchema
 
 UNKNOWN = float("nan")
 

@@ -11,7 +11,7 @@ from kbcore.state.access import Uncounted
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeKeys, ChangeSet
 from kbcore.state.keys import KeyRing
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Engine
+from kbplanner.engine.backend import Engine
 
 DEFAULT = "default"
 

@@ -8,13 +8,13 @@ from enum import Enum
 from typing import Any
 
 from kbcore.plug.ports import Keep, Standing
-from kbcore.state.answered import Answer, RequestKey
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
+from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredRule
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Rule, Variable
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Rule, Variable
 
 
 @dataclass(frozen=True, slots=True)

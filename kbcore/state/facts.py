@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom
-from kbplanner.written import RowShape
+from kbplanner.engine.written import RowShape
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom
 
 Row = dict[str, Any]
 """A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,

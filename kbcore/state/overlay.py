@@ -16,7 +16,7 @@ from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import RuleBook
 from kbcore.state.tenant import ALL_SCOPES, Tenant
-from kbplanner.schema import RelationSchema
+from kbplanner.ir.schema import RelationSchema
 
 ReadName = tuple[str | None, str | None, int | None]
 """Scope, predicate and arity of what was read; None for the arity: every one, for the predicate: the whole partition."""

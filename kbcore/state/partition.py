@@ -8,9 +8,9 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
-from kbplanner.cells import beginning
-from kbplanner.schema import RelationSchema
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
+from kbplanner.engine.cells import beginning
+from kbplanner.ir.schema import RelationSchema
 
 RowKey = tuple[int, ...]
 """The symbols of a row: it stays the same when row ids do not."""

@@ -7,11 +7,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.errors import AlreadyExists
-from kbplanner.diagnostics import RuleWarning
-from kbplanner.printer import print_rule
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Expr, HeadTerm, Literal, Rule, Variable
+from kbplanner.compile.rules import RuleSet
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import (
+    Aggregate,
+    Apply,
+    Atom,
+    Comparison,
+    Expr,
+    HeadTerm,
+    Literal,
+    Rule,
+    Variable,
+)
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.printer import print_rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbcore.errors import KBError
 from kbcore.state.access import Accesses
-from kbcore.state.answered import AnsweredRequests
-from kbcore.state.committed import CommittedTransactions
+from kbcore.state.finished_transactions import CommittedTransactions
+from kbcore.state.idempotency import AnsweredRequests
 from kbcore.state.locks import ReadWriteLock
 from kbcore.state.partition import FLIP_HIDDEN, FLIP_SHOWN, NEVER_KEPT, Partition, RowKey, StoredRelation
 from kbcore.state.rulebook import RuleBook
-from kbplanner.backend import FOREVER, NO_ROW, Engine
-from kbplanner.evaluate import PlanCache
-from kbplanner.schema import RelationSchema
-from kbplanner.settle import Models
+from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
+from kbplanner.evaluate.evaluate import PlanCache
+from kbplanner.evaluate.settle import Models
+from kbplanner.ir.schema import RelationSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

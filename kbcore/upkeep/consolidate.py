@@ -22,10 +22,10 @@ from kbcore.state.facts import Fact, FactRows, Row, derived_row
 from kbcore.state.partition import Partition, RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import RECORD_BYTES
-from kbplanner.backend import Attribute
-from kbplanner.limits import DEFAULT_LIMITS
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom
+from kbplanner.engine.backend import Attribute
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom
 
 _FACT_BYTES = 512
 """Bytes of a summary in a log record beside its first argument and predicate, at most."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kbcore.config import Config
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import FactUse, SalienceScorer, SalienceWeights
-from kbplanner.salience import Salience
+from kbplanner.engine.salience import Salience
 
 
 class DefaultScorer:

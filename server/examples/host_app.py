@@ -13,9 +13,9 @@ from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from kbcore.config import Config
-from kbcore.runtime import Runtime, open_runtime
+from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.state.facts import Fact
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
 from kbserver import create_app
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gevent import monkey
 
-from kbcore.config import Config
+from kbcore.config.settings import Config
 
 
 def serve(config: Config) -> int:

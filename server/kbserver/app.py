@@ -12,33 +12,33 @@ from flask.sessions import SessionInterface
 
 from kbcore import __version__
 from kbcore.errors import NotFound, StorageFailed
-from kbcore.metrics import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
-from kbcore.slowlog import REQUEST
-from kbserver import following
+from kbcore.kb.slow_log import REQUEST
+from kbcore.metrics.catalogue import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRIBERS
 from kbserver.answers import JSON
-from kbserver.audit import note
-from kbserver.bodies import Bodies
-from kbserver.compress import VARY, compressed, compressible, wanted_by
-from kbserver.cors import Cors
 from kbserver.errors import ErrorAnswer, answer_of
-from kbserver.etags import weakened
-from kbserver.events import EventHub
-from kbserver.guard import WHO, Guard, WhileItHolds
-from kbserver.guests import mount
-from kbserver.idempotency import Idempotency
-from kbserver.lean import Lean
-from kbserver.limits import headers_of
+from kbserver.events.streams import EventHub
+from kbserver.fast_path import Lean
+from kbserver.http.body_memory import Bodies
+from kbserver.http.compress import VARY, compressed, compressible, wanted_by
+from kbserver.http.cors import Cors
+from kbserver.http.etags import weakened
+from kbserver.http.idempotency import Idempotency
+from kbserver.http.request_context import release
+from kbserver.http.request_id import request_id
 from kbserver.logs import access, log_request, traced
 from kbserver.mcp.transport import Transport
-from kbserver.measured import UNMATCHED, HttpMeters, reading
-from kbserver.permissions import NO_ROUTE, need_of
-from kbserver.request_context import release
-from kbserver.request_id import request_id
+from kbserver.process.instruments import UNMATCHED, HttpMeters, reading
+from kbserver.replication import requests as following
 from kbserver.routes import BLUEPRINTS
-from kbserver.routes.mcp import EXTENSION
+from kbserver.routes.agents.mcp import EXTENSION
+from kbserver.routes.plugin_routes import mount
+from kbserver.security.audit import note
+from kbserver.security.guard import WHO, Guard, WhileItHolds
+from kbserver.security.limits import headers_of
+from kbserver.security.permissions import NO_ROUTE, need_of
 
 if TYPE_CHECKING:
-    from kbcore.runtime import Runtime
+    from kbcore.node.runtime import Runtime
 
 
 STORAGE_FAILED_STATUS = 74

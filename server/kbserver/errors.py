@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import HTTP_STATUS_CODES
 
 from kbcore.errors import CallerLeft, InvalidInput, KBError, NotFound, RateLimited
-from kbserver.rates import rate_headers, used_up
+from kbserver.rate_headers import rate_headers, used_up
 
 STATUS: dict[str, int] = {
     "VALIDATION_ERROR": 400,

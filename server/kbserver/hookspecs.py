@@ -12,7 +12,7 @@ from kbcore.state.keys import ADMIN
 if TYPE_CHECKING:
     from flask import Blueprint
 
-    from kbcore.runtime import Runtime
+    from kbcore.node.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 import orjson
 
-from kbcore.slowlog import REQUEST
-from kbserver.redact import field, redactor
-from kbserver.request_id import trace_id
+from kbcore.kb.slow_log import REQUEST
+from kbserver.http.request_id import trace_id
+from kbserver.security.redact import field, redactor
 
 LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 

@@ -1,7 +1,7 @@
 """What a route says about itself: its answers, headers and errors. The OpenAPI document is made of it.
 
 The declaration stands above the function of a route. Name, summary and description come from the function's docstring, the
-body from the envelope of its shape, the paths and methods from Flask, the examples from `openapi/story.py`.
+body from the envelope of its shape, the paths and methods from Flask, the examples from `example_scenarios/single_node.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kbserver.answers import JSON
-from kbserver.jsonschema import COUNT, TEXT, Schema, said
 from kbserver.notices import UNKNOWN_HEADER
 from kbserver.schemas.base import Shape
+from kbserver.schemas.jsonschema import COUNT, TEXT, Schema, said
 
 PLAIN = "text/plain"
 """The media type of texts; the charset is utf-8."""

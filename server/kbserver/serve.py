@@ -20,26 +20,27 @@ from gevent.event import Event
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
-from kbcore.config import Config
+from kbcore.config.settings import Config
+from kbcore.config.storage_urls import redacted
 from kbcore.errors import KBError, NotReady
-from kbcore.metrics import HTTP_CONNECTIONS, HTTP_REFUSED
-from kbcore.replicating import FOLLOWER
-from kbcore.runtime import open_runtime
-from kbcore.storage_urls import redacted
-from kbserver import collector, logs
+from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
+from kbcore.node.runtime import open_runtime
+from kbcore.replication.role import FOLLOWER
+from kbserver import logs
 from kbserver.app import create_app, stop_process
-from kbserver.crowd import Crowd
 from kbserver.errors import ErrorAnswer
-from kbserver.following import said_of_replication
-from kbserver.guard import DISABLED, SINGLE, mode_of
-from kbserver.incoming import BodyInput, Times, TooSlow
-from kbserver.log_client import HTTPLogSource
-from kbserver.measured import reading
-from kbserver.offload import Offload, give_way, pause
-from kbserver.rates import rate_headers, used_up
-from kbserver.request_context import CALLER
-from kbserver.watch import Watches
-from kbserver.wire import BadRequest, Head, read_head, refusal
+from kbserver.http.connections import Crowd
+from kbserver.http.disconnects import Watches
+from kbserver.http.request_body import BodyInput, Times, TooSlow
+from kbserver.http.request_context import CALLER
+from kbserver.http.request_head import BadRequest, Head, read_head, refusal
+from kbserver.process import garbage_collection as collector
+from kbserver.process.instruments import reading
+from kbserver.process.offload import Offload, give_way, pause
+from kbserver.rate_headers import rate_headers, used_up
+from kbserver.replication.log_client import HTTPLogSource
+from kbserver.replication.requests import said_of_replication
+from kbserver.security.guard import DISABLED, SINGLE, mode_of
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
 _STOP_SECONDS = 5.0
@@ -112,7 +113,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return None if self.close_connection else True
 
     def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
-        """Call `stop` when the client leaves while a long goal is worked on; see `kbcore.reason.turns.Caller`."""
+        """Call `stop` when the client leaves while a long goal is worked on; see `kbcore.reason.admission.Caller`."""
 
         def leave() -> None:
             self.left = True

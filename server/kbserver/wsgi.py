@@ -12,11 +12,11 @@ from typing import Any
 
 from flask import Flask
 
-from kbcore.config import Config
-from kbcore.replicating import FOLLOWER
-from kbcore.runtime import open_runtime
+from kbcore.config.settings import Config
+from kbcore.node.runtime import open_runtime
+from kbcore.replication.role import FOLLOWER
 from kbserver.app import create_app, stop_process
-from kbserver.log_client import HTTPLogSource
+from kbserver.replication.log_client import HTTPLogSource
 
 _lock = threading.Lock()
 _made: list[Flask] = []

@@ -8,8 +8,8 @@ from measure import Effort, Sample, median_of
 from table import Row
 
 from kbcore.config import Config
-from kbcore.kb import KnowledgeBase
-from kbcore.runtime import open_runtime
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.node.runtime import open_runtime
 from kbcore.state.facts import FactRows
 
 LINEAR = 2.0

@@ -17,15 +17,15 @@ from table import Row
 
 from kbcore import Config, open_runtime
 from kbcore.clock import ManualClock
-from kbcore.context.render import render, render_changes
 from kbcore.context.request import WindowRequest
-from kbcore.context.tokens import tokens
+from kbcore.context.text.render import render, render_changes
+from kbcore.context.text.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry, Window
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
-from kbplanner.printer import print_row
-from kbplanner.terms import Literal
+from kbplanner.ir.terms import Literal
+from kbplanner.syntax.parser import parse_goal, parse_rule
+from kbplanner.syntax.printer import print_row
 
 RULES = """
 colleague_of(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y.

@@ -13,7 +13,7 @@ from programs import Peer, count_named, open_without_tables
 from table import Floor, Row
 
 from kbcore.embed import EmbeddedKB
-from kbplanner.parser import parse_goal
+from kbplanner.syntax.parser import parse_goal
 
 RULES = "win(?x) :- move(?x, ?y), not win(?y)."
 SWIPL_RULES = ":- table win/1. win(X) :- move(X, Y), tnot(win(Y))."

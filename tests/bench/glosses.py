@@ -15,7 +15,7 @@ import random
 import re
 from pathlib import Path
 
-from kbcore.context.words import words
+from kbcore.search.tokens import words
 
 DATA = Path(os.environ.get("KB_WORDNET", "/usr/share/wordnet")) / "data.noun"
 ASKED = 100

@@ -15,9 +15,9 @@ from table import Row
 from talk import collection, many, recall
 
 from kbcore.config import Config
-from kbcore.context.lexical import LexicalIndex
-from kbcore.context.words import words
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
+from kbcore.search.bm25 import LexicalIndex
+from kbcore.search.tokens import words
 from kbcore.state.facts import Fact, FactRows
 
 try:

@@ -17,9 +17,9 @@ from table import Row
 
 from kbcore import Config, Runtime, open_runtime
 from kbcore.clock import ManualClock
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.state.facts import FactRows
-from kbplanner.backend import Attribute
+from kbplanner.engine.backend import Attribute
 
 START = 1_700_000_000_000
 BATCH = 20_000

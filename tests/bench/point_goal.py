@@ -23,15 +23,15 @@ from table import Row
 import kbcore.embed
 import kbcore.reason.ask
 from kbcore.embed import EmbeddedKB
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.node.runtime import Runtime
 from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.tables import GoalTables
-from kbcore.runtime import Runtime
 from kbcore.state import locks
-from kbplanner.engine import Engine, Run
-from kbplanner.evaluate import GoalRun, PlanCache
-from kbplanner.relation import Relation
+from kbplanner.engine.engine import Engine, Run
+from kbplanner.engine.relation import Relation
+from kbplanner.evaluate.evaluate import GoalRun, PlanCache
 
 STAGES: dict[str, list[tuple[object, str]]] = {
     "methods of the API": [(EmbeddedKB, "ask"), (EmbeddedKB, "_ask_literal"), (KnowledgeBase, "tuples")],

@@ -6,11 +6,11 @@ This is what a peer's `SELECT count(*)` does, so closures are compared at this l
 from __future__ import annotations
 
 from kbcore.embed import EmbeddedKB
-from kbplanner.backend import RunStats
-from kbplanner.evaluate import GoalRun, adornment_of, goal_pattern
-from kbplanner.parser import parse_goal
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Term, Variable
+from kbplanner.engine.backend import RunStats
+from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_pattern
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Term, Variable
+from kbplanner.syntax.parser import parse_goal
 
 
 class Prepared:

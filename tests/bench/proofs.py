@@ -12,8 +12,8 @@ from table import Row
 from writes import PATHS
 
 from kbcore.embed import EmbeddedKB
-from kbplanner.parser import parse_goal
-from kbplanner.terms import Literal
+from kbplanner.ir.terms import Literal
+from kbplanner.syntax.parser import parse_goal
 
 NODES = 100_000
 """So that nothing is cut."""

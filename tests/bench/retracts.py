@@ -16,7 +16,7 @@ from writes import PATHS, Outcomes, both_of, goal_of
 
 import kbcore
 from kbcore.config import Config
-from kbplanner.parser import parse_goal
+from kbplanner.syntax.parser import parse_goal
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from measure import Effort, Sample, median_of
 from table import Row
 
-from kbplanner.backend import Attribute
-from kbplanner.engine import Engine, Relation
-from kbplanner.salience import Salience
+from kbplanner.engine.backend import Attribute
+from kbplanner.engine.engine import Engine, Relation
+from kbplanner.engine.salience import Salience
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000

@@ -18,9 +18,9 @@ from kbcore import Config
 from kbcore.clock import ManualClock
 from kbcore.context.request import WindowRequest
 from kbcore.embed import EmbeddedKB
-from kbcore.runtime import open_runtime
-from kbplanner.backend import Attribute
-from kbplanner.parser import parse_goal
+from kbcore.node.runtime import open_runtime
+from kbplanner.engine.backend import Attribute
+from kbplanner.syntax.parser import parse_goal
 
 START = 1_700_000_000_000
 PREDICATES = 10

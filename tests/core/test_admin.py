@@ -14,8 +14,8 @@ from support.runtimes import runtime
 
 from kbcore.errors import AlreadyExists, Conflict, NotFound, UnknownDatabase
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.terms import ANONYMOUS, Atom, Variable
+from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
+from kbplanner.syntax.parser import parse_rule
 
 
 def fill(node, database, tenant, *names, scope=None):
@@ -129,7 +129,7 @@ def test_memory_of_a_tenant_goes_at_once(way):
 
 
 def goal(name):
-    from kbplanner.terms import Literal
+    from kbplanner.ir.terms import Literal
 
     return Literal(Atom(name, (Variable("x"),)))
 

@@ -20,12 +20,12 @@ from kbcore import open_kb
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
-from kbcore.loading import bulk_rows
+from kbcore.language.files import bulk_rows
+from kbcore.reason.admission import Turn, Turns
 from kbcore.reason.budget import BudgetWanted
-from kbcore.reason.turns import Turn, Turns
-from kbplanner import relation
-from kbplanner.backend import Limits
-from kbplanner.parser import parse_goal, parse_rule
+from kbplanner.engine import relation
+from kbplanner.engine.backend import Limits
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 RULES = """
 reach(?x, ?y) :- edge(?x, ?y).

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import kbcore
-from kbplanner.parser import parse_atom
-from kbplanner.terms import Literal
+from kbplanner.ir.terms import Literal
+from kbplanner.syntax.parser import parse_atom
 
 
 @pytest.fixture(params=["c", "python"])

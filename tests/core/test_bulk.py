@@ -11,7 +11,7 @@ import kbcore
 from kbcore.clock import ManualClock
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
 from kbcore.errors import InvalidInput
-from kbcore.loading import MAX_GROUPS, LoadError, read_file
+from kbcore.language.files import MAX_GROUPS, LoadError, read_file
 from kbcore.state.changes import AssertRows, ChangeSet
 from kbcore.state.facts import Fact, FactRows
 

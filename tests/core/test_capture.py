@@ -30,10 +30,10 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
-from kbplanner.engine import Engine
-from kbplanner.parser import parse_rule
-from kbplanner.reference import ReferenceEngine
-from kbplanner.terms import Variable
+from kbplanner.engine.engine import Engine
+from kbplanner.ir.terms import Variable
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 MANY = 3 * FIRST_ROWS
 """Facts of a relation that takes several chunks."""

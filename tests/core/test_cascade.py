@@ -10,10 +10,10 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.reason.budget import BudgetWanted
-from kbcore.reason.cascade import MAX_GROUPS, SOME
+from kbcore.retraction.cascade import MAX_GROUPS, SOME
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
-from kbplanner.terms import Atom
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 
 def conclusions(model, facts):

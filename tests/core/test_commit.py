@@ -14,7 +14,7 @@ from kbcore.plug.ports import LogStatus
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractFact
 from kbcore.state.facts import Fact
-from kbplanner.engine import Engine
+from kbplanner.engine.engine import Engine
 
 
 class Log:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import kbcore
-from kbcore.csv_rows import BATCH
 from kbcore.errors import InvalidInput
+from kbcore.language.csv_rows import BATCH
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from support.runtimes import runtime as plain_runtime
 import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.context.embedding import FAILURES, PAUSE_SECONDS
 from kbcore.context.request import WindowRequest
 from kbcore.context.vectors import NEAR, POOL, VECTOR_WEIGHT, Vectors, text_of
 from kbcore.errors import ConfigError
-from kbcore.plug.conformance_embedder import EmbedderConformance
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
+from kbcore.plug.conformance.embedder import EmbedderConformance
+from kbcore.search.embedder import FAILURES, PAUSE_SECONDS
 from kbcore.state.facts import Fact
 
 SAME = {"physician": "doctor", "employed": "works", "automobile": "car"}

@@ -8,7 +8,7 @@ import pytest
 
 from kbcore.embed import open_kb
 from kbplanner.errors import UnsafeRule
-from kbplanner.parser import parse_goal
+from kbplanner.syntax.parser import parse_goal
 
 OPEN = "open(?d) :- door(?d), not ~safe(?d)."
 STEPS = [

@@ -10,8 +10,8 @@ import pytest
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import Conflict
+from kbcore.node.runtime import open_runtime
 from kbcore.plug.hookspecs import hookimpl
-from kbcore.runtime import open_runtime
 from kbcore.state.changes import AssertFacts, CatalogAction, ChangeSet
 from kbcore.state.facts import Fact
 

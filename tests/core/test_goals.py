@@ -8,7 +8,7 @@ import pytest
 
 import kbcore
 from kbcore.errors import BudgetExceeded
-from kbplanner import race
+from kbplanner.evaluate import race
 
 BASE = "tc(?x, ?y) :- edge(?x, ?y)."
 FORMS = {

@@ -13,8 +13,8 @@ from support.http import make_runtime
 from kbcore.config import Config
 from kbcore.durable.records import decode_changes, encode_changes, stamp
 from kbcore.errors import ConfigError, Forbidden, InvalidInput, KBError, NotFound, TooLarge
-from kbcore.keys import KeyWanted, digest_of, first_admin, same
-from kbcore.runtime import open_runtime
+from kbcore.node.api_keys import KeyWanted, digest_of, first_admin, same
+from kbcore.node.runtime import open_runtime
 from kbcore.state.changes import ChangeKeys, ChangeSet
 from kbcore.state.keys import ROLES, StoredKey
 
@@ -146,7 +146,7 @@ def test_an_overlap_has_bounds(node, overlap):
 
 
 def test_there_are_only_so_many_keys(node, monkeypatch):
-    monkeypatch.setattr("kbcore.keys.MOST_KEYS", 2)
+    monkeypatch.setattr("kbcore.node.api_keys.MOST_KEYS", 2)
     runtime, _, _ = node
     made = [runtime.keys().create(first_admin("a")) for _ in range(2)]
     with pytest.raises(TooLarge):

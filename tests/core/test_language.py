@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kbcore.errors import InvalidInput, RuleSyntaxError
 from kbcore.language.lenient import read_line
 from kbcore.language.reading import Taken, read_statements_of
-from kbplanner.printer import print_row
+from kbplanner.syntax.printer import print_row
 
 
 def read(text: str, scope: str | None = None) -> Taken:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.runtimes import runtime
 
-from kbcore.reason.replay import FIRST, MOST
+from kbcore.proofs.batches import FIRST, MOST
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 LONG = 2 * MOST + 100
 

@@ -10,9 +10,9 @@ import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import AlreadyExists, ConfigError, InvalidInput, KBError, LogCorrupted, StorageBusy
-from kbcore.moving import check_storage, copy_storage
+from kbcore.node.runtime import open_runtime
+from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.plug.manager import Plugins
-from kbcore.runtime import open_runtime
 
 
 def fill(url: str, *, snapshots: int = 0, after: int = 1) -> None:

@@ -8,16 +8,16 @@ import pytest
 
 from kbcore import Config, hookimpl
 from kbcore.durable.commit import _Pending
-from kbcore.durable.idempotency import carrying_out
 from kbcore.durable.records import encode_changes
+from kbcore.durable.request_key import carrying_out
 from kbcore.errors import Conflict, InvalidInput, KBError, NotFound
-from kbcore.runtime import open_runtime
-from kbcore.state.answered import RequestKey
+from kbcore.node.runtime import open_runtime
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractFact
 from kbcore.state.facts import Fact, FactRows
+from kbcore.state.idempotency import RequestKey
 from kbcore.state.rulebook import stored_rule
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
+from kbplanner.syntax.parser import parse_rule
 
 GROWN = "grown(?x) :- age(?x, ?n), ?n >= 18."
 

@@ -12,7 +12,7 @@ from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 RULES = """
     reach(?x, ?y) :- link(?x, ?y).

@@ -13,8 +13,8 @@ from support.runtimes import runtime
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_program
-from kbplanner.terms import Atom
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.parser import parse_goal, parse_program
 
 SIZE = 6
 FEW = BudgetWanted(rows=300)

@@ -9,7 +9,7 @@ from support.http import make_runtime
 
 from kbcore.errors import RateLimited
 from kbcore.state.facts import Fact, FactRows
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 def facts(*names, scope=None, predicate="p"):

@@ -14,8 +14,8 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import StorageBusy
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.terms import ANONYMOUS, Variable
+from kbplanner.ir.terms import ANONYMOUS, Variable
+from kbplanner.syntax.parser import parse_rule
 
 RULES = ["r(?x) :- p(?x, ?y), not q(?y).", "r(?x) :- q(?x).", "s(?x, ?y) :- p(?x, ?y), p(?y, ?x) ."]
 constants = st.sampled_from(["a", "b", "ü", "7", "", "x y"])

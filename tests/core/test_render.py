@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbcore.context.drafts import moment_text
-from kbcore.context.phrases import premise, rule_phrase, sentence, words
-from kbcore.context.render import render
+from kbcore.context.text.drafts import moment_text
+from kbcore.context.text.phrases import premise, rule_phrase, sentence, words
+from kbcore.context.text.render import render
 from kbcore.context.window import Contradiction, Entry, Provenance, Window
-from kbplanner.parser import parse_atom
-from kbplanner.printer import print_row
-from kbplanner.terms import Atom
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.parser import parse_atom
+from kbplanner.syntax.printer import print_row
 
 NOW = 1_700_000_000_000
 GOLDEN = Path(__file__).parent / "golden" / "window.txt"

@@ -15,7 +15,6 @@ from kbcore.durable.recovery import recover
 from kbcore.durable.replay import MAX_ROWS
 from kbcore.durable.snapshot import encode
 from kbcore.plug.ports import LogRecord
-from kbcore.state.answered import RequestKey
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import (
@@ -30,7 +29,8 @@ from kbcore.state.changes import (
     SetPriority,
 )
 from kbcore.state.facts import Fact, FactRows
-from kbplanner.engine import Engine
+from kbcore.state.idempotency import RequestKey
+from kbplanner.engine.engine import Engine
 
 
 class Log:

@@ -11,13 +11,13 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.durable.follow import FIRST_REST, LONGEST_REST
-from kbcore.durable.shipping import Unpacking, packed
 from kbcore.durable.snapshot import Restorer
 from kbcore.errors import BadShipment, ConfigError, Conflict, NotReady, ReadOnlyFollower
+from kbcore.offline.rescue import running_backup
 from kbcore.plug.ports import LogSeed
-from kbcore.replicating import check_settings, raise_term
-from kbcore.rescue import running_backup
+from kbcore.replication.follower import FIRST_REST, LONGEST_REST
+from kbcore.replication.role import check_settings, raise_term
+from kbcore.replication.wire_format import Unpacking, packed
 from kbcore.state.access import Uncounted
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact

@@ -13,8 +13,14 @@ from kbcore import open_kb
 from kbcore.config import Config
 from kbcore.durable import backup
 from kbcore.errors import AlreadyExists, ConfigError, LogCorrupted, StorageBusy
+from kbcore.offline.rescue import (
+    backup_storage,
+    check_folder,
+    restore_file,
+    running_backup,
+    salvage_folder,
+)
 from kbcore.plug.manager import Plugins
-from kbcore.rescue import backup_storage, check_folder, restore_file, running_backup, salvage_folder
 
 SMALL = replace(Config(), min_free_mb=0, wal_segment_mb=1)
 

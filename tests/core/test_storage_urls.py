@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import kbcore
 from kbcore.config import Config
+from kbcore.config.storage_urls import backend_of, path_of, redacted, secrets_of
 from kbcore.errors import ConfigError, InvalidInput
 from kbcore.plug.manager import Plugins
-from kbcore.storage_urls import backend_of, path_of, redacted, secrets_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.state.facts import Fact
-from kbplanner.printer import print_row
+from kbplanner.syntax.printer import print_row
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import kbcore
 from kbcore.config import Config
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.errors import ConfigError, PluginFailed
-from kbcore.plug.conformance_tokenizer import TokenizerConformance
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
+from kbcore.plug.conformance.tokenizer import TokenizerConformance
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 class Letters:

@@ -13,10 +13,10 @@ from kbcore.clock import ManualClock
 from kbcore.durable.snapshot import Restorer
 from kbcore.state.catalog import Catalog
 from kbcore.state.facts import Fact
-from kbplanner.backend import FOREVER
-from kbplanner.parser import parse_rule
-from kbplanner.reference import ReferenceEngine
-from kbplanner.terms import ANONYMOUS, Atom, Literal, Variable
+from kbplanner.engine.backend import FOREVER
+from kbplanner.ir.terms import ANONYMOUS, Atom, Literal, Variable
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 T0 = 1_700_000_000_000
 

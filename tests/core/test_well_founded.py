@@ -10,7 +10,7 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 T0 = 1_700_000_000_000
 WIN = "win(?x) :- move(?x, ?y), not win(?y)."

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kbcore.doubts import known_names
+from kbcore.config.lint import known_names
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

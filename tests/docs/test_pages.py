@@ -19,8 +19,8 @@ from support.standin import StandIn
 from kbcore.config import SETTINGS
 from kbcore.plug import hookspecs
 from kbplanner.errors import KBError
-from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_statements
+from kbplanner.syntax.parser import parse_program
 from kbserver.errors import STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,8 +147,8 @@ def test_pages_made_from_the_code_are_current():
 
 
 def test_every_opcode_is_documented():
-    from kbplanner.bytecode import Opcode
-    from kbplanner.engine import opcodes
+    from kbplanner.compile.bytecode import Opcode
+    from kbplanner.engine.engine import opcodes
 
     page = (ROOT / "docs" / "reference" / "bytecode.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(\w+)", page, re.M))

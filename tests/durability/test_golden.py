@@ -10,7 +10,7 @@ import pytest
 
 from kbcore import open_kb
 from kbcore.config import Config
-from kbcore.rescue import backup_storage, check_folder, restore_file
+from kbcore.offline.rescue import backup_storage, check_folder, restore_file
 
 GOLDEN = sorted(Path(__file__).with_name("golden").glob("format-*"))
 SMALL = replace(Config(), min_free_mb=0, wal_segment_mb=1)

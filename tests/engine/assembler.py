@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from kbplanner.engine import opcodes
+from kbplanner.engine.engine import opcodes
 
 OP = {name: number for name, (number, _) in opcodes().items()}
 FULL, DELTA, OLD = 0, 1, 2

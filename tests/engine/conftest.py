@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from kbplanner.engine import Engine, Relation
+from kbplanner.engine.engine import Engine, Relation
 
 Rows = Callable[[Iterable[Sequence[str]]], array]
 

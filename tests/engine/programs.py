@@ -18,7 +18,7 @@ from engine.assembler import (
     rule,
     scan,
 )
-from kbplanner.backend import RunState
+from kbplanner.engine.backend import RunState
 
 PLENTY = 1 << 40
 

@@ -26,8 +26,8 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, finish
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
 NO_ROW = 0xFFFFFFFF

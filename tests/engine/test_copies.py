@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from engine import assembler as asm
-from kbplanner.backend import FOREVER, NO_ROW, Attribute, Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.reference import ReferenceEngine
+from kbplanner.reference.engine import ReferenceEngine
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 CELLS = (Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL, Attribute.CONFIDENCE)

@@ -28,7 +28,7 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
-from kbplanner.backend import RunState
+from kbplanner.engine.backend import RunState
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

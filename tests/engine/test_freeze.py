@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from engine.assembler import closure
-from kbplanner.backend import Attribute, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Attribute, RunState
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.salience import Salience
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.salience import Salience
 
 HOW = Salience(0.4, 0.3, 0.3, 1000, 5)
 

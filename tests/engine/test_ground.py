@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner import ground as reference
-from kbplanner import solved
-from kbplanner.binding import ffi, lib
-from kbplanner.engine import Engine
+from kbplanner.engine import ground as reference
+from kbplanner.engine import solved
+from kbplanner.engine.binding import ffi, lib
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.ground import NONE, Ground
 from kbplanner.errors import BudgetExceeded
-from kbplanner.ground import NONE, Ground
 
 NODES = 6
 instances = st.lists(st.tuples(st.integers(0, NODES - 1), st.lists(st.integers(0, NODES - 1), max_size=3)), max_size=14)

@@ -8,8 +8,8 @@ import pytest
 
 from engine import assembler as asm
 from kbplanner._engine import ffi, lib
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault
 
 

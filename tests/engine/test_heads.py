@@ -9,7 +9,7 @@ import pytest
 from engine.assembler import BASE, DELTA, DERIVED, FULL, absent, component, emit, key, load, member, plan, probe, rule, scan
 from engine.programs import PLENTY, finish
 from engine.test_intersect import engine_with, flat, rows_of
-from kbplanner.backend import Limits
+from kbplanner.engine.backend import Limits
 from kbplanner.errors import BudgetExceeded
 
 FUELS = [1, 61, PLENTY]

@@ -26,8 +26,8 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import PLENTY, finish
-from kbplanner.backend import Limits
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
 FUELS = [1, 57, PLENTY]

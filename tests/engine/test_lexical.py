@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner._engine import ffi, lib
-from kbplanner.engine import Engine
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.lexical import UNASKED, Matching
 from kbplanner.errors import EngineFault
-from kbplanner.lexical import UNASKED, Matching
-from kbplanner.reference import ReferenceEngine
+from kbplanner.reference.engine import ReferenceEngine
 
 HOW = 2.2, 0.3, 0.2
 WINDOW = 2048

@@ -7,8 +7,8 @@ from array import array
 import pytest
 
 from engine import assembler as asm
-from kbplanner.backend import Attribute, Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Attribute, Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded
 
 

@@ -8,10 +8,10 @@ from array import array
 import pytest
 
 from kbplanner._engine import ffi, lib
-from kbplanner.backend import Limits, RunState, Truth
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits, RunState, Truth
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
-from kbplanner.ground import NEGATED, NONE, Ground
 
 
 def no(node):

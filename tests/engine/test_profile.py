@@ -7,8 +7,8 @@ import pytest
 from engine import assembler as asm
 from engine.assembler import BASE, DELTA, DERIVED, FULL, OLD, emit, key, load, probe, rule, scan
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, unreachable
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import examples
 
-from kbplanner.backend import FOREVER, NO_ROW, SAME, Attribute
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import FOREVER, NO_ROW, SAME, Attribute
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault
 
 

@@ -23,8 +23,8 @@ from engine.assembler import (
     scan,
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import SCRATCH, Engine
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import SCRATCH, Engine
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 
 

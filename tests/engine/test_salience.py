@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner._engine import ffi, lib
-from kbplanner.backend import FOREVER, SAME, Attribute
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import FOREVER, SAME, Attribute
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.salience import Salience
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.reference import ReferenceEngine
-from kbplanner.salience import Salience
+from kbplanner.reference.engine import ReferenceEngine
 
 ENGINES = {"reference": ReferenceEngine, "c": Engine}
 HOUR = 3_600_000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner.engine import Engine
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault, InvalidInput
 
 

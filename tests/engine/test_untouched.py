@@ -7,7 +7,7 @@ import pytest
 from engine import assembler as asm
 from engine.assembler import BASE, DERIVED, FULL, OLD, absent, component, copy, emit, key, load, member, probe, rule, scan
 from engine.programs import finish
-from kbplanner.backend import Limits, RunState
+from kbplanner.engine.backend import Limits, RunState
 
 GRAPH = [("a", "b"), ("b", "c"), ("c", "a"), ("x", "y"), ("y", "z")]
 CHANGES = 64

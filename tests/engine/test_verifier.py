@@ -31,8 +31,8 @@ from engine.assembler import (
     same,
     scan,
 )
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine, opcodes
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine, opcodes
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 SLOTS = [(2, BASE), (1, DERIVED), (2, DERIVED), (0, DERIVED)]

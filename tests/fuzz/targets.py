@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Callable
 
 from kbcore.language.reading import read_statements_of
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault, KBError
-from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_rule
-from kbplanner.printer import print_rule
-from kbplanner.statements import RuleStatement
+from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.printer import print_rule
+from kbplanner.syntax.statements import RuleStatement
 
 NO_SLOT = 0xFFFFFFFF
 LONGEST = 4096

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kbplanner.arity import arity_warnings, edit_distance, nearest_name
-from kbplanner.diagnostics import RuleWarning
 from kbplanner.errors import InvalidInput, RuleSyntaxError, UnsafeRule
-from kbplanner.parser import parse_program, parse_rule
+from kbplanner.ir.terms import ANONYMOUS, Aggregate, Atom, Literal, Rule, Variable
 from kbplanner.passes.check import check_fact, check_rule, check_statements
-from kbplanner.statements import Span
-from kbplanner.terms import ANONYMOUS, Aggregate, Atom, Literal, Rule, Variable
+from kbplanner.syntax.arity import arity_warnings, edit_distance, nearest_name
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.statements import Span
 
 X = Variable("x")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kbplanner.diagnostics import MAX_ERRORS, padding, width
 from kbplanner.errors import RuleSyntaxError
-from kbplanner.parser import parse_atom, parse_goal, parse_program, parse_rule, parse_stream
 from kbplanner.passes.check import check_statements
-from kbplanner.statements import Statement
+from kbplanner.syntax.diagnostics import MAX_ERRORS, padding, width
+from kbplanner.syntax.parser import parse_atom, parse_goal, parse_program, parse_rule, parse_stream
+from kbplanner.syntax.statements import Statement
 
 GOLDEN = Path(__file__).parent / "golden" / "diagnostics.txt"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kbplanner.evaluated import value_of
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Comparison
+from kbplanner.evaluate.evaluated import value_of
+from kbplanner.ir.terms import Comparison
+from kbplanner.syntax.parser import parse_rule
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from kbplanner.build import build
-from kbplanner.evaluate import adornment_of
-from kbplanner.explain import explain, show
-from kbplanner.parser import parse_program
+from kbplanner.compile.build import build
+from kbplanner.compile.explain import explain, show
+from kbplanner.compile.rules import RuleSet
+from kbplanner.evaluate.evaluate import adornment_of
+from kbplanner.ir.program import Program
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes import PASSES, PassContext
 from kbplanner.passes.lower import lower
 from kbplanner.passes.order import NoStatistics
-from kbplanner.program import Program
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.statements import GoalStatement, RuleStatement
+from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
 FOLDER = Path(__file__).parent / "golden" / "passes"
 STAGES = ["lower", "linearise", *(name for name, _ in PASSES), "plan"]

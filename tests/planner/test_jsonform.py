@@ -11,18 +11,28 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner.errors import InvalidInput
-from kbplanner.jsonform import (
+from kbplanner.ir.limits import BUILTINS
+from kbplanner.ir.terms import (
+    ANONYMOUS,
+    Aggregate,
+    Apply,
+    Atom,
+    Comparison,
+    Goal,
+    Literal,
+    Rule,
+    Variable,
+)
+from kbplanner.syntax.jsonform import (
     args_from_json,
     atom_from_json,
     goal_from_json,
     item_from_json,
     rule_from_json,
 )
-from kbplanner.jsonwriter import atom_to_json, rule_to_json
-from kbplanner.limits import BUILTINS
-from kbplanner.parser import parse_rule
-from kbplanner.printer import print_rule
-from kbplanner.terms import ANONYMOUS, Aggregate, Apply, Atom, Comparison, Goal, Literal, Rule, Variable
+from kbplanner.syntax.jsonwriter import atom_to_json, rule_to_json
+from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.printer import print_rule
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 NAMES = "after the question mark: a letter A to Z or _, then letters, digits and _"

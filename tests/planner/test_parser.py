@@ -12,22 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner import reader
 from kbplanner.errors import InvalidInput
-from kbplanner.limits import DEFAULT_LIMITS
-from kbplanner.parser import (
-    parse_atom,
-    parse_clause,
-    parse_expression,
-    parse_goal,
-    parse_program,
-    parse_rule,
-    parse_stream,
-)
-from kbplanner.printer import print_row
-from kbplanner.reader import Reader
-from kbplanner.statements import Annotations, FactStatement, GoalStatement, RuleStatement, Span, Statement
-from kbplanner.terms import (
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.terms import (
     ANONYMOUS,
     Aggregate,
     Apply,
@@ -37,6 +24,26 @@ from kbplanner.terms import (
     Literal,
     Rule,
     Variable,
+)
+from kbplanner.syntax import reader
+from kbplanner.syntax.parser import (
+    parse_atom,
+    parse_clause,
+    parse_expression,
+    parse_goal,
+    parse_program,
+    parse_rule,
+    parse_stream,
+)
+from kbplanner.syntax.printer import print_row
+from kbplanner.syntax.reader import Reader
+from kbplanner.syntax.statements import (
+    Annotations,
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Span,
+    Statement,
 )
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
@@ -335,7 +342,7 @@ def test_a_long_file_and_a_long_line() -> None:
 def test_lark_is_loaded_with_the_first_text_that_needs_it() -> None:
     code = """
 import sys
-from kbplanner import jsonform, parser
+from kbplanner.syntax import jsonform, parser
 from kbplanner.passes import check
 parser.parse_program("p(a). q(b).")
 assert "lark" not in sys.modules

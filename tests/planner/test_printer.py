@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner.parser import parse_atom, parse_goal, parse_program, parse_rule
-from kbplanner.printer import print_atom, print_expression, print_goal, print_item, print_row, print_rule
-from kbplanner.statements import FactStatement
-from kbplanner.terms import (
+from kbplanner.ir.terms import (
     AGGREGATES,
     ANONYMOUS,
     ARITHMETIC,
@@ -25,6 +22,16 @@ from kbplanner.terms import (
     Rule,
     Variable,
 )
+from kbplanner.syntax.parser import parse_atom, parse_goal, parse_program, parse_rule
+from kbplanner.syntax.printer import (
+    print_atom,
+    print_expression,
+    print_goal,
+    print_item,
+    print_row,
+    print_rule,
+)
+from kbplanner.syntax.statements import FactStatement
 
 X, Y = Variable("x"), Variable("y")
 

@@ -10,18 +10,18 @@ from functools import partial
 import pytest
 from support import programs
 
-from kbplanner import evaluate, race
-from kbplanner.backend import Limits, RunState, RunStats
-from kbplanner.engine import Engine
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Limits, RunState, RunStats
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import BudgetExceeded, EngineFault
-from kbplanner.evaluate import GoalRun, goal_pattern
-from kbplanner.parser import parse_goal, parse_program
+from kbplanner.evaluate import evaluate, race
+from kbplanner.evaluate.evaluate import GoalRun, goal_pattern
+from kbplanner.evaluate.race import Race
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom
 from kbplanner.passes import rewrite
 from kbplanner.passes.magic import can_lose
-from kbplanner.race import Race
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Atom
+from kbplanner.syntax.parser import parse_goal, parse_program
 
 POINTS_TO = """
 points(?x, ?y) :- flow(?x, ?y).

@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from kbplanner.errors import RuleSyntaxError
-from kbplanner.parser import parse_program
 from kbplanner.passes.check import check_statements
+from kbplanner.syntax.parser import parse_program
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "rule-language.md").read_text(encoding="utf-8")
-SOURCES = ("lowering.py", "expected.py", "reader.py", "passes/check.py", "arity.py")
+SOURCES = (
+    "syntax/lowering.py",
+    "syntax/expected.py",
+    "syntax/reader.py",
+    "passes/check.py",
+    "syntax/arity.py",
+)
 
 
 def blocks(tag: str) -> list[str]:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.state.facts import row_shape
-from kbplanner.backend import Attribute
-from kbplanner.cells import EPOCH
-from kbplanner.engine import Engine
+from kbplanner.engine.backend import Attribute
+from kbplanner.engine.cells import EPOCH
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.written import SLICE_BYTES, rows_json
 from kbplanner.errors import EngineFault
-from kbplanner.reference import ReferenceEngine
-from kbplanner.written import SLICE_BYTES, rows_json
+from kbplanner.reference.engine import ReferenceEngine
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 CELLS = st.tuples(

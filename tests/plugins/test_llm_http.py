@@ -12,7 +12,7 @@ from support.standin import StandIn
 
 from kbcore.config import Config
 from kbcore.errors import ConfigError, ProviderFailed
-from kbcore.plug.conformance_llm import LLMProviderConformance
+from kbcore.plug.conformance.llm import LLMProviderConformance
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import CompletionRequest, LLMProvider, Message
 from kbplugins.llm_http import kb_llm_providers

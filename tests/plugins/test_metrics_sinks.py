@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from kbcore import metrics as m
 from kbcore.config import Config
 from kbcore.errors import ConfigError
-from kbcore.metering import MAX_SERIES, Metrics
 from kbcore.metrics import DOCUMENTED, FAMILIES, Kind
+from kbcore.node.metric_sinks import MAX_SERIES, Metrics
 from kbcore.plug.conformance import MergeStrategyConformance
+from kbcore.plug.conformance.metrics_sink import MetricsSinkConformance
 from kbcore.plug.ports import MergeStrategy, MetricsSink
-from kbcore.plug.sink_conformance import MetricsSinkConformance
 from kbplugins import conflict_basic, metrics_none, metrics_prometheus, metrics_statsd
 
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from support import casing, programs
 from support.examples import examples
 
-from kbplanner.aggregates import FOLDS, fold
-from kbplanner.compute import FUNCTIONS, TESTS, compute, simple_lower, simple_upper, text_test
-from kbplanner.engine import Engine
-from kbplanner.numbers import number, number_text
-from kbplanner.parser import parse_rule
-from kbplanner.pattern import compile_pattern, matches
-from kbplanner.rules import RuleSet
-from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.compile.aggregates import FOLDS, fold
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.engine import Engine
+from kbplanner.ir.compute import FUNCTIONS, TESTS, compute, simple_lower, simple_upper, text_test
+from kbplanner.ir.numbers import number, number_text
+from kbplanner.ir.pattern import compile_pattern, matches
+from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.syntax.parser import parse_rule
 
 A, B, Z = (Variable(name) for name in "abz")
 ROW = Atom("v", (A, B))

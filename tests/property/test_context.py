@@ -11,11 +11,11 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.context.request import Bucket, WindowRequest
-from kbcore.context.tokens import tokens
+from kbcore.context.text.tokens import tokens
 from kbcore.context.window import GOAL_RELEVANT, Entry
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Atom, Literal, Variable
+from kbplanner.ir.terms import Atom, Literal, Variable
+from kbplanner.syntax.parser import parse_rule
 
 RULES = [
     parse_rule(text)

@@ -17,7 +17,7 @@ from kbcore.errors import NotFound
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
 from kbcore.upkeep.consolidate import SUFFIX
-from kbplanner.terms import Atom, Rule, Variable
+from kbplanner.ir.terms import Atom, Rule, Variable
 
 SCOPES = [None, "s", "s.t"]
 START = 1_700_000_000_000

@@ -14,9 +14,9 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
-from kbcore.context.lexical import LexicalIndex
+from kbcore.search.bm25 import LexicalIndex
 from kbcore.state.facts import Fact
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
 
 PREDICATES = ["worksAt", "works_at", "likes", "the", "teaWith"]
 WORDS = ["Ann", "tea", "green tea", "tea-tea-house", "works", "GreenHouse2", "of the", "bob", "green works for bob"]

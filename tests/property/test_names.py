@@ -14,12 +14,21 @@ from support.http import NOW, Client, serve_in_memory
 
 import kbcore
 from kbcore.durable.records import decode_rule, encode_rule
-from kbplanner.jsonform import rule_from_json
-from kbplanner.jsonwriter import rule_to_json
-from kbplanner.limits import RESERVED
-from kbplanner.parser import parse_rule
-from kbplanner.printer import print_item, print_row
-from kbplanner.terms import AGGREGATES, COMPARISONS, FUNCTIONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.ir.limits import RESERVED
+from kbplanner.ir.terms import (
+    AGGREGATES,
+    COMPARISONS,
+    FUNCTIONS,
+    Atom,
+    Comparison,
+    Literal,
+    Rule,
+    Variable,
+)
+from kbplanner.syntax.jsonform import rule_from_json
+from kbplanner.syntax.jsonwriter import rule_to_json
+from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.printer import print_item, print_row
 
 WORDS = ("not", "naf", "true", "false", "_", ":-", "~", "@", "ASSERT", "FORALL", "INFER", "QUERY", "RETRACT", "goal", "*")
 NAMES = sorted({*RESERVED, *AGGREGATES, *FUNCTIONS, *WORDS, "a b", "it's", '"', "a/b", "%", "日本", "p__bf"})

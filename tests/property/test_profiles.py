@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 
-from kbplanner.backend import RunState, Steps
-from kbplanner.engine import Engine
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import RunState, Steps
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import RecursiveAggregate
-from kbplanner.evaluate import GoalRun, adornment_of, goal_pattern
-from kbplanner.parser import parse_rule
+from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_pattern
+from kbplanner.evaluate.stages import Watched
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import NoStatistics
-from kbplanner.reference import ReferenceEngine
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.stages import Watched
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 RECURSIONS = [
     parse_rule(text)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 
-from kbplanner.engine import Engine
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import RecursiveAggregate
-from kbplanner.parser import parse_rule
-from kbplanner.reference import ReferenceEngine
-from kbplanner.rules import RuleSet
-from kbplanner.terms import Atom
+from kbplanner.ir.terms import Atom
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 FORMS = [
     parse_rule(text)

@@ -14,12 +14,12 @@ from support.proofs import Checker
 from support.runtimes import runtime as open_runtime
 
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
-from kbcore.runtime import Runtime
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.node.runtime import Runtime
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.printer import print_rule
-from kbplanner.terms import Atom, Literal, Rule
+from kbplanner.ir.terms import Atom, Literal, Rule
+from kbplanner.syntax.parser import parse_rule
+from kbplanner.syntax.printer import print_rule
 
 from .test_programs import computing_rules, random_rules, wide_rules
 

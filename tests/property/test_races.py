@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support import naive, programs
 
-from kbplanner import evaluate, race
-from kbplanner.engine import Engine
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.engine import Engine
 from kbplanner.errors import RecursiveAggregate
-from kbplanner.parser import parse_rule
-from kbplanner.reference import ReferenceEngine
-from kbplanner.rules import RuleSet
+from kbplanner.evaluate import evaluate, race
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 FORMS = [
     parse_rule(text)

@@ -12,17 +12,17 @@ from support.runtimes import BASE
 
 import kbcore
 from kbcore.clock import ManualClock
-from kbcore.context.drafts import draft_for
-from kbcore.context.render import render
 from kbcore.context.request import FORMATS, NATURAL, Bucket, WindowRequest
-from kbcore.context.tokens import tokens
+from kbcore.context.text.drafts import draft_for
+from kbcore.context.text.render import render
+from kbcore.context.text.tokens import tokens
 from kbcore.context.window import Entry
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_program, parse_rule
-from kbplanner.printer import print_row
-from kbplanner.statements import FactStatement, RuleStatement
-from kbplanner.terms import Atom, Literal, Variable
+from kbplanner.ir.terms import Atom, Literal, Variable
+from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.printer import print_row
+from kbplanner.syntax.statements import FactStatement, RuleStatement
 
 RULES = [
     parse_rule(text)

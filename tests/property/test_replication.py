@@ -11,7 +11,7 @@ from support.links import LINK_FAULTS, Link, catch_up, following, node
 
 from kbcore.state.changes import AssertFacts, ChangeSet, RetractPattern
 from kbcore.state.facts import Fact
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
 
 STEPS = st.one_of(
     st.tuples(st.just("write"), st.integers(1, 9)),

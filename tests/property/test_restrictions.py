@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import naive, programs
 
-from kbplanner.engine import Engine
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.engine import Engine
+from kbplanner.ir.program import Program
+from kbplanner.ir.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.passes.restrict import restrict
-from kbplanner.program import Program
-from kbplanner.reference import ReferenceEngine
-from kbplanner.rules import RuleSet
-from kbplanner.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.reference.engine import ReferenceEngine
 
 NAMES = [Variable(name) for name in "xyz"]
 

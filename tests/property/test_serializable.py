@@ -13,8 +13,8 @@ from kbcore.clock import ManualClock
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Atom, Rule, Variable
+from kbplanner.ir.terms import Atom, Rule, Variable
+from kbplanner.syntax.parser import parse_rule
 
 START = 1_700_000_000_000
 SCOPES = [None, "s"]

@@ -12,11 +12,11 @@ from support.examples import examples
 
 import kbcore
 from kbcore.errors import InvalidInput
-from kbplanner import relation
-from kbplanner.backend import SAME
-from kbplanner.engine import Engine
-from kbplanner.numbers import number
-from kbplanner.reference import ReferenceEngine
+from kbplanner.engine import relation
+from kbplanner.engine.backend import SAME
+from kbplanner.engine.engine import Engine
+from kbplanner.ir.numbers import number
+from kbplanner.reference.engine import ReferenceEngine
 
 finite = st.one_of(
     st.integers(-10, 10).map(str),

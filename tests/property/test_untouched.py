@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
-from kbplanner.evaluate import GoalRun, PlanCache, goal_shape
-from kbplanner.parser import parse_program
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
+from kbplanner.evaluate.evaluate import GoalRun, PlanCache, goal_shape
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Variable
 from kbplanner.passes.order import NoStatistics
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Variable
+from kbplanner.syntax.parser import parse_program
 
 RULES = """
 path(?x, ?y) :- edge(?x, ?y).

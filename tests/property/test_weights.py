@@ -15,9 +15,9 @@ from support.runtimes import runtime as open_runtime
 from support.weights import FOREVER, Oracle, Told
 
 from kbcore.errors import InvalidInput
-from kbcore.runtime import Runtime
+from kbcore.node.runtime import Runtime
 from kbcore.state.facts import Fact
-from kbplanner.terms import Atom, Literal
+from kbplanner.ir.terms import Atom, Literal
 
 from .test_programs import computing_rules, random_rules, wide_rules
 from .test_proofs import small

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 
-from kbplanner.backend import Limits, RunState
-from kbplanner.engine import Engine
-from kbplanner.ground import NEGATED, NONE, Ground
-from kbplanner.parser import parse_rule
-from kbplanner.reference import ReferenceEngine
-from kbplanner.rules import RuleSet
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Limits, RunState
+from kbplanner.engine.engine import Engine
+from kbplanner.engine.ground import NEGATED, NONE, Ground
+from kbplanner.reference.engine import ReferenceEngine
+from kbplanner.syntax.parser import parse_rule
 
 FORMS = [
     parse_rule(text)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support import naive, programs
 from support.examples import examples
 
-from kbplanner.engine import Engine
-from kbplanner.parser import parse_rule
-from kbplanner.rules import RuleSet
-from kbplanner.terms import Atom, Literal, Rule, Variable
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.engine import Engine
+from kbplanner.ir.terms import Atom, Literal, Rule, Variable
+from kbplanner.syntax.parser import parse_rule
 
 SWIPL = shutil.which("swipl")
 WIN = parse_rule("win(?x) :- move(?x, ?y), not win(?y).")

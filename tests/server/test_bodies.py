@@ -15,8 +15,8 @@ from support.http import Served, error_of, serve_in_memory
 from support.sockets import Running
 
 from kbcore.errors import NotReady
-from kbserver.bodies import Bodies, TooManyBodies
-from kbserver.body import read_body
+from kbserver.http.body_memory import Bodies, TooManyBodies
+from kbserver.http.json_body import read_body
 
 MOST = 200_000
 BIG = json.dumps({"predicate": "p", "args": ["x" * 60_000]}).encode()

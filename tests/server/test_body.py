@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.errors import InvalidInput, TooLarge
-from kbserver import body
-from kbserver.bodies import Bodies
-from kbserver.body import parse_object, read_body
+from kbserver.http import json_body as body
+from kbserver.http.body_memory import Bodies
+from kbserver.http.json_body import parse_object, read_body
 
 
 @pytest.mark.parametrize(

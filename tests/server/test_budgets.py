@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.http import Client, Served, error_of, serve_in_memory
 
-from kbcore.reason.turns import Turn
+from kbcore.reason.admission import Turn
 
 RULES = """
 pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).

@@ -91,8 +91,8 @@ def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, s
 
 
 def test_little_is_loaded_before_the_server_patches_the_library() -> None:
-    loaded = "print(*sorted({'ssl', 'flask', 'gevent', 'kbcore.runtime', 'httpx'} & set(sys.modules)))"
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; import kbserver.cli.serve; {loaded}"]
+    loaded = "print(*sorted({'ssl', 'flask', 'gevent', 'kbcore.node.runtime', 'httpx'} & set(sys.modules)))"
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; import kbserver.cli.server.serve; {loaded}"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"
 
 

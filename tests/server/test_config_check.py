@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbcore.config import SETTINGS, Config
-from kbcore.doubts import doubts
+from kbcore.config.lint import doubts
 from kbcore.errors import ConfigError
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
 from kbserver.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]

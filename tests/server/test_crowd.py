@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.http import Served, serve_in_memory
 from support.sockets import Running
 
-from kbserver import crowd
-from kbserver.crowd import Crowd, origin
+from kbserver.http import connections as crowd
+from kbserver.http.connections import Crowd, origin
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -19,8 +19,8 @@ import pytest
 from support.http import Served, serve_in_memory
 from support.servers import Server
 
-from kbcore.events import Place, Wanted
-from kbserver.ring import Behind, Ring
+from kbcore.events.events import Place, Wanted
+from kbserver.events.ring import Behind, Ring
 
 
 @pytest.fixture

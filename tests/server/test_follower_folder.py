@@ -12,8 +12,8 @@ from support.links import Link, catch_up, following, node
 from kbcore.config import Config
 from kbcore.embed import open_kb
 from kbcore.errors import ConfigError, ReadOnlyFollower
-from kbcore.moving import check_storage
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
+from kbcore.offline.migrate import check_storage
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
 from kbserver.app import create_app

@@ -16,7 +16,7 @@ from kbserver.app import create_app
 from kbserver.mcp.tools import TOOLS
 from kbserver.openapi.document import routes
 from kbserver.operations import operation_of
-from kbserver.permissions import TABLE, WRITER
+from kbserver.security.permissions import TABLE, WRITER
 
 LEADER = "http://leader.test:9300"
 TENANT = {"X-Tenant-ID": "t"}

@@ -16,9 +16,9 @@ from support.http import Served, error_of, serve_in_memory
 from werkzeug.test import EnvironBuilder, TestResponse, run_wsgi_app
 
 import kbcore
-from kbserver.compress import LARGE_BYTES, compressed, takes_gzip
-from kbserver.rates import Rate, rate_headers
-from kbserver.request_id import request_id, trace_id
+from kbserver.http.compress import LARGE_BYTES, compressed, takes_gzip
+from kbserver.http.request_id import request_id, trace_id
+from kbserver.rate_headers import Rate, rate_headers
 
 
 @pytest.fixture

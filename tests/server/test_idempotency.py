@@ -17,12 +17,19 @@ from support.servers import Server
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.durable.idempotency import carrying_out
 from kbcore.durable.records import decode_changes, encode_changes, stamp
-from kbcore.runtime import open_runtime
-from kbcore.state.answered import KEPT_BYTES, KEPT_KEYS, KEPT_MS, Answer, AnsweredRequests, RequestKey
+from kbcore.durable.request_key import carrying_out
+from kbcore.node.runtime import open_runtime
 from kbcore.state.changes import ChangeSet, NoteAnswer
 from kbcore.state.facts import Fact
+from kbcore.state.idempotency import (
+    KEPT_BYTES,
+    KEPT_KEYS,
+    KEPT_MS,
+    Answer,
+    AnsweredRequests,
+    RequestKey,
+)
 
 
 @pytest.fixture

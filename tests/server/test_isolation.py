@@ -15,7 +15,7 @@ from support.http import error_of
 from support.keys import Keyed, keyed
 
 from kbserver.mcp.tools import tools_of
-from kbserver.permissions import TABLE, About, need_of
+from kbserver.security.permissions import TABLE, About, need_of
 
 ROLES = ("reader", "writer", "admin", "replica")
 PLACES = (("default", "a"), ("default", "b"), ("shop", "a"), ("shop", "b"))

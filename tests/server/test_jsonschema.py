@@ -6,7 +6,7 @@ import pytest
 from marshmallow import Schema
 
 import kbserver.routes  # noqa: F401 - every schema has its name
-from kbserver import jsonschema
+from kbserver.schemas import jsonschema
 from kbserver.schemas.base import envelope_of
 from kbserver.schemas.facts import many_facts
 from kbserver.schemas.fields import Read, taken

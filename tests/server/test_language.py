@@ -15,8 +15,8 @@ from support.http import Client, Served, error_of, serve_in_memory
 from support.servers import Server
 from support.standin import StandIn
 
-from kbserver.jsonschema import COMPONENTS, Schema
-from kbserver.schemas.shown_language import EXTRACTED, SYNTHESIZED
+from kbserver.schemas.answers.language import EXTRACTED, SYNTHESIZED
+from kbserver.schemas.jsonschema import COMPONENTS, Schema
 
 TEXT = "Ann works at Acme. She probably likes tea. Bob doesn't like coffee."
 FAST = {"llm_retries": 0, "llm_timeout_ms": 5000}

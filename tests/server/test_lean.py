@@ -15,7 +15,7 @@ from support.runtimes import runtime
 
 from kbcore import __version__
 from kbcore.errors import RateLimited, StorageFailed
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 from kbserver.app import create_app
 
 ROUTES = ("/tell", "/assert/fact", "/query", "/ask", "/infer")

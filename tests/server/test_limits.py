@@ -10,9 +10,9 @@ from support.keys import Keyed, keyed
 
 from kbcore.clock import ManualClock
 from kbcore.errors import RateLimited
-from kbserver.buckets import Buckets
 from kbserver.errors import answer_of
-from kbserver.limits import address_of
+from kbserver.security.limits import address_of
+from kbserver.security.token_bucket import Buckets
 
 GOAL = {"predicate": "p", "args": ["?x"]}
 ONE = "the-one-key-of-this-server"

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from support.http import serve_in_memory
 
 from kbcore.config import Config
-from kbcore.slowlog import REQUEST
+from kbcore.kb.slow_log import REQUEST
 from kbserver import logs
-from kbserver.request_id import request_id
+from kbserver.http.request_id import request_id
 
 
 @pytest.fixture(autouse=True)

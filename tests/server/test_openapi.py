@@ -16,17 +16,17 @@ from support.http import Served, error_of
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.runtime import open_runtime
+from kbcore.node.runtime import open_runtime
 from kbserver import create_app
 from kbserver.answers import JSON
 from kbserver.errors import STATUS
-from kbserver.jsonschema import PLACE
+from kbserver.example_scenarios.prepared_model import Prepared
+from kbserver.example_scenarios.single_node import CONFIG, NOW, OCTETS, play, record
+from kbserver.example_scenarios.two_nodes import play_nodes
 from kbserver.openapi.document import document, operation_id, routes
-from kbserver.openapi.nodes import play_nodes
-from kbserver.openapi.prepared import Prepared
-from kbserver.openapi.story import CONFIG, NOW, OCTETS, play, record
 from kbserver.operations import operation_of
-from kbserver.permissions import PUBLIC, need_of
+from kbserver.schemas.jsonschema import PLACE
+from kbserver.security.permissions import PUBLIC, need_of
 
 UNLISTED = {
     ("/context/optimize", "POST"),
@@ -156,7 +156,7 @@ def test_every_operation_has_examples_of_what_it_takes_and_gives(spec):
         good = [answer for status, answer in one["responses"].items() if status < "300"]
         if not any("example" in shown for answer in good for shown in answer["content"].values()):
             missing.append(f"{method} {path}: answer")
-    assert missing == [], "give them a step in kbserver/openapi/story.py, then run python docs/generate.py"
+    assert missing == [], "give them a step in kbserver/example_scenarios/single_node.py, then run python docs/generate.py"
 
 
 def test_every_status_of_an_error_is_described_with_an_example(spec):

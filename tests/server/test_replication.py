@@ -9,14 +9,14 @@ import pytest
 from support.links import TOKEN, Link, catch_up, following, node
 
 from kbcore.config import Config
-from kbcore.durable.leading import Cursor
-from kbcore.durable.shipping import Unpacking, unframed
 from kbcore.errors import BadShipment
+from kbcore.replication.leader import Cursor
+from kbcore.replication.wire_format import Unpacking, unframed
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
 from kbserver.app import create_app
-from kbserver.log_client import HTTPLogSource
 from kbserver.operations import operation_of
+from kbserver.replication.log_client import HTTPLogSource
 
 SECRET = {"Authorization": "Bearer " + TOKEN.replace(" ", "-")}
 TENANT = {"X-Tenant-ID": "t"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.http import Client, error_of
 
-from kbserver.routes.rules import in_a_header
+from kbserver.routes.knowledge.rules import in_a_header
 
 GRAND = {
     "head": {"predicate": "grand", "args": ["?x", "?z"]},

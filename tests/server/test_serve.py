@@ -17,7 +17,7 @@ from support.sockets import Running
 from kbcore.config import Config
 from kbcore.errors import ConfigError
 from kbserver import serve
-from kbserver.incoming import Times
+from kbserver.http.request_body import Times
 from kbserver.serve import Handler, announcement
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbcore import __version__
 from kbserver.errors import ErrorAnswer
-from kbserver.wire import MAX_HEAD, MAX_LINE, BadRequest, Head, read_head, refusal
+from kbserver.http.request_head import MAX_HEAD, MAX_LINE, BadRequest, Head, read_head, refusal
 
 
 def head_of(raw: bytes) -> Head:

@@ -8,7 +8,7 @@ from typing import Any
 
 from werkzeug.test import TestResponse
 
-from kbserver.mcp.eras import CAPABILITIES_KEY, LEGACY, VERSION_KEY
+from kbserver.mcp.versions import CAPABILITIES_KEY, LEGACY, VERSION_KEY
 from support.http import Client
 
 MODERN = "2026-07-28"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from kbcore.context.words import words
+from kbcore.search.tokens import words
 
 K1, B = 1.2, 0.75
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from kbcore.runtime import Runtime
+from kbcore.node.runtime import Runtime
 from kbcore.state.tenant import Tenant
-from kbplanner.backend import Attribute
+from kbplanner.engine.backend import Attribute
 
 
 def content(node: Runtime) -> dict[str, Any]:

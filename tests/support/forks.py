@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.terms import ANONYMOUS, Rule
+from kbplanner.ir.terms import ANONYMOUS, Rule
+from kbplanner.syntax.parser import parse_rule
 from support.engines import T0
 
 RULE = parse_rule("q(?x) :- p(?x).")

@@ -14,8 +14,8 @@ from werkzeug.test import TestResponse
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
+from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.plug.ports import LogRecord, LogStatus
-from kbcore.runtime import Runtime, open_runtime
 from kbserver import create_app
 
 hookimpl = HookimplMarker("kbcore")

@@ -9,7 +9,7 @@ from typing import Any
 
 from werkzeug.test import TestResponse
 
-from kbcore.keys import KeyWanted, NewKey
+from kbcore.node.api_keys import KeyWanted, NewKey
 from support.http import Served, serve_in_memory
 
 BOOTSTRAP = "a-token-for-the-first-key"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 
-from kbcore.durable.leading import Cursor
 from kbcore.errors import BadShipment
+from kbcore.replication.leader import Cursor
 from support.runtimes import runtime
 
 TOKEN = "a secret of all nodes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
 from support.engines import HOUR
 
 X = Variable("x")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from kbplanner.aggregates import fold
-from kbplanner.compute import TESTS, compute, text_test
-from kbplanner.numbers import test as compare
-from kbplanner.terms import (
+from kbplanner.compile.aggregates import fold
+from kbplanner.ir.compute import TESTS, compute, text_test
+from kbplanner.ir.numbers import test as compare
+from kbplanner.ir.terms import (
     COMPARISONS,
     Aggregate,
     Apply,

@@ -8,14 +8,30 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from kbplanner.backend import Engine, Limits, Relation, RunState, Steps
-from kbplanner.compute import TESTS
-from kbplanner.evaluate import GoalRun, PlanCache, adornment_of, goal_equalities, goal_pattern
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import Engine, Limits, Relation, RunState, Steps
+from kbplanner.evaluate.evaluate import (
+    GoalRun,
+    PlanCache,
+    adornment_of,
+    goal_equalities,
+    goal_pattern,
+)
+from kbplanner.evaluate.settle import Models
+from kbplanner.ir.compute import TESTS
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import (
+    ANONYMOUS,
+    COMPARISONS,
+    Aggregate,
+    Apply,
+    Atom,
+    Comparison,
+    Literal,
+    Rule,
+    Variable,
+)
 from kbplanner.passes.wellfounded import POSSIBLE
-from kbplanner.rules import RuleSet
-from kbplanner.schema import RelationSchema
-from kbplanner.settle import Models
-from kbplanner.terms import ANONYMOUS, COMPARISONS, Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 
 PLENTY = Limits()
 

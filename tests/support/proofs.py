@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbplanner.parser import parse_expression, parse_rule
-from kbplanner.printer import print_term
-from kbplanner.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.syntax.parser import parse_expression, parse_rule
+from kbplanner.syntax.printer import print_term
 from support import naive
 
 UNKNOWN = 1 << 30

@@ -12,7 +12,7 @@ from typing import Any
 
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.runtime import Runtime, open_runtime
+from kbcore.node.runtime import Runtime, open_runtime
 
 BASE = Config.from_env({"ENGINE_VERIFY": os.environ.get("ENGINE_VERIFY", "0")})
 

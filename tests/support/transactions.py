@@ -7,8 +7,8 @@ import pytest
 from kbcore.clock import ManualClock
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_goal, parse_rule
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
+from kbplanner.syntax.parser import parse_goal, parse_rule
 from support.runtimes import runtime
 
 ANY = Variable("x")

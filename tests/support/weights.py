@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kbplanner.terms import Atom, Rule
+from kbplanner.ir.terms import Atom, Rule
 from support import naive
 
 FOREVER = 1 << 62

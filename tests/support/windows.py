@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kbcore.context.request import WindowRequest
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Atom, Literal, Variable
+from kbplanner.ir.terms import Atom, Literal, Variable
+from kbplanner.syntax.parser import parse_rule
 from support.engines import tell
 
 X, Y = Variable("x"), Variable("y")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from kbplanner.errors import EngineFault
+from kbplanner.ir.program import Clause, Program
+from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.adorn import adorn
 from kbplanner.passes.magic import magic
 from kbplanner.passes.order import NoStatistics, Statistics
@@ -15,8 +17,6 @@ from kbplanner.passes.slice import slice_program
 from kbplanner.passes.stratify import widen
 from kbplanner.passes.turn import turn
 from kbplanner.passes.verify import verify
-from kbplanner.program import Clause, Program
-from kbplanner.schema import RelationSchema
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kbplanner.ir.program import (
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+    equated,
+)
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Variable
 from kbplanner.passes.order import Statistics, order_items
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation, Program, equated
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Variable
 
 
 def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kbplanner.errors import InvalidInput
-from kbplanner.limits import MAX_COLUMNS
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Aggregate, HeadTerm, Term, Variable
+from kbplanner.ir.limits import MAX_COLUMNS
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Computation
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Aggregate, HeadTerm, Term, Variable
 
 
 def aggregate(

@@ -10,12 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
-from ..errors import InvalidInput, UnsafeRule
-from ..limits import DEFAULT_LIMITS, Limits
-from ..pattern import compile_pattern
-from ..statements import FactStatement, RuleStatement, Span, Statement
-from ..terms import STRING_TESTS, Aggregate, Atom, Comparison, Expr, Literal, Rule, Variable, expression_variables
+from kbplanner.errors import InvalidInput, UnsafeRule
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.pattern import compile_pattern
+from kbplanner.ir.terms import (
+    STRING_TESTS,
+    Aggregate,
+    Atom,
+    Comparison,
+    Expr,
+    Literal,
+    Rule,
+    Variable,
+    expression_variables,
+)
+from kbplanner.syntax.diagnostics import Diagnostic, RuleWarning, diagnostic, syntax_error
+from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
 
 _UPPER_WORD = re.compile(r"[A-Z][A-Za-z0-9_]*")
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from kbplanner.errors import BudgetExceeded
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Variable
 from kbplanner.passes.parts import Unseen, split
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Variable
 
 MAX_COLUMNS = 64
 """Columns a relation has at most; a rule with more variables has no instances as rows."""

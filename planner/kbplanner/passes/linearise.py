@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.program import Clause, ClauseAtom, components
-from kbplanner.schema import RelationSchema
-from kbplanner.terms import Variable
+from kbplanner.ir.program import Clause, ClauseAtom, components
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Variable
 
 _END = Variable("end#")
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbplanner.ir.expressions import flatten
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import ANONYMOUS, Aggregate, Atom, Comparison, Literal, Rule, Term, Variable
 from kbplanner.passes.aggregate import aggregate
-from kbplanner.passes.expressions import flatten
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import ANONYMOUS, Aggregate, Atom, Comparison, Literal, Rule, Term, Variable
 
 MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""

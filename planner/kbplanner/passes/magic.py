@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.schema import Role
 from kbplanner.passes.adorn import bound_args
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program, components
-from kbplanner.schema import Role
 
 GUARDS = (Role.DEMAND, Role.REACH)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kbplanner.errors import EngineFault
-from kbplanner.program import ClauseAtom, ClauseItem, Computation, equated
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import ANONYMOUS, Variable
+from kbplanner.ir.program import ClauseAtom, ClauseItem, Computation, equated
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import ANONYMOUS, Variable
 
 DERIVED_ROWS = 10_000
 """Assumed size of a derived relation, of which nothing is known before it is computed."""

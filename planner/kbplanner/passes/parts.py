@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from kbplanner.program import Clause, ClauseAtom, ClauseItem
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Variable
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Variable
 
 Tells = Callable[[ClauseAtom], bool]
 """Whether the rows of an atom have to be told apart."""

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Computation, Program, components
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Comparison, Term, Variable
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation, Program, components
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Comparison, Term, Variable
 
 Version = tuple[RelationSchema, tuple[Comparison, ...]]
 """A relation and the equalities of its columns; a column is a variable named by its number, from 1."""

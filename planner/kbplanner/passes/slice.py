@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kbplanner.program import ClauseAtom, Program
-from kbplanner.schema import RelationSchema
+from kbplanner.ir.program import ClauseAtom, Program
+from kbplanner.ir.schema import RelationSchema
 
 
 def slice_program(program: Program) -> Program:

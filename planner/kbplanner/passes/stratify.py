@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbplanner.errors import RecursiveAggregate
-from kbplanner.program import Clause, ClauseAtom, Component, Computation, Program, aggregate_cycle, components
-from kbplanner.schema import RelationSchema, Role
+from kbplanner.ir.program import (
+    Clause,
+    ClauseAtom,
+    Component,
+    Computation,
+    Program,
+    aggregate_cycle,
+    components,
+)
+from kbplanner.ir.schema import RelationSchema, Role
 
 
 def check_stratified(clauses: Sequence[Clause]) -> None:

@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Term, Variable
 from kbplanner.passes.adorn import bound_args
-from kbplanner.program import Clause, ClauseAtom, ClauseItem, Program, components
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Term, Variable
 
 
 def turn(program: Program) -> Program:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kbplanner.errors import EngineFault
-from kbplanner.program import Clause, ClauseAtom, Program
-from kbplanner.schema import Role
-from kbplanner.terms import Variable
+from kbplanner.ir.program import Clause, ClauseAtom, Program
+from kbplanner.ir.schema import Role
+from kbplanner.ir.terms import Variable
 
 
 def verify(program: Program, after: str) -> None:

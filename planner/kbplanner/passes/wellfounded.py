@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import BudgetExceeded
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Term, Variable
 from kbplanner.passes.verify import verify
-from kbplanner.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program, components
-from kbplanner.schema import RelationSchema, Role
-from kbplanner.terms import Term, Variable
 
 TRUE, POSSIBLE = "true", "possible"
 

@@ -8,8 +8,8 @@ import socket
 from typing import Any
 
 from kbcore.config import Config
+from kbcore.config.storage_urls import HIDDEN, redacted, secrets_of
 from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageFailed, StorageFull
-from kbcore.storage_urls import HIDDEN, redacted, secrets_of
 
 CONNECT_SECONDS = 5
 

@@ -10,6 +10,7 @@ from zlib import crc32
 
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
+from kbcore.config.storage_urls import path_of
 from kbcore.errors import (
     Conflict,
     InvalidInput,
@@ -22,13 +23,12 @@ from kbcore.errors import (
     TooLarge,
 )
 from kbcore.plug.ports import LogRecord, LogSeed, LogStatus
-from kbcore.storage_urls import path_of
 from kbplugins import table_log
 from kbplugins.storage_sqlite.file import SqliteFile
 from kbplugins.storage_wal import lock
 from kbplugins.storage_wal.files import Disk, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
-from kbplugins.storage_wal.pledge import PledgeFile
+from kbplugins.storage_wal.leader_mark import PledgeFile
 from kbplugins.storage_wal.replacing import later
 from kbplugins.storage_wal.space import Space
 from kbplugins.table_log import KEPT_SNAPSHOTS, MAX_PAYLOAD, SnapshotRow

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from kbcore.config import Config
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import LogStore, StorageTools
+from kbplugins.storage_wal.offline.tools import WalTools
 from kbplugins.storage_wal.store import WalStore
-from kbplugins.storage_wal.tools import WalTools
 
 __all__ = ["WalStore", "WalTools", "kb_storage_backends", "kb_storage_tools"]
 

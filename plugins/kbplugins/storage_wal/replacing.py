@@ -13,8 +13,9 @@ from kbcore.clock import Clock
 from kbcore.errors import InvalidInput, StorageFailed, StorageFull
 from kbcore.plug.ports import LogSeed
 from kbplugins.storage_wal import manifest as manifests
-from kbplugins.storage_wal import planting, segment, snapshots
+from kbplugins.storage_wal import segment, snapshots
 from kbplugins.storage_wal.files import Disk
+from kbplugins.storage_wal.offline import seed as planting
 
 ASIDE = "bootstrap.tmp"
 

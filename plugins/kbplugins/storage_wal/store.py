@@ -15,14 +15,14 @@ from itertools import pairwise
 
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
+from kbcore.config.storage_urls import path_of
 from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
 from kbcore.plug.ports import LogRecord, LogSeed, LogStatus
-from kbcore.storage_urls import path_of
 from kbplugins.storage_wal import frame, lock, opening, recovery, replacing, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
-from kbplugins.storage_wal.pledge import PledgeFile
+from kbplugins.storage_wal.leader_mark import PledgeFile
 from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import RESERVE_BYTES, Space
 

@@ -1,4 +1,4 @@
-"""The `kbcore` command. Each sub-command is a module of this package with a click command named `command`.
+"""The `kbcore` command. Each sub-command is a module of a package of `GROUPS`, with a click command named `command`.
 
 A module is imported only when its command is asked for, so that `kbcore serve` starts with little behind it.
 """
@@ -11,19 +11,32 @@ from collections.abc import Sequence
 
 import click
 
+GROUPS = ("agents", "knowledge", "server", "storage")
+
+
+def _modules() -> dict[str, str]:
+    """Map the name of each command to its module."""
+    packages = [importlib.import_module(f"{__name__}.{group}") for group in GROUPS]
+    return {
+        module.name.replace("_", "-"): f"{package.__name__}.{module.name}"
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__)
+    }
+
 
 class Modules(click.Group):
-    """A group whose commands are the modules of this package."""
+    """A group whose commands are the modules of the packages of `GROUPS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands there are."""
-        return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if module.name[0] != "_")
+        return sorted(_modules())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module of a command."""
-        if cmd_name not in self.list_commands(ctx):
+        module = _modules().get(cmd_name)
+        if module is None:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
+        command: click.Command = importlib.import_module(module).command
         return command
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbserver.jsonschema import FLAG, TEXT, TEXTS, WHOLE, Schema, array, obj
+from kbserver.schemas.jsonschema import FLAG, TEXT, TEXTS, WHOLE, Schema, array, obj
 
 _OBJECT: Schema = {"type": "object"}
 _ROWS = array(_OBJECT)

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbcore.errors import InvalidInput, KBError
-from kbcore.metrics import MCP_CALL_SECONDS
-from kbcore.reason.turns import Caller
+from kbcore.metrics.catalogue import MCP_CALL_SECONDS
+from kbcore.reason.admission import Caller
 from kbserver.errors import ErrorAnswer
 from kbserver.hookspecs import Principal
 from kbserver.mcp.rpc import written
 from kbserver.mcp.tools import TRANSACTION, Tool
 from kbserver.notices import ignored_fields
-from kbserver.permissions import demand
+from kbserver.security.permissions import demand
 
 if TYPE_CHECKING:
-    from kbcore.kb import KnowledgeBase
-    from kbcore.runtime import Runtime
+    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.node.runtime import Runtime
 
 Fail = Callable[[Exception, str], ErrorAnswer]
 IGNORED_META = "ignoredFields"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from kbcore.config import Config
+from kbcore.config.settings import Config
 from kbcore.errors import Forbidden
 
 _HERE = frozenset(("localhost", "127.0.0.1", "::1"))

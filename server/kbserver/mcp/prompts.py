@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
 
 NAMED = 50
 """Predicates that a prompt names."""

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from kbcore import __version__
 from kbcore.errors import KBError, NotFound
-from kbserver.mcp import resources, uris
 from kbserver.mcp.calls import Call, Fail, Toolbox, Who
-from kbserver.mcp.eras import SERVER_KEY, SUPPORTED, agreed
 from kbserver.mcp.prompts import PROMPTS
+from kbserver.mcp.resources import listing as resources
+from kbserver.mcp.resources import uris
+from kbserver.mcp.resources.subscriptions import Subscriptions
 from kbserver.mcp.rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Json, Message
 from kbserver.mcp.sessions import Session, Sessions
-from kbserver.mcp.subscriptions import Subscriptions
 from kbserver.mcp.tools import Tool, tools_of
+from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, agreed
 
 if TYPE_CHECKING:
-    from kbcore.kb import KnowledgeBase
-    from kbcore.runtime import Runtime
+    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.node.runtime import Runtime
 
 SERVER = {"name": "kbcore", "title": "kbcore knowledge base", "version": __version__}
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from kbcore.errors import InvalidInput
-from kbserver.body import parse_object
+from kbserver.http.json_body import parse_object
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

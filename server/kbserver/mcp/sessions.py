@@ -14,8 +14,8 @@ from kbcore.clock import Clock
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox
+from kbserver.mcp.resources.subscriptions import MOST_FOLLOWED, Subscriptions, Whose
 from kbserver.mcp.rpc import INVALID_REQUEST, Failure, Id, Json, notification
-from kbserver.mcp.subscriptions import MOST_FOLLOWED, Subscriptions, Whose
 
 IDLE_SECONDS = 3600.0
 """After so much silence a session that has no stream may be dropped."""

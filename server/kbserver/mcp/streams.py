@@ -12,12 +12,12 @@ from flask import Flask, Response
 
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
-from kbserver.mcp.eras import SUBSCRIPTION_KEY
 from kbserver.mcp.outbox import Outbox, frame
 from kbserver.mcp.protocol import complete
+from kbserver.mcp.resources.subscriptions import Subscriptions, Whose
 from kbserver.mcp.rpc import Id, Json, notification, result
 from kbserver.mcp.sessions import updated
-from kbserver.mcp.subscriptions import Subscriptions, Whose
+from kbserver.mcp.versions import SUBSCRIPTION_KEY
 
 EVENTS = "text/event-stream"
 

@@ -11,11 +11,11 @@ from itertools import chain
 from typing import Any
 
 from kbcore.state.keys import READER, WRITER
-from kbserver.jsonschema import COMPONENTS, PLACE, TEXT, Schema, of_body
 from kbserver.mcp import answers, work
 from kbserver.mcp.work import Work
 from kbserver.schemas import context, facts, ingest, language, memory, reason, rules, scopes
 from kbserver.schemas.base import Shape, envelope_of, nothing
+from kbserver.schemas.jsonschema import COMPONENTS, PLACE, TEXT, Schema, of_body
 
 TRANSACTION = "transactionId"
 """The argument that makes a tool part of a transaction."""

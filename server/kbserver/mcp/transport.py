@@ -17,16 +17,23 @@ from kbcore.errors import InvalidInput, RateLimited
 from kbserver.answers import JSON
 from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
-from kbserver.mcp.eras import HEADER_MISMATCH, UNSUPPORTED_VERSION, VERSION_HEADER, check_modern, check_version, is_modern
 from kbserver.mcp.guard import Guard
 from kbserver.mcp.protocol import Protocol, Request
+from kbserver.mcp.resources.subscriptions import MOST_FOLLOWED
 from kbserver.mcp.rpc import Failure, Json, Message
 from kbserver.mcp.sessions import Session
 from kbserver.mcp.streams import EVENTS, PROGRESS_SECONDS, Beside, Listening, Streams, events, followed_by, progress
-from kbserver.mcp.subscriptions import MOST_FOLLOWED
+from kbserver.mcp.versions import (
+    HEADER_MISMATCH,
+    UNSUPPORTED_VERSION,
+    VERSION_HEADER,
+    check_modern,
+    check_version,
+    is_modern,
+)
 
 if TYPE_CHECKING:
-    from kbcore.runtime import Runtime
+    from kbcore.node.runtime import Runtime
 
 MOST_BODY_BYTES = 4 << 20
 """Largest message: what the protocol's own libraries take."""

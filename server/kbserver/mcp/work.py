@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.reason.budget import Notes
 from kbserver.answers import rows_written
 from kbserver.notices import shown_unknown
-from kbserver.remembered import consolidated, decayed, recalled
 from kbserver.schemas import context as windows
 from kbserver.schemas import facts, ingest, language, memory, reason, rules, scopes
+from kbserver.schemas.answers.memory import consolidated, decayed, recalled
 from kbserver.schemas.base import Envelope, nothing
 from kbserver.schemas.fields import scope_to_read, scope_to_write, text, whole
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kbserver.answers import JSON
-from kbserver.compress import compressible
 from kbserver.errors import STATUS
-from kbserver.idempotency import HEADER, REPLAYED, takes_key
-from kbserver.jsonschema import TEXT, Schema, named, nullable, obj, said, words
+from kbserver.http.compress import compressible
+from kbserver.http.idempotency import HEADER, REPLAYED, takes_key
+from kbserver.http.request_context import NAME_PATTERN, NAME_RULE
 from kbserver.notices import IGNORED_HEADER, MAX_NAMES
 from kbserver.operations import Answer, Operation
-from kbserver.permissions import PUBLIC, Need, need_of
-from kbserver.request_context import NAME_PATTERN, NAME_RULE
+from kbserver.schemas.jsonschema import TEXT, Schema, named, nullable, obj, said, words
+from kbserver.security.permissions import PUBLIC, Need, need_of
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
     status: tuple(code for code in STATUS if STATUS[code] == status) for status in sorted(set(STATUS.values()))

@@ -13,10 +13,10 @@ from flask import Flask
 
 from kbcore import __version__
 from kbserver.answers import JSON
-from kbserver.jsonschema import COMPONENTS, references
 from kbserver.openapi import common
 from kbserver.operations import Operation, operation_of
 from kbserver.schemas.base import envelope_of
+from kbserver.schemas.jsonschema import COMPONENTS, references
 
 _UNDER_BLUEPRINT = re.compile(r"<(?:\w+:)?(\w+)>")
 _NOT_LISTED = frozenset({"HEAD", "OPTIONS"})

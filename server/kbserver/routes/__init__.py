@@ -2,26 +2,9 @@
 
 from flask import Blueprint
 
-from kbserver.routes import (
-    admin,
-    agent,
-    auth,
-    context,
-    documents,
-    events,
-    facts,
-    ingest,
-    language,
-    maintenance,
-    mcp,
-    memory,
-    ops,
-    reason,
-    replication,
-    rules,
-    scopes,
-    transactions,
-)
+from kbserver.routes.agents import agent, context, ingest, language, mcp, memory
+from kbserver.routes.knowledge import facts, reason, rules, scopes, transactions
+from kbserver.routes.node import admin, auth, documents, events, maintenance, ops, replication
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     ops.bp,

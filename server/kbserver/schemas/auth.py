@@ -5,11 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.keys import LONGEST_DAYS, LONGEST_OVERLAP_S, OVERLAP_S, KeyWanted
+from kbcore.node.api_keys import LONGEST_DAYS, LONGEST_OVERLAP_S, OVERLAP_S, KeyWanted
 from kbcore.state.keys import ROLES
-from kbserver.jsonschema import COUNT, FLAG, INSTANT, TEXT, TEXTS, Schema, array, named, nullable, obj, said, words
 from kbserver.schemas.base import Envelope
 from kbserver.schemas.fields import NAME, Reader, one_of, takes, text
+from kbserver.schemas.jsonschema import (
+    COUNT,
+    FLAG,
+    INSTANT,
+    TEXT,
+    TEXTS,
+    Schema,
+    array,
+    named,
+    nullable,
+    obj,
+    said,
+    words,
+)
 
 
 @takes(array(NAME, description="Names; none is all of them."))

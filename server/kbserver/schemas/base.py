@@ -12,15 +12,15 @@ from marshmallow.fields import Field
 
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
-from kbplanner.jsonform import atom_from_json, goal_from_json
-from kbplanner.terms import Aggregate, Atom, Literal, Term
-from kbplanner.textform import atom_from_text, literal_from_text
-from kbserver.body import parse_object, read_body
+from kbplanner.ir.terms import Aggregate, Atom, Literal, Term
+from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
+from kbplanner.syntax.textform import atom_from_text, literal_from_text
 from kbserver.errors import UnsupportedMedia, invalid
-from kbserver.jsonschema import component, given, of_body
+from kbserver.http.json_body import parse_object, read_body
+from kbserver.http.request_context import bodies, current, runtime, wait_wanted
 from kbserver.notices import ignore, ignored_fields
-from kbserver.request_context import bodies, current, runtime, wait_wanted
 from kbserver.schemas.fields import Read, Reader, atom_text, scope_to_read, strays
+from kbserver.schemas.jsonschema import component, given, of_body
 
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound="Shape[Any]")

@@ -10,9 +10,9 @@ from kbcore.context.request import FILLS, FORMATS, STRUCTURED, Bucket, WindowReq
 from kbcore.context.window import Entry, Window
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
-from kbplanner.jsonform import atom_from_json, goal_from_json
-from kbplanner.terms import Literal
-from kbserver.request_context import NAME_RULE, is_name
+from kbplanner.ir.terms import Literal
+from kbplanner.syntax.jsonform import atom_from_json, goal_from_json
+from kbserver.http.request_context import NAME_RULE, is_name
 from kbserver.schemas.base import Envelope, budget_wanted
 from kbserver.schemas.fields import (
     BUDGET,

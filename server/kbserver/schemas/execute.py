@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.executing import Block, Executed, blocks_of
+from kbcore.kb.scripts import Block, Executed, blocks_of
 from kbcore.reason.budget import BudgetWanted
 from kbserver.schemas.base import Envelope, budget_wanted
 from kbserver.schemas.fields import BUDGET, scope_to_write, text

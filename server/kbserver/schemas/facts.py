@@ -9,14 +9,13 @@ from typing import Any
 from flask import current_app
 
 from kbcore.errors import InvalidInput, TooLarge
-from kbcore.kb import KnowledgeBase
-from kbcore.loading import bulk_rows
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.language.files import bulk_rows
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome
-from kbplanner.limits import DEFAULT_LIMITS
-from kbplanner.terms import Term
-from kbserver.jsonschema import array
-from kbserver.request_context import runtime
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.terms import Term
+from kbserver.http.request_context import runtime
 from kbserver.schemas import fields
 from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, constants_of, within
 from kbserver.schemas.fields import (
@@ -33,6 +32,7 @@ from kbserver.schemas.fields import (
     takes,
     text,
 )
+from kbserver.schemas.jsonschema import array
 
 KEEP_BOTH = "KEEP_BOTH"
 

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import orjson
 from marshmallow import ValidationError, fields
 
-from kbcore.instants import LAST_INSTANT, instant
-from kbplanner.limits import BUILTINS, DEFAULT_LIMITS
-from kbserver.jsonschema import (
+from kbcore.timestamps import LAST_INSTANT, instant
+from kbplanner.ir.limits import BUILTINS, DEFAULT_LIMITS
+from kbserver.http.request_context import NAME_PATTERN, NAME_RULE, is_name
+from kbserver.schemas.jsonschema import (
     ANYTHING,
     FLAG,
     FRACTION,
@@ -29,7 +30,6 @@ from kbserver.jsonschema import (
     said,
     words,
 )
-from kbserver.request_context import NAME_PATTERN, NAME_RULE, is_name
 
 MAX_METADATA_BYTES = 32 * 1024
 EVERY_SCOPE = "*"

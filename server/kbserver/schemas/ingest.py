@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.context.render import render_changes
 from kbcore.context.request import WindowRequest
 from kbcore.context.summary import Summary
+from kbcore.context.text.render import render_changes
 from kbcore.context.window import Entry
-from kbcore.conversing import Ingested
 from kbcore.errors import InvalidInput
+from kbcore.kb.natural_language import Ingested
 from kbcore.reason.budget import BudgetWanted
 from kbserver.schemas.base import Envelope, budget_wanted
 from kbserver.schemas.context import MOST_FACTS, goal_literals, session_name, shown_entry, shown_window

@@ -9,9 +9,9 @@ from kbcore.language.extract import Extracted
 from kbcore.language.synthesize import Synthesis
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact
-from kbplanner.jsonwriter import rule_to_json
-from kbplanner.printer import print_rule
-from kbplanner.terms import Rule
+from kbplanner.ir.terms import Rule
+from kbplanner.syntax.jsonwriter import rule_to_json
+from kbplanner.syntax.printer import print_rule
 from kbserver.schemas.base import Envelope, budget_wanted
 from kbserver.schemas.fields import BUDGET, flag, scope_to_read, scope_to_write, text
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import InvalidInput
-from kbcore.remembering import DECAY_THRESHOLD, LEAST_GROUP
-from kbplanner.jsonform import atom_from_json
-from kbplanner.terms import Term
+from kbcore.kb.memory import DECAY_THRESHOLD, LEAST_GROUP
+from kbplanner.ir.terms import Term
+from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.schemas import fields
 from kbserver.schemas.base import Envelope, atom_given, atom_terms, constants_of, wildcards
 from kbserver.schemas.fields import Reader, flag, fraction, moment, scope_to_read, scope_to_write, whole

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbcore.asking import Write
 from kbcore.errors import InvalidInput
-from kbcore.kb import KnowledgeBase
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.queries import Write
+from kbcore.proofs.answers import FORMS
+from kbcore.proofs.shapes import MAX_PROOF_NODES
 from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import BudgetWanted, Notes
-from kbcore.reason.proofforms import MAX_PROOF_NODES
 from kbcore.reason.unknown import UnknownPredicate
-from kbcore.reason.why import FORMS
-from kbplanner.jsonform import atom_from_json, item_from_json
-from kbplanner.parser import parse_goal
-from kbplanner.printer import print_item
-from kbplanner.terms import Atom, BodyItem, Literal, Term
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Term
+from kbplanner.syntax.jsonform import atom_from_json, item_from_json
+from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
-from kbserver.jsonschema import TEXT, given
 from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, literal_given, proof_asked, wildcards
 from kbserver.schemas.fields import (
     BUDGET,
@@ -36,6 +35,7 @@ from kbserver.schemas.fields import (
     text,
     whole,
 )
+from kbserver.schemas.jsonschema import TEXT, given
 
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbserver.jsonschema import COUNT, TEXT, array, named, nullable, obj, words
 from kbserver.schemas.base import Envelope
 from kbserver.schemas.fields import flag
+from kbserver.schemas.jsonschema import COUNT, TEXT, array, named, nullable, obj, words
 
 _promotion = Envelope("Promotion", {"force": flag})
 

@@ -9,15 +9,15 @@ from typing import Any
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import StoredRule
-from kbplanner.jsonform import rule_from_json
-from kbplanner.jsonwriter import rule_to_json
-from kbplanner.parser import parse_program
+from kbplanner.ir.terms import Rule
 from kbplanner.passes.check import check_statements
-from kbplanner.statements import FactStatement, GoalStatement, RuleStatement
-from kbplanner.terms import Rule
-from kbserver.jsonschema import given
+from kbplanner.syntax.jsonform import rule_from_json
+from kbplanner.syntax.jsonwriter import rule_to_json
+from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 from kbserver.schemas.base import Envelope
 from kbserver.schemas.fields import Reader, body_items, fraction, head_atom, moment, scope_to_write, text
+from kbserver.schemas.jsonschema import given
 
 _CONTENT: dict[str, Reader] = {"head": head_atom, "body": body_items, "scope": scope_to_write}
 

@@ -10,10 +10,10 @@ from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
 from kbcore.errors import InvalidInput
-from kbserver.jsonschema import given
-from kbserver.request_context import NAME_RULE, is_name
+from kbserver.http.request_context import NAME_RULE, is_name
 from kbserver.schemas.base import Envelope
 from kbserver.schemas.fields import NAME, Reader, flag, scope_to_write, takes, text
+from kbserver.schemas.jsonschema import given
 
 SOURCE_WINS = "SOURCE_WINS"
 

@@ -6,8 +6,8 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, goal, texts, window
 
-from kbcore.context.render import render
-from kbplanner.parser import parse_rule
+from kbcore.context.text.render import render
+from kbplanner.syntax.parser import parse_rule
 
 
 @pytest.mark.parametrize("resolve", [True, False])

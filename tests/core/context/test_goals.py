@@ -6,7 +6,7 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, family, goal, texts, window
 
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 def test_a_goal_brings_its_answers_and_what_they_rest_on(kb, clock):

@@ -6,9 +6,9 @@ import pytest
 from support.engines import HOUR, tell
 from support.windows import X, family, goal, texts, window
 
-from kbcore.context.tokens import tokens
+from kbcore.context.text.tokens import tokens
 from kbcore.errors import InvalidInput
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 @pytest.mark.parametrize("text_format", ["structured", "natural", "facts"])

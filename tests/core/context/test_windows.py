@@ -9,7 +9,7 @@ from support.windows import X, Y, goal, texts, window
 from kbcore.context.request import Bucket, WindowRequest
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.reason.budget import BudgetWanted
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 def test_the_most_salient_facts_come_first(kb, clock):

@@ -8,7 +8,7 @@ from support.memories import X, names
 
 from kbcore.errors import InvalidInput
 from kbcore.state.facts import Fact
-from kbplanner.terms import Variable
+from kbplanner.ir.terms import Variable
 
 
 def visits(kb, who, places, **more):

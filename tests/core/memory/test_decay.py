@@ -13,8 +13,8 @@ from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.state.changes import ChangeSet, EvictFacts, EvictReason
 from kbcore.state.facts import Fact
 from kbcore.upkeep import evict as evicting
-from kbplanner.parser import parse_rule
-from kbplanner.terms import Atom, Literal
+from kbplanner.ir.terms import Atom, Literal
+from kbplanner.syntax.parser import parse_rule
 
 
 def test_decay_evicts_what_expired_and_what_faded_and_conclusions_follow(kb, clock):

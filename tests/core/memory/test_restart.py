@@ -7,8 +7,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.state.facts import Fact
-from kbplanner.backend import Attribute
-from kbplanner.terms import Atom, Variable
+from kbplanner.engine.backend import Attribute
+from kbplanner.ir.terms import Atom, Variable
 
 T0 = 1_700_000_000_000
 

@@ -13,9 +13,9 @@ from support.runtimes import runtime
 from kbcore.errors import ConfigError, InvalidInput, NotFound
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.state.facts import Fact
-from kbplanner.backend import Attribute
-from kbplanner.parser import parse_rule
-from kbplanner.terms import ANONYMOUS, Atom, Literal
+from kbplanner.engine.backend import Attribute
+from kbplanner.ir.terms import ANONYMOUS, Atom, Literal
+from kbplanner.syntax.parser import parse_rule
 
 # -- salience ----------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class LongestPlugin:
 
 def test_a_scorer_of_a_guest_ranks_and_fades(clock):
     from kbcore.config import Config
-    from kbcore.runtime import open_runtime
+    from kbcore.node.runtime import open_runtime
 
     config = Config(storage_backend="memory", salience_scorer="longest")
     with open_runtime(config, plugins=[LongestPlugin()], clock=clock) as node:

@@ -10,8 +10,8 @@ from kbcore.config import Config
 from kbcore.embed import open_kb
 from kbcore.errors import AlreadyExists, InvalidInput, NotFound
 from kbcore.state.facts import Fact
-from kbplanner.parser import parse_rule
-from kbplanner.terms import ANONYMOUS, Atom, Variable
+from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
+from kbplanner.syntax.parser import parse_rule
 
 
 def test_a_fork_has_everything_and_goes_its_own_way(kb, clock):
@@ -101,7 +101,7 @@ def test_nothing_answers_from_a_scope_that_is_gone(kb):
 
 
 def goal_literal(atom):
-    from kbplanner.terms import Literal
+    from kbplanner.ir.terms import Literal
 
     return Literal(atom)
 

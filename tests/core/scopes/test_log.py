@@ -10,7 +10,7 @@ from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_chan
 from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import ChangeSet, Decision, DropScope, ForkScope, MergeScope
 from kbcore.state.facts import Fact
-from kbplanner.terms import ANONYMOUS
+from kbplanner.ir.terms import ANONYMOUS
 
 
 def test_changes_of_scopes_come_back_from_the_log():

@@ -7,7 +7,7 @@ from support.forks import START, contested, stored
 
 from kbcore.errors import Conflict
 from kbcore.state.facts import Fact
-from kbplanner.terms import ANONYMOUS
+from kbplanner.ir.terms import ANONYMOUS
 
 
 @pytest.mark.parametrize(

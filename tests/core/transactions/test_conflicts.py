@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.transactions import ANY, REACH, fact, refused
 
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 
 def test_a_read_that_is_not_true_any_more(node):

@@ -7,7 +7,7 @@ from support.transactions import Handle, Node, fact
 
 from kbcore.errors import Conflict, InvalidInput, RateLimited, StorageFull, TooLarge, UnknownTransaction
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
-from kbplanner.parser import parse_rule
+from kbplanner.syntax.parser import parse_rule
 
 # -- how they end ------------------------------------------------------------------------------------------------------
 

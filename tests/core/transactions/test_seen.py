@@ -6,7 +6,7 @@ import pytest
 from support.transactions import ANY, REACH, Node
 
 from kbcore.state.facts import FactRows
-from kbplanner.parser import parse_goal, parse_rule
+from kbplanner.syntax.parser import parse_goal, parse_rule
 
 
 def test_writes_are_seen_inside_and_not_outside(node):

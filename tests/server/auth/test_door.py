@@ -8,8 +8,8 @@ from support.http import Served, error_of, serve_in_memory
 from support.keys import GOAL, ONE, TOLD, Keyed
 
 from kbcore.config import Config
-from kbserver.guard import WhileItHolds
 from kbserver.hookspecs import Principal
+from kbserver.security.guard import WhileItHolds
 
 # -- modes -------------------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ def test_a_plugin_is_asked_before_the_keys():
     from support.http import NOW, ForgetfulPlugin
 
     from kbcore.clock import ManualClock
-    from kbcore.runtime import open_runtime
+    from kbcore.node.runtime import open_runtime
     from kbserver import create_app
 
     plugin = ForgetfulPlugin()

@@ -7,7 +7,7 @@ from support.agents import Agent, failed, frames
 from support.http import Served
 
 from kbserver.mcp import outbox
-from kbserver.mcp.eras import SUBSCRIPTION_KEY
+from kbserver.mcp.versions import SUBSCRIPTION_KEY
 
 
 def test_subscriptions_of_a_session(agent: Agent, served: Served) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.agents import META, MODERN, Agent, failed
 from support.http import error_of
 
-from kbserver.mcp.eras import CAPABILITIES_KEY, LEGACY, SERVER_KEY, SUPPORTED, VERSION_KEY
+from kbserver.mcp.versions import CAPABILITIES_KEY, LEGACY, SERVER_KEY, SUPPORTED, VERSION_KEY
 
 # -- the era without sessions ------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from kbserver.errors import answer_of
 from kbserver.mcp import sessions, streams
 from kbserver.mcp.calls import Call
 from kbserver.mcp.transport import Transport
-from kbserver.routes.mcp import EXTENSION
+from kbserver.routes.agents.mcp import EXTENSION
 
 
 @pytest.fixture

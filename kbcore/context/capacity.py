@@ -1,0 +1,211 @@
+"""The capacity of a window: what was taken so far, and what still fits by facts, tokens and facts of one predicate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbcore.context.request import WindowRequest
+from kbcore.context.salience import Ranked
+from kbcore.context.text.drafts import Draft, draft_for
+from kbcore.context.text.tokens import TokenCounter
+from kbcore.context.window import Entry, Provenance
+from kbcore.state.facts import Row
+from kbplanner.syntax.printer import print_row
+
+DIGITS = 6
+"""Decimal places of salience in an entry."""
+
+RULE_SHARE = 0.25
+"""Part of `maxTokens` that facts leave to rules when rules are asked for."""
+
+FactKey = tuple[str | None, str, bool, tuple[str, ...]]
+"""What makes a fact the same fact: scope, predicate, whether it is negated, arguments."""
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A fact that may go into a window: a stored one with its `place` among the facts, or a conclusion with a provenance.
+
+    `salience` is that of the stored fact, or of the weakest stored fact that a conclusion depends on; `lexical` says how
+    well it matches the query. Once the fact is taken, `reason` says why, and `goal` whether a goal depends on it.
+    `contradicted` says that the opposite is known too.
+    """
+
+    row: Row
+    salience: float
+    created_at: int
+    place: Ranked | None = None
+    provenance: Provenance | None = None
+    lexical: float = 0.0
+    relevance: float = 0.0
+    bases: Sequence[Candidate] = ()
+    category: str = ""
+    reason: str = ""
+    goal: bool = False
+    contradicted: bool = False
+    text: str = field(init=False)
+    key: FactKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        row = self.row
+        self.text = print_row(row["predicate"], row["args"], row["negated"])
+        self.key = (row["scope"], row["predicate"], row["negated"], tuple(row["args"]))
+
+    @property
+    def predicate(self) -> str:
+        """Its predicate."""
+        name: str = self.row["predicate"]
+        return name
+
+
+class Room:
+    """A window being filled: never more facts, text or facts of one predicate than the request allows.
+
+    `draft` is the text of what was taken. `reserve` is the part of the text, in units of `counter`, that is kept free
+    for rules.
+    """
+
+    def __init__(self, request: WindowRequest, counter: TokenCounter) -> None:
+        self._request = request
+        self._counter = counter
+        self._max_units: int | None = None
+        if request.max_tokens is not None:
+            # a draft counts a line break after the last line, which is not sent
+            self._max_units = counter.limit(request.max_tokens) + (1 if counter.exact else 0)
+        self.draft = self._empty_draft()
+        self._alike: Counter[str] = Counter()
+        self.reserve = 0
+        self.taken: dict[FactKey, Candidate] = {}
+        self.rules: list[str] = []
+        self.repeats = 0
+        self.cut: Counter[str] = Counter()
+
+    @property
+    def left(self) -> int:
+        """How many facts there is room for, of whatever predicate and length."""
+        return self._request.max_facts - len(self.taken)
+
+    @property
+    def facts(self) -> Iterable[Candidate]:
+        """What was taken, in the order it was."""
+        return self.taken.values()
+
+    def alike_left(self, predicate: str) -> int:
+        """How many facts of a predicate there is room for."""
+        most = self._request.max_per_predicate
+        return self.left if most is None else min(self.left, most - self._alike[predicate])
+
+    def reserve_for(self, rules: Iterable[str]) -> None:
+        """Keep text free for rules: as much as they need, at most RULE_SHARE of the budget."""
+        if self._max_units is None:
+            return
+        most, draft = int(self._max_units * RULE_SHARE), self._empty_draft()
+        for rule in rules:
+            draft.add(rule)
+            if draft.size >= most:
+                break
+        self.reserve = min(draft.size, most)
+
+    def refusal(self, facts: Sequence[Candidate], goal: str | None = None) -> str | None:
+        """Return why facts do not all fit: `maxFacts`, `maxFactsPerPredicate` or `maxTokens`; None when they do.
+
+        Facts that are in already take no capacity. `goal` is the goal that the facts are taken for, as text.
+        """
+        new = {fact.key: fact for fact in facts if fact.key not in self.taken}
+        if len(new) > self.left:
+            return "maxFacts"
+        if self._request.max_per_predicate is not None:
+            alike = Counter(fact.predicate for fact in new.values())
+            if any(count > self.alike_left(predicate) for predicate, count in alike.items()):
+                return "maxFactsPerPredicate"
+        return None if self._fits([entry_of(fact, goal) for fact in new.values()]) else "maxTokens"
+
+    def take(self, fact: Candidate, category: str, reason: str, goal: str | None = None) -> bool:
+        """Put a fact in that fits; False where it was in already, which counts as a repetition."""
+        if fact.key in self.taken:
+            self.repeats += 1
+            return False
+        fact.category, fact.reason = category, reason
+        self.taken[fact.key] = fact
+        self._alike[fact.predicate] += 1
+        self.draft.add(entry_of(fact, goal))
+        return True
+
+    def take_rules(self, rules: Iterable[str]) -> None:
+        """Put in the rules that fit, which may use the reserve; the others count as cut by `maxTokens`."""
+        self.reserve = 0
+        for rule in rules:
+            if self._fits([rule]):
+                self.draft.add(rule)
+                self.rules.append(rule)
+            else:
+                self.cut["maxTokens"] += 1
+
+    def shrink(self) -> list[Candidate]:
+        """Take out what was put in last until the text fits, and return the facts that were taken out.
+
+        Only needed with a tokenizer, whose count of a text can be above the sum over its pieces. At most an eighth of the
+        items goes before the text is counted again, so that little more is taken out than has to be.
+        """
+        dropped: list[Candidate] = []
+        if self._request.max_tokens is None or self._counter.exact:
+            return dropped
+        while (over := self._counter.count(self.draft.text()) - self._request.max_tokens) > 0 and self.draft.items:
+            target, most = self.draft.size - over, max(1, len(self.draft.items) // 8)
+            for _ in range(most):
+                if self.draft.size <= target:
+                    break
+                item = self.draft.pop()
+                self.cut["maxTokens"] += 1
+                if isinstance(item, str):
+                    self.rules.pop()
+                    continue
+                fact = self.taken.pop((item.scope, item.predicate, item.negated, item.args))
+                self._alike[fact.predicate] -= 1
+                dropped.append(fact)
+        return dropped
+
+    def _empty_draft(self) -> Draft:
+        request = self._request
+        return draft_for(
+            request.format, self._counter.units, resolved=request.auto_resolve, goal_driven=bool(request.goals)
+        )
+
+    def _fits(self, items: Sequence[Entry | str]) -> bool:
+        if self._max_units is None:
+            return True
+        for item in items:
+            self.draft.add(item)
+        size = self.draft.size
+        for _ in items:
+            self.draft.pop()
+        return size + self.reserve <= self._max_units
+
+
+def entry_of(fact: Candidate, goal: str | None = None) -> Entry:
+    """Return the entry for a fact that was taken for a goal (None: for none)."""
+    row = fact.row
+    return Entry(
+        predicate=row["predicate"],
+        args=tuple(row["args"]),
+        negated=row["negated"],
+        scope=row["scope"],
+        salience=round(fact.salience, DIGITS),
+        category=fact.category,
+        text=fact.text,
+        created_at=fact.created_at,
+        provenance=fact.provenance,
+        valid_from=row["validFrom"],
+        valid_until=row["validUntil"],
+        metadata=row["metadata"],
+        confidence=row["confidence"],
+        contradicted=fact.contradicted,
+        goal=goal,
+    )
+
+
+Said = dict[str, Any]
+"""Part of what a window says about how it was made."""

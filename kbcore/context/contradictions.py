@@ -1,0 +1,136 @@
+"""Contradictions: atoms of which both signs are known, stored or concluded, and which of the two stays.
+
+The higher salience stays, then the higher confidence (unknown counts as 1), then the newer fact, then the positive one.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kbcore.context.ranking import Supply
+from kbcore.context.window import Contradiction
+from kbcore.reason.budget import Budget
+from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import NO_ROW, Attribute
+
+LISTED = 1000
+"""Contradictions that a window lists; all are counted."""
+
+Place = tuple[StoredRelation, int]
+"""A stored fact: its relation, and its row id while the read lock is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is known of one sign of an atom."""
+
+    salience: float
+    confidence: float | None
+    created_at: int
+
+    def beats(self, other: Side, positive: bool) -> bool:
+        """Whether this sign stays; `positive` says which one it is."""
+        return self._weight(positive) > other._weight(not positive)
+
+    def _weight(self, positive: bool) -> tuple[float, float, int, bool]:
+        return self.salience, 1.0 if self.confidence is None else self.confidence, self.created_at, positive
+
+
+class Clashes:
+    """The contradictions found for a window.
+
+    `losers` are the stored facts on the losing side, `contested` the stored facts on either side.
+    """
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.listed: list[Contradiction] = []
+        self.losers: set[Place] = set()
+        self.contested: set[Place] = set()
+
+    def add(self, predicate: str, args: Sequence[str], positive: Side, negative: Side) -> bool:
+        """Count a contradiction; whether the positive sign stays."""
+        self.found += 1
+        if len(self.listed) < LISTED:
+            self.listed.append(Contradiction(predicate, tuple(args), positive.salience, negative.salience))
+        return positive.beats(negative, True)
+
+
+def stored_clashes(
+    tenant: Tenant, supply: Supply, predicates: Sequence[str] | None, budget: Budget
+) -> Clashes:
+    """The contradictions among the stored facts of the supply's partitions; raises BudgetExceeded.
+
+    Each costs a search among the facts of the other sign; predicates of which one sign is not stored cost nothing.
+    """
+    found = Clashes()
+    for partition in supply.partitions:
+        for positive, negative in _pairs(partition, predicates):
+            places = _both(tenant, positive, negative, budget)
+            if not len(places[0]):
+                continue
+            sides = _sides(supply, positive, places[0]), _sides(supply, negative, places[1])
+            rows, arity = positive.relation.rows(places[0]), positive.schema.arity
+            texts = tenant.engine.texts(rows)
+            for part in budget.slices(len(places[0])):
+                for i in part:
+                    stays = found.add(
+                        positive.schema.predicate, texts[i * arity : (i + 1) * arity], sides[0][i], sides[1][i]
+                    )
+                    pair = (positive, places[0][i]), (negative, places[1][i])
+                    found.contested.update(pair)
+                    found.losers.add(pair[1] if stays else pair[0])
+    return found
+
+
+def _pairs(
+    partition: Partition, predicates: Sequence[str] | None
+) -> Iterator[tuple[StoredRelation, StoredRelation]]:
+    """Relations of the two signs of a predicate that both have facts."""
+    ordered = sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity))
+    for stored in ordered:
+        if stored.schema.positive or not stored.relation.counts().visible:
+            continue
+        if predicates is not None and stored.schema.predicate not in predicates:
+            continue
+        other = partition.get(stored.schema.opposite)
+        if other is not None and other.relation.counts().visible:
+            yield other, stored
+
+
+def _both(
+    tenant: Tenant, positive: StoredRelation, negative: StoredRelation, budget: Budget
+) -> tuple[array[int], array[int]]:
+    """The row ids of the atoms that both relations have, valid now."""
+    fewer, more = sorted((positive, negative), key=lambda r: r.relation.counts().visible)
+    rows, ids = fewer.relation.match([0] * fewer.schema.arity, rest=budget.rest)
+    others = more.relation.locate(rows, len(ids))
+    at = tenant.at(0)
+    here, there = array("I"), array("I")
+    for part in budget.slices(len(ids), 5000):
+        for i in part:
+            if others[i] != NO_ROW and visible(more, others[i], at):
+                here.append(ids[i])
+                there.append(others[i])
+    return (here, there) if fewer is positive else (there, here)
+
+
+def visible(stored: StoredRelation, place: int, at: int) -> bool:
+    """Whether a row that is there is valid at a moment."""
+    if not stored.limited:
+        return True
+    start, end = next(stored.windows(array("I", [place])))
+    return start <= at < end
+
+
+def _sides(supply: Supply, stored: StoredRelation, ids: array[int]) -> list[Side]:
+    confidences = stored.relation.attributes(Attribute.CONFIDENCE, ids)
+    placed = supply.placed(stored, ids)
+    return [
+        Side(one.fact.score, None if math.isnan(confidence) else confidence, one.fact.created_at)
+        for one, confidence in zip(placed, confidences, strict=True)
+    ]

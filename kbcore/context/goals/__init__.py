@@ -1,0 +1,1 @@
+"""Goals of a context window: their proofs, evidence, near misses and rules."""

@@ -1,0 +1,197 @@
+"""The answers of goals, each with the stored facts that one proof of it rests on."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from kbcore.context.capacity import Candidate, FactKey
+from kbcore.context.contradictions import visible
+from kbcore.context.ranking import Supply
+from kbcore.context.window import Provenance
+from kbcore.proofs.prover import ASSERTED, DERIVED, Proof, ProofNode
+from kbcore.reason.ask import Reasoner, terms_of
+from kbcore.reason.budget import Budget
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition, StoredRelation
+from kbcore.state.rulebook import StoredRule
+from kbplanner.engine.backend import NO_ROW
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Literal
+from kbplanner.passes.check import counterpart
+from kbplanner.syntax.printer import print_item, print_row
+
+TOGETHER = 32
+"""Conclusions that are proved at a time, as long as there is room."""
+
+ABSENCE = "negation as failure"
+"""In place of a rule: what is so because nothing gives the opposite."""
+
+STEPS_A_FACT = 50
+"""Steps of a proof that are followed for each fact there is room for."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """An answer of a goal with what its proof rests on; `whole` unless that is more than was asked for."""
+
+    goal: int
+    answer: Candidate
+    bases: list[Candidate] = field(default_factory=list)
+    rules: list[StoredRule] = field(default_factory=list)
+    whole: bool = True
+
+    @property
+    def facts(self) -> list[Candidate]:
+        """The answer and its base facts."""
+        return [self.answer, *self.bases]
+
+
+class Witness:
+    """Finds answers and what they rest on; the caller holds the read lock."""
+
+    def __init__(self, reasoner: Reasoner, supply: Supply, most: int, budget: Budget) -> None:
+        self.reasoner = reasoner
+        self.supply = supply
+        self.most = most
+        self.budget = budget
+        self._stored: dict[FactKey, Candidate] = {}
+
+    def answers(self, goal: int, literal: Literal) -> Iterator[list[Group]]:
+        """The answers of a goal with their evidence, in lots, the best of each lot first.
+
+        Stored answers come first, the most salient ones at the head; then conclusions in answer order, a lot of which is
+        proved when it is asked for. At most `most` of each kind.
+        """
+        for partition in self.supply.partitions:
+            yield from self._answers(goal, literal, partition)
+
+    def first(self, partition: Partition, atom: Atom) -> Group | None:
+        """A ground atom that holds, with its evidence; None where it does not hold."""
+        for groups in self._positive(0, partition, atom):
+            for group in groups:
+                return group
+        return None
+
+    def _answers(self, goal: int, literal: Literal, partition: Partition) -> Iterator[list[Group]]:
+        atom = literal.atom
+        if not literal.negated:
+            yield from self._positive(goal, partition, atom)
+            return
+        opposite = counterpart(literal)
+        rows = self.reasoner.rows(partition, literal, self.budget, None, 1) if atom.ground else []
+        if rows and rows[0]["metadata"].get("basis") == "absence":
+            yield [Group(goal, Candidate(rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())))]
+        elif rows or not atom.ground:
+            yield from self._positive(goal, partition, opposite)
+
+    def _positive(self, goal: int, partition: Partition, atom: Atom) -> Iterator[list[Group]]:
+        """The answers of a signed atom."""
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        stored = partition.get(schema)
+        told = self._told(goal, stored, atom)
+        if told:
+            yield told
+        if schema not in self.reasoner.tenant.rules.visible(partition.name).derived:
+            return
+        rows, count = self.reasoner.solve(partition, atom, self.budget)
+        concluded = self._concluded(stored, rows, count, atom.arity)
+        for start in range(0, len(concluded), TOGETHER):
+            places = concluded[start : start + TOGETHER]
+            some = array("I")
+            for place in places:
+                some.extend(rows[place * atom.arity : (place + 1) * atom.arity])
+            shown = self.reasoner.described(partition, atom, (some, len(places)), self.budget)
+            yield self._proved(goal, partition, schema, shown)
+
+    def _told(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
+        """The stored answers that matter most."""
+        pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
+        if stored is None or pattern is None:
+            return []
+        best = self.supply.scores.most_of([(stored, pattern if any(pattern) else None)], self.most)
+        found = self.supply.candidates([self.supply.supplied(fact) for fact in best])
+        return [Group(goal, self._stored.setdefault(one.key, one)) for one in found]
+
+    def _concluded(self, stored: StoredRelation | None, rows: array[int], count: int, arity: int) -> list[int]:
+        """The places of the first answers that are not stored."""
+        if stored is None or not stored.relation.counts().live:
+            return list(range(min(count, self.most)))
+        ids, at, found = stored.relation.locate(rows, count), self.reasoner.tenant.at(0), list[int]()
+        for place in self.budget.paced(range(count)):
+            if ids[place] == NO_ROW or not visible(stored, ids[place], at):
+                found.append(place)
+                if len(found) >= self.most:
+                    break
+        return found
+
+    def _proved(self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]) -> list[Group]:
+        """Conclusions with the base facts of their proofs, the best first."""
+        prover = self.reasoner.prover(partition, self.budget, None, self.most + 1, rows=False)
+        found: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
+        with closing(prover.proofs(schema, [row["args"] for row in shown])) as proofs:
+            for row, (top, proof) in zip(shown, proofs, strict=True):
+                bases, rules, whole = self._walked(top, proof)
+                rule = top.rule.text if top.rule is not None else ""
+                found.append((row, Provenance(rule, tuple(map(_said, top.premises))), bases, rules, whole))
+        self._place(partition, [node for _, _, bases, _, _ in found for node in bases])
+        groups = []
+        for row, provenance, bases, rules, whole in found:
+            facts = [self._stored[_key(partition, node)] for node in bases]
+            salience = min((fact.salience for fact in facts), default=0.0)
+            told = max((fact.created_at for fact in facts), default=self.supply.scores.now)
+            answer = Candidate(row, salience, told, None, provenance, bases=facts)
+            groups.append(Group(goal, answer, facts, rules, whole))
+        return sorted(groups, key=lambda group: -group.answer.salience)
+
+    def _walked(self, top: ProofNode, proof: Proof) -> tuple[list[ProofNode], list[StoredRule], bool]:
+        """The stored facts below a conclusion from left to right, the rules on the way, and whether these are all."""
+        bases: list[ProofNode] = []
+        rules: dict[str, StoredRule] = {}
+        seen: set[int] = set()
+        todo = [top]
+        while todo:
+            node = todo.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if node.kind == ASSERTED:
+                bases.append(node)
+            elif node.kind == DERIVED:
+                todo.extend(reversed(proof.expand(node)))
+                if node.rule is not None:
+                    rules.setdefault(node.rule.id, node.rule)
+            if len(bases) > self.most or len(seen) > STEPS_A_FACT * self.most:
+                return [], list(rules.values()), False
+        return bases, list(rules.values()), True
+
+    def _place(self, partition: Partition, nodes: Sequence[ProofNode]) -> None:
+        """Make stored facts of proofs ready for a window, those of a relation together."""
+        groups: dict[RelationSchema, dict[FactKey, ProofNode]] = {}
+        for node in nodes:
+            key = _key(partition, node)
+            if key not in self._stored:
+                schema = RelationSchema(node.atom.predicate, node.atom.arity, node.atom.positive)
+                groups.setdefault(schema, {})[key] = node
+        find = self.reasoner.tenant.engine.find
+        for schema, known in groups.items():
+            stored = partition.need(schema)
+            symbols = array("I", [find(str(arg)) for node in known.values() for arg in node.atom.args])
+            ids = stored.relation.locate(symbols, len(known))
+            for fact in self.supply.candidates(self.supply.placed(stored, ids)):
+                self._stored[fact.key] = fact
+
+
+def _key(partition: Partition, node: ProofNode) -> FactKey:
+    atom = node.atom
+    return partition.name, atom.predicate, not atom.positive, tuple(map(str, atom.args))
+
+
+def _said(node: ProofNode) -> str:
+    """A premise as text."""
+    if node.item is not None:
+        return print_item(node.item)
+    return print_row(node.atom.predicate, [str(arg) for arg in terms_of(node.atom)], not node.atom.positive)

@@ -1,0 +1,115 @@
+"""What is there and what is missing where a goal has no answer: each of its rules, matched as far as it goes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kbcore.context.capacity import Candidate
+from kbcore.context.goals.evidence import Witness
+from kbcore.state.partition import Partition
+from kbcore.state.rulebook import StoredRule, stored_rule
+from kbplanner.evaluate.evaluate import goal_pattern
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Aggregate, Atom, HeadTerm, Literal, Rule, Variable
+from kbplanner.syntax.printer import print_item
+
+BRANCHES = 8
+"""Ways of matching a rule that are followed, and facts that are looked at for each literal in one of them."""
+
+RULES = 20
+"""Rules of a goal that are looked at."""
+
+Values = dict[Variable, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A rule with the stored facts that match part of its body, and the literals that nothing matches, as text."""
+
+    rule: StoredRule
+    facts: tuple[Candidate, ...]
+    missing: tuple[str, ...]
+
+
+class Partial:
+    """Matches the rules of goals that have no answer, in one partition; the caller holds the read lock."""
+
+    def __init__(self, witness: Witness, partition: Partition) -> None:
+        self._witness = witness
+        self._partition = partition
+
+    def rules(self, goal: Atom) -> Iterator[Matched]:
+        """The rules whose head could be the goal."""
+        looked = 0
+        for rule in self._witness.reasoner.tenant.rules.visible(self._partition.name).rules:
+            values = _unified(rule.head, goal)
+            if values is None:
+                continue
+            yield self._matched(rule, values)
+            looked += 1
+            if looked >= RULES:
+                return
+
+    def _matched(self, rule: Rule, values: Values) -> Matched:
+        """Match the literals from left to right; one that nothing matches leaves the others to be matched without it."""
+        branches = [values]
+        facts: dict[object, Candidate] = {}
+        missing: list[str] = []
+        for item in rule.body:
+            if not isinstance(item, Literal) or item.negated:
+                continue
+            grown: list[Values] = []
+            for known in branches:
+                atom = _filled(item.atom, known)
+                for fact, args in self._matches(atom):
+                    if fact is not None:
+                        facts.setdefault(fact.key, fact)
+                    more = dict(known)
+                    more.update((t, a) for t, a in zip(atom.args, args, strict=True) if isinstance(t, Variable))
+                    grown.append(more)
+            if grown:
+                branches = grown[:BRANCHES]
+            else:
+                missing.append(print_item(replace(item, atom=_filled(item.atom, branches[0]))))
+        return Matched(stored_rule(rule), tuple(facts.values()), tuple(missing))
+
+    def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
+        """The most salient stored facts that match; conclusions where there are none."""
+        witness, tenant = self._witness, self._witness.reasoner.tenant
+        schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
+        stored, pattern = self._partition.get(schema), goal_pattern(atom.args, tenant.find)
+        if stored is not None and pattern is not None:
+            best = witness.supply.scores.most_of([(stored, pattern if any(pattern) else None)], BRANCHES)
+            if best:
+                for fact in witness.supply.candidates([witness.supply.supplied(one) for one in best]):
+                    yield fact, fact.row["args"]
+                return
+        if schema in tenant.rules.visible(self._partition.name).derived:
+            rows, count = witness.reasoner.solve(self._partition, atom, witness.budget)
+            for place in range(min(count, BRANCHES)):
+                yield None, tenant.engine.texts(array("I", rows[place * atom.arity : (place + 1) * atom.arity]))
+
+
+def _unified(head: Atom, goal: Atom) -> Values | None:
+    """The values a goal gives to the variables of a head; None where they do not fit."""
+    if (head.predicate, head.arity, head.positive) != (goal.predicate, goal.arity, goal.positive):
+        return None
+    values: Values = {}
+    for own, asked in zip(head.args, goal.args, strict=True):
+        if not isinstance(asked, str) or isinstance(own, Aggregate):
+            continue
+        if isinstance(own, Variable):
+            if values.setdefault(own, asked) != asked and not own.anonymous:
+                return None
+        elif own != asked:
+            return None
+    return values
+
+
+def _filled(atom: Atom, values: Values) -> Atom:
+    args: tuple[HeadTerm, ...] = tuple(
+        values.get(arg, arg) if isinstance(arg, Variable) and not arg.anonymous else arg for arg in atom.args
+    )
+    return Atom(atom.predicate, args, atom.positive)

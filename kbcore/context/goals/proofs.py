@@ -1,0 +1,130 @@
+"""What goals rest on goes into a window before anything else: whole proofs, those of the best answers first.
+
+Where a request names predicates, of a proof those facts go in that are of one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+from kbcore.context.capacity import Candidate, Room
+from kbcore.context.goals.evidence import Group, Witness
+from kbcore.context.goals.near_misses import Partial
+from kbcore.context.request import WindowRequest
+from kbcore.context.resolution import Judge
+from kbcore.context.selection import Selection
+from kbcore.state.rulebook import StoredRule
+from kbplanner.ir.terms import Literal
+from kbplanner.syntax.printer import print_item
+
+
+class Goals:
+    """The goals of a window being made."""
+
+    def __init__(self, request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge) -> None:
+        self._goals = request.goals
+        self._predicates = None if request.predicates is None else frozenset(request.predicates)
+        self._witness = witness
+        self._room = room
+        self._selection = selection
+        self._judge = judge
+        self._resolve = request.auto_resolve
+        self.rules: dict[str, StoredRule] = {}
+        self.found: Counter[int] = Counter()
+        self.whole: Counter[int] = Counter()
+        self.reasons: dict[int, Counter[str]] = {}
+        self.partial: list[dict[str, Any]] = []
+
+    def take(self) -> None:
+        """Put in what fits: of the best answers the whole proofs; then answers whose proofs are too large, by themselves.
+
+        Goals take turns, the best answer of each first. What stands in a contradiction it has lost is passed over with
+        everything that rests on it.
+        """
+        lots = [self._witness.answers(number, goal) for number, goal in enumerate(self._goals)]
+        alone: list[Group] = []
+        while lots and self._room.left > 0:
+            some = [(lot, next(lot, None)) for lot in lots]
+            lots = [lot for lot, groups in some if groups is not None]
+            for group in _in_turns([groups for _, groups in some if groups is not None]):
+                self.found[group.goal] += 1
+                reason = self._refusal(group)
+                if reason is None:
+                    self._put(group)
+                else:
+                    self.reasons.setdefault(group.goal, Counter())[reason] += 1
+                    if reason != "contradicted" and (group.bases or not group.whole):
+                        alone.append(group)
+        for group in alone:
+            if not self._room.left:
+                break
+            goal_text = print_item(self._goals[group.goal])
+            if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
+                self._rules(group)
+                self._selection.take_relevant(group.answer, "answer of a goal; its proof does not fit", goal_text)
+        for number, goal in enumerate(self._goals):
+            if not self.found[number]:
+                self._take_partial(number, goal)
+
+    def said(self) -> list[dict[str, Any]]:
+        """What became of each goal."""
+        return [
+            {
+                "goal": print_item(goal),
+                "answers": self.found[number],
+                "whole": self.whole[number],
+                "cut": dict(self.reasons.get(number, {})),
+                "partial": [one for one in self.partial if one["goal"] == print_item(goal)],
+            }
+            for number, goal in enumerate(self._goals)
+        ]
+
+    def _refusal(self, group: Group) -> str | None:
+        lost = [fact for fact in group.facts if self._judge.loses(fact)]
+        if lost and self._resolve:
+            return "contradicted"
+        if not group.whole:
+            return "maxFacts"
+        return self._room.refusal(list(filter(self._admits, group.facts)), print_item(self._goals[group.goal]))
+
+    def _admits(self, fact: Candidate) -> bool:
+        return self._predicates is None or fact.predicate in self._predicates
+
+    def _put(self, group: Group) -> None:
+        self.whole[group.goal] += 1
+        self._rules(group)
+        goal = print_item(self._goals[group.goal])
+        if self._admits(group.answer):
+            self._selection.take_relevant(group.answer, f"answer of {goal}", goal)
+        for fact in filter(self._admits, group.bases):
+            self._selection.take_relevant(fact, f"{group.answer.text} rests on it", goal)
+
+    def _rules(self, group: Group) -> None:
+        for rule in group.rules:
+            self.rules.setdefault(rule.id, rule)
+
+    def _take_partial(self, number: int, goal: Literal) -> None:
+        """The facts that match part of the rules of a goal without answers."""
+        if goal.negated:
+            return
+        goal_text = print_item(goal)
+        for partition in self._witness.supply.partitions:
+            for part in Partial(self._witness, partition).rules(goal.atom):
+                self.rules.setdefault(part.rule.id, part.rule)
+                have = []
+                for fact in part.facts:
+                    if self._judge.loses(fact) and self._resolve:
+                        continue
+                    have.append(fact.text)
+                    if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
+                        self._selection.take_partial(fact, f"matches part of a rule for {goal_text}", goal_text)
+                self.partial.append(
+                    {"goal": goal_text, "rule": part.rule.text, "have": have, "missing": list(part.missing)}
+                )
+
+
+def _in_turns(lots: Sequence[Sequence[Group]]) -> Iterator[Group]:
+    return (group for group in chain.from_iterable(zip_longest(*lots)) if group is not None)

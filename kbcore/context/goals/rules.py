@@ -1,0 +1,42 @@
+"""The rules worth showing beside the facts of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kbcore.state.partition import Partition
+from kbcore.state.rulebook import StoredRule
+from kbcore.state.tenant import Tenant
+from kbplanner.ir.terms import Literal
+
+MOST = 100
+"""Rules that a window shows."""
+
+
+def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[str]:
+    """Yield the texts of the rules that hold in any of some partitions."""
+    names = {partition.name for partition in partitions}
+    return (rule.text for rule in tenant.rules.all() if rule.scope is None or rule.scope in names)
+
+
+def relevant_rules(
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    used: Iterable[StoredRule],
+    goals: Sequence[Literal],
+    predicates: Iterable[str],
+) -> tuple[str, ...]:
+    """The rules proofs used, then those that conclude a goal's predicate; without goals those about `predicates`."""
+    found = dict.fromkeys(rule.text for rule in used)
+    asked = {goal.atom.predicate for goal in goals}
+    about = set() if goals else set(predicates)
+    names = {one.name for one in partitions}
+    for rule in tenant.rules.all():
+        if rule.scope is not None and rule.scope not in names:
+            continue
+        body = {item.atom.predicate for item in rule.rule.body if isinstance(item, Literal)}
+        if rule.rule.head.predicate in asked or rule.rule.head.predicate in about or body & about:
+            found.setdefault(rule.text)
+        if len(found) >= MOST:
+            break
+    return tuple(found)[:MOST]

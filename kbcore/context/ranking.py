@@ -1,0 +1,185 @@
+"""The stored facts a window is filled from, best first, as many as are asked for.
+
+The rank of a fact that matches the query is 1 + its match as a share of the best match + a small weight * its salience: text
+relevance decides and salience breaks ties. The rank of any other fact is its salience, so it comes after those that match.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from kbcore.context.capacity import Candidate
+from kbcore.context.salience import Ranked, Scores
+from kbcore.state.partition import Partition, StoredRelation
+from kbplanner.engine.backend import Attribute
+
+QUERY_SALIENCE_WEIGHT = 0.1
+"""Default weight of salience beside the match of a query, which is 1 for the best match."""
+
+AT_ONCE = 64
+"""Facts that are made ready together."""
+
+FEW = 16
+"""Facts of a predicate that are looked at first where their number is limited."""
+
+Lexical = Mapping[tuple[StoredRelation, int], float]
+"""How well stored facts, by relation and row id, match a query: above 0, at most 1; facts without any of it are missing."""
+
+
+class Supplied(NamedTuple):
+    """A stored fact, how well it matches the query, and that as a share of the best match."""
+
+    fact: Ranked
+    lexical: float = 0.0
+    relevance: float = 0.0
+    salience_weight: float = QUERY_SALIENCE_WEIGHT
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """What facts are sorted by: the highest rank, then the newest."""
+        score = self.fact.score
+        rank = 1.0 + self.relevance + self.salience_weight * score if self.relevance else score
+        return -rank, -self.fact.created_at
+
+
+@dataclass(slots=True)
+class Supply:
+    """Facts of some partitions that have a salience of at least `minimum`; the caller holds the read lock.
+
+    `scores` rank the facts; `present` gives their salience now, where that is another time. `salience_weight` is the weight
+    of salience among facts that match the query.
+    """
+
+    scores: Scores
+    partitions: Sequence[Partition]
+    minimum: float
+    lexical: Lexical = field(default_factory=dict)
+    salience_weight: float = QUERY_SALIENCE_WEIGHT
+    present: Scores | None = None
+    _best_match: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._best_match = max(self.lexical.values(), default=0.0)
+
+    def relations(self, predicates: Sequence[str] | None) -> list[StoredRelation]:
+        """Those with facts to be seen, of some predicates or (None) all, always in the same order."""
+        chosen = None if predicates is None else frozenset(predicates)
+        return [
+            stored
+            for partition in self.partitions
+            for stored in sorted(
+                (r for r in partition.relations() if chosen is None or r.schema.predicate in chosen),
+                key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive),
+            )
+            if stored.relation.counts().visible
+        ]
+
+    def available(self, predicates: Sequence[str] | None) -> int:
+        """How many facts there are to choose from."""
+        return sum(stored.relation.counts().visible for stored in self.relations(predicates))
+
+    def best(
+        self,
+        predicates: Sequence[str] | None,
+        first: int,
+        full: Callable[[str], bool] | None = None,
+        *,
+        only_matches: bool = False,
+    ) -> Iterator[Candidate]:
+        """The facts of some predicates or (None) all, best first; about `first` of them will be looked at.
+
+        With `full` no more facts of a predicate are searched for once it says so of that predicate. With `only_matches` only
+        facts that match the query are given.
+        """
+        relations = self.relations(predicates)
+        streams: list[Iterator[Supplied]] = []
+        if only_matches:
+            pass
+        elif full is None:
+            streams = [self._stream(relations, first, None)]
+        else:
+            alike: dict[str, list[StoredRelation]] = {}
+            for stored in relations:
+                alike.setdefault(stored.schema.predicate, []).append(stored)
+            streams = [self._stream(some, min(first, FEW), partial(full, name)) for name, some in alike.items()]
+        found = heapq.merge(self._matched(relations), *streams, key=lambda one: one.order)
+        seen: set[tuple[StoredRelation, int]] = set()
+        at_once = first if full is None else AT_ONCE  # one more would cost another search
+        while some := list(islice(found, at_once)):
+            at_once = AT_ONCE
+            new = []
+            for one in some:
+                if (where := (one.fact.stored, one.fact.place)) not in seen:
+                    seen.add(where)
+                    new.append(one)
+            yield from self.candidates(new)
+
+    def candidates(self, supplied: Sequence[Supplied]) -> list[Candidate]:
+        """Facts made ready for a window, in the same order."""
+        rows = self.scores.rows([one.fact for one in supplied])
+        return [
+            Candidate(
+                row, one.fact.score, one.fact.created_at, one.fact, lexical=one.lexical, relevance=one.relevance
+            )
+            for row, one in zip(rows, supplied, strict=True)
+        ]
+
+    def placed(self, stored: StoredRelation, ids: array[int]) -> list[Supplied]:
+        """Rows of a relation with their salience, in the same order."""
+        created = stored.relation.attributes(Attribute.CREATED_AT, ids)
+        found = zip(self.scores.of(stored, ids), created, ids, strict=True)
+        return [self.supplied(Ranked(score, int(at), place, stored)) for score, at, place in found]
+
+    def salience_now(self, facts: Iterable[Ranked]) -> dict[tuple[StoredRelation, int], float]:
+        """The salience of facts at the present time, by relation and row id."""
+        groups: dict[StoredRelation, array[int]] = {}
+        for fact in facts:
+            groups.setdefault(fact.stored, array("I")).append(fact.place)
+        scores = self.present or self.scores
+        return {
+            (stored, place): score
+            for stored, ids in groups.items()
+            for place, score in zip(ids, scores.of(stored, ids), strict=True)
+        }
+
+    def supplied(self, fact: Ranked) -> Supplied:
+        """A stored fact with its match."""
+        match = self.lexical.get((fact.stored, fact.place), 0.0)
+        return Supplied(fact, match, match / self._best_match if match else 0.0, self.salience_weight)
+
+    def _shown(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
+        """Those whose salience is at least the minimum now; the ranking may be of an earlier time, when it was higher."""
+        if not self.minimum or self.present is None or self.present.now == self.scores.now:
+            return supplied
+        now = self.salience_now(one.fact for one in supplied)
+        return [one for one in supplied if now[one.fact.stored, one.fact.place] >= self.minimum]
+
+    def _stream(
+        self, relations: Sequence[StoredRelation], first: int, full: Callable[[], bool] | None
+    ) -> Iterator[Supplied]:
+        done, wanted = 0, max(first, 1)
+        while full is None or not full():
+            found = self.scores.most_of(((stored, None) for stored in relations), wanted, self.minimum)
+            yield from self._shown([self.supplied(fact) for fact in found[done:]])
+            if len(found) < wanted:
+                return
+            done, wanted = wanted, wanted * 4
+
+    def _matched(self, relations: Iterable[StoredRelation]) -> list[Supplied]:
+        """The facts with words of the query, best first."""
+        if not self.lexical:
+            return []
+        known = set(relations)
+        groups: dict[StoredRelation, array[int]] = {}
+        for stored, place in self.lexical:
+            if stored in known:
+                groups.setdefault(stored, array("I")).append(place)
+        found = [one for stored, ids in groups.items() for one in self.placed(stored, ids)]
+        found = [one for one in found if one.fact.score >= self.minimum]
+        return sorted(self._shown(found), key=lambda one: one.order)

@@ -1,0 +1,81 @@
+"""Which facts of a window have lost a contradiction, with a stored fact or with a conclusion."""
+
+from __future__ import annotations
+
+from kbcore.context.capacity import Candidate, FactKey
+from kbcore.context.contradictions import Clashes, Side
+from kbcore.context.goals.evidence import Witness
+from kbcore.state.partition import StoredRelation
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom
+
+
+class Judge:
+    """Looks at facts that are about to enter a window; what is concluded is compared only for these."""
+
+    def __init__(self, witness: Witness, clashes: Clashes) -> None:
+        self._witness = witness
+        self._clashes = clashes
+        self._checked: dict[FactKey, bool] = {}
+        self._contested: set[FactKey] = set()
+        self._alone: dict[StoredRelation, bool] = {}
+        self._partitions = {one.name: one for one in witness.supply.partitions}
+
+    def loses(self, fact: Candidate) -> bool:
+        """Check a fact for a contradiction and return whether it is on the losing side.
+
+        Sets `fact.contradicted` when the opposite is known too, whichever side the fact is on.
+        """
+        lost = self._decided(fact)
+        place = fact.place
+        fact.contradicted = fact.key in self._contested or (
+            place is not None and (place.stored, place.place) in self._clashes.contested
+        )
+        return lost
+
+    def _decided(self, fact: Candidate) -> bool:
+        place = fact.place
+        if place is not None and self._is_alone(place.stored):
+            return (place.stored, place.place) in self._clashes.losers  # stored facts of both signs have been compared
+        if fact.key not in self._checked:
+            self._checked[fact.key] = self._loses(fact)
+        return self._checked[fact.key]
+
+    def _is_alone(self, stored: StoredRelation) -> bool:
+        """Whether no rule gives the opposite of any fact of a relation."""
+        found = self._alone.get(stored)
+        if found is None:
+            derived = self._witness.reasoner.tenant.rules.visible(stored.scope).derived
+            found = self._alone[stored] = stored.schema.opposite not in derived
+        return found
+
+    def _loses(self, fact: Candidate) -> bool:
+        place = fact.place
+        if place is not None and (place.stored, place.place) in self._clashes.losers:
+            return True
+        row = fact.row
+        partition = self._partitions[row["scope"]]
+        schema = RelationSchema(row["predicate"], len(row["args"]), row["negated"])
+        concluded = schema in self._witness.reasoner.tenant.rules.visible(partition.name).derived
+        stored = partition.get(schema)
+        if not concluded and (stored is None or not stored.relation.counts().visible):
+            return False
+        if row["metadata"].get("basis") == "absence":
+            return False
+        other = self._witness.first(partition, Atom(row["predicate"], tuple(row["args"]), row["negated"]))
+        if other is None or (place is not None and other.answer.place is not None):
+            return False
+        sides = _side(fact), _side(other.answer)
+        positive, negative = sides if not row["negated"] else sides[::-1]
+        stays = self._clashes.add(row["predicate"], row["args"], positive, negative)
+        lost = stays is row["negated"]
+        loser = other.answer.place if not lost else place
+        if loser is not None:
+            self._clashes.losers.add((loser.stored, loser.place))
+        self._checked[other.answer.key] = not lost
+        self._contested.update((fact.key, other.answer.key))
+        return lost
+
+
+def _side(fact: Candidate) -> Side:
+    return Side(fact.salience, fact.row["confidence"], fact.created_at)

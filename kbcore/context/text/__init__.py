@@ -1,0 +1,1 @@
+"""Context windows as text for a prompt."""

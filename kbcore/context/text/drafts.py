@@ -1,0 +1,256 @@
+"""The text of a window while entries are added to it, with its size known after every step.
+
+The same code writes the text and measures it, so a budget holds for headings, notes and rules too. There are two
+formats: natural text, with a line for each subject (the first argument), and facts in the rule language.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
+
+from kbcore.context.request import NATURAL
+from kbcore.context.text.phrases import premise, rule_phrase, sentence, verb_phrase
+from kbcore.context.window import Entry
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.printer import print_constant
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_YEAR_1, _YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999
+"""The epoch milliseconds that have a date in the usual form."""
+
+CONTRADICTED = "contradicted: the opposite is known too"
+"""The note at an entry whose opposite is stored or derivable."""
+
+Key = tuple[object, ...]
+"""Name of a block: its kind, then what tells it from others of the kind."""
+
+
+@dataclass(slots=True)
+class Block:
+    """One line or one group of lines of the text.
+
+    `pieces` are written one after another between `head` and `tail`. `scope` is the part that is written only when the
+    text has entries of several scopes.
+    """
+
+    head: str
+    tail: str
+    scope: str = ""
+    pieces: list[str] = field(default_factory=list)
+    named: bool = False
+
+
+class Piece(NamedTuple):
+    """A part of an entry or rule: its block, new or known by `key`, and whether it names the subject of the block."""
+
+    key: Key
+    block: Block
+    text: str = ""
+    names: bool = False
+
+
+class _Added(NamedTuple):
+    """A piece that was added, so that the step can be undone."""
+
+    key: Key
+    is_new: bool
+    names: bool
+
+
+class _Step(NamedTuple):
+    """What one `add` did."""
+
+    item: Entry | str
+    units: int
+    scope_units: int
+    added: list[_Added]
+
+
+class Draft(ABC):
+    """A text that grows by entries and rules and can shrink again, last one first.
+
+    `units` measures a piece of text. `resolved` says that the losing side of each contradiction was left out,
+    `goal_driven` that entries were chosen for goals.
+    """
+
+    def __init__(self, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False) -> None:
+        self._units = units
+        self._resolved = resolved
+        self._goal_driven = goal_driven
+        self._blocks: dict[Key, Block] = {}
+        self._scopes: Counter[str | None] = Counter()
+        self._steps: list[_Step] = []
+        self._size = 0
+        self._scope_size = 0
+
+    @property
+    def size(self) -> int:
+        """The units of all pieces; at least the length of the text where units are characters."""
+        return self._size + (self._scope_size if len(self._scopes) > 1 else 0)
+
+    @property
+    def items(self) -> list[Entry | str]:
+        """The entries and the texts of rules, in the order in which they were added."""
+        return [step.item for step in self._steps]
+
+    def add(self, item: Entry | str) -> None:
+        """Add an entry, or a rule as text."""
+        units = scope_units = 0
+        added: list[_Added] = []
+        for key, new, text, names in self._pieces(item):
+            block = self._blocks.setdefault(key, new)
+            if block is new:
+                units += self._units(new.head + text + new.tail)
+                scope_units += self._units(new.scope) if new.scope else 0
+            else:
+                units += self._units(text)
+            block.pieces.append(text)
+            block.named = block.named or names
+            added.append(_Added(key, block is new, names))
+        if isinstance(item, Entry):
+            self._scopes[item.scope] += 1
+        self._size += units
+        self._scope_size += scope_units
+        self._steps.append(_Step(item, units, scope_units, added))
+
+    def pop(self) -> Entry | str:
+        """Take out what was added last, and return it."""
+        step = self._steps.pop()
+        for key, is_new, names in reversed(step.added):
+            block = self._blocks[key]
+            block.pieces.pop()
+            if names:
+                block.named = False
+            if is_new:
+                del self._blocks[key]
+        if isinstance(step.item, Entry):
+            self._scopes[step.item.scope] -= 1
+            if not self._scopes[step.item.scope]:
+                del self._scopes[step.item.scope]
+        self._size -= step.units
+        self._scope_size -= step.scope_units
+        return step.item
+
+    def text(self) -> str:
+        """Return the text; empty when nothing was added. It ends without a line break."""
+        scoped = len(self._scopes) > 1
+        return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
+
+    @abstractmethod
+    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
+        """Yield the pieces of an entry or of a rule."""
+
+    @abstractmethod
+    def _ordered(self) -> Iterator[Block]:
+        """Yield the blocks in the order in which they are written."""
+
+    def _written(self, block: Block, scoped: bool) -> str:
+        return (block.scope if scoped else "") + block.head + "".join(block.pieces) + block.tail
+
+
+class NaturalDraft(Draft):
+    """Natural text: lines of subjects, then unresolved contradictions, then rules."""
+
+    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
+        if isinstance(item, str):
+            yield Piece(("rule", item), Block("Rule: ", ".\n"), rule_phrase(item))
+            return
+        atom = Atom(item.predicate, item.args, not item.negated)
+        key = ("subject", item.scope, item.args[0] if item.args else "")
+        known = self._blocks.get(key)
+        named = known is not None and known.named
+        phrase = verb_phrase(atom.predicate, atom.args, atom.positive)
+        subject = "" if phrase is None or named else f"{print_constant(item.args[0])} "
+        clause = f"{'' if known is None else '; '}{subject}{phrase or sentence(atom)}{_natural_notes(item)}"
+        scope = "In base: " if item.scope is None else f"In {print_constant(item.scope)}: "
+        yield Piece(key, Block("", ".\n", scope), clause, names=phrase is not None and not named)
+        both = ("contradiction", item.predicate, item.args)
+        if item.contradicted and not self._resolved and both not in self._blocks:
+            clash = f"both that {sentence(Atom(item.predicate, item.args))} and the opposite"
+            yield Piece(both, Block("Contradiction, unresolved: ", ".\n"), clash)
+
+    def _ordered(self) -> Iterator[Block]:
+        for kind in ("subject", "contradiction", "rule"):
+            yield from (block for key, block in self._blocks.items() if key[0] == kind)
+
+
+class FactsDraft(Draft):
+    """Facts and rules in the rule language, grouped by goal and scope; everything else is in comments.
+
+    The text without its comments is a program: it parses to the same facts and rules.
+    """
+
+    def _pieces(self, item: Entry | str) -> Iterator[Piece]:
+        headed = self._goal_driven
+        if isinstance(item, str):
+            if headed and ("rules",) not in self._blocks:
+                yield Piece(("rules",), Block("% Rules\n", ""))
+            yield Piece(("rule", item), Block("", "\n"), item)
+            return
+        goal, scope = ("goal", item.goal), ("scope", item.goal, item.scope)
+        if headed and goal not in self._blocks:
+            yield Piece(goal, Block("% Other facts\n" if item.goal is None else f"% Goal: {item.goal}\n", ""))
+        if scope not in self._blocks:
+            heading = "% Base\n" if item.scope is None else f"% Scope {print_constant(item.scope)}\n"
+            yield Piece(scope, Block("", "", heading))
+        notes = [*_notes(item)]
+        if item.provenance is not None:
+            notes.append(f"because {', '.join(item.provenance.premises) or item.provenance.rule}")
+        comment = f"  % {'; '.join(notes)}" if notes else ""
+        yield Piece(("fact", *scope[1:], len(self._steps)), Block("", "\n"), f"{item.text}.{comment}")
+
+    def _ordered(self) -> Iterator[Block]:
+        groups: dict[object, dict[object, list[Block]]] = {}
+        rules: list[Block] = []
+        for key, block in self._blocks.items():
+            if key[0] in ("rule", "rules"):
+                rules.append(block)
+            else:  # the heading of a goal comes before its first scope
+                groups.setdefault(key[1], {}).setdefault(key[2] if len(key) > 2 else key, []).append(block)
+        for scopes in groups.values():
+            for blocks in scopes.values():
+                yield from blocks
+        yield from rules
+
+
+def draft_for(
+    name: str, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False
+) -> Draft:
+    """Return an empty draft in a format; `structured` is measured as the text that `facts` gives."""
+    kind = NaturalDraft if name == NATURAL else FactsDraft
+    return kind(units, resolved=resolved, goal_driven=goal_driven)
+
+
+def moment_text(at: int) -> str:
+    """Return an instant (epoch milliseconds) in the shortest exact form: `2026-11-21`, `2026-11-21T12:30Z`."""
+    if not _YEAR_1 <= at <= _YEAR_9999:
+        return f"epoch millisecond {at}"
+    when = _EPOCH + timedelta(milliseconds=at)
+    if at % 86_400_000 == 0:
+        return when.date().isoformat()
+    spec = "minutes" if at % 60_000 == 0 else "seconds" if at % 1000 == 0 else "milliseconds"
+    return when.isoformat(timespec=spec).removesuffix("+00:00") + "Z"
+
+
+def _notes(entry: Entry) -> Iterator[str]:
+    if entry.valid_from is not None and entry.created_at and entry.valid_from != entry.created_at:
+        yield f"since {moment_text(entry.valid_from)}"
+    if entry.valid_until is not None:
+        yield f"until {moment_text(entry.valid_until)}"
+    if entry.confidence is not None:
+        yield f"confidence {entry.confidence:.3g}"
+    if entry.contradicted:
+        yield CONTRADICTED
+
+
+def _natural_notes(entry: Entry) -> str:
+    notes = ", ".join(_notes(entry))
+    text = f" ({notes})" if notes else ""
+    if entry.provenance is not None and entry.provenance.premises:
+        text += f" because {' and '.join(map(premise, entry.provenance.premises))}"
+    return text

@@ -1,0 +1,109 @@
+"""Atoms and rules as phrases of English, where that cannot mislead.
+
+Only the name of the predicate is taken apart; arguments stay as they are, for a model names them again in goals. A name
+whose words do not say which argument does what to which, such as `parent(ann, bob)`, stays in the notation of the language.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from kbplanner.errors import KBError
+from kbplanner.ir.terms import Atom, BodyItem, HeadTerm, Literal, Rule
+from kbplanner.syntax.parser import parse_program, parse_rule
+from kbplanner.syntax.printer import print_atom, print_constant, print_item, print_term
+from kbplanner.syntax.statements import FactStatement
+
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_-]+")
+
+_AUXILIARY_WORDS = "is are was were can could will would shall should may might must"
+_PREPOSITION_WORDS = """
+a an about above after against as at before behind below between by during for from in inside into like near of on onto
+over since than through to toward towards under until via with within without
+"""
+
+_AUXILIARY = frozenset(_AUXILIARY_WORDS.split())
+"""Words that a `not` follows."""
+
+_PREPOSITIONS = frozenset(_PREPOSITION_WORDS.split())
+"""Words that say of two things which is which."""
+
+_NO_VERBS = re.compile(r".*(?:ss|us|is|ics|ings)|news|species|series|sales|means|always", re.ASCII)
+"""Words on -s that are no third person."""
+
+
+@lru_cache(maxsize=4096)
+def words(predicate: str) -> tuple[str, ...]:
+    """The words of an identifier: `works_at`, `works-at` and `worksAt` are all `works at`; a strange name has none."""
+    if not re.fullmatch(r"[\w-]+", predicate):
+        return ()
+    return tuple(part if part.isupper() and len(part) > 1 else part.lower() for part in _PARTS.findall(predicate))
+
+
+def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = True) -> str | None:
+    """What an atom says of its first argument: `works at acme`, `is not tall`; None where words could mislead.
+
+    None too for a denial that words cannot give without inflecting a verb.
+    """
+    found = words(predicate)
+    if not found or not 1 <= len(args) <= 2:
+        return None
+    auxiliary, verb = found[0] in _AUXILIARY, _is_verb(found[0])
+    if len(args) == 2 and found[-1] not in _PREPOSITIONS and not verb and not (auxiliary and len(found) > 1):
+        return None
+    if not auxiliary and not verb and not (len(args) == 2 and found[0].endswith("ed")):
+        found, auxiliary = ("is", *found), True
+    if not positive:
+        if not auxiliary:
+            return None
+        found = (found[0], "not", *found[1:])
+    return " ".join([*found, *map(print_term, args[1:])])
+
+
+def sentence(atom: Atom) -> str:
+    """An atom as a clause that stands by itself."""
+    phrase = verb_phrase(atom.predicate, atom.args, atom.positive)
+    if phrase is not None:
+        return f"{print_term(atom.args[0])} {phrase}"
+    if not atom.args and words(atom.predicate):
+        return f"it {'holds' if atom.positive else 'does not hold'}: {' '.join(words(atom.predicate))}"
+    if not atom.positive:
+        return f"it is false that {sentence(Atom(atom.predicate, atom.args))}"
+    return print_atom(atom)
+
+
+def premise(text: str) -> str:
+    """A premise, a fact in the language, as a clause; anything else as it is."""
+    positive = not text.startswith(("not ", "~"))
+    bare = text if positive else text.removeprefix("not ").removeprefix("~").lstrip()
+    try:
+        found = parse_program(bare + ".")
+    except KBError:
+        return text
+    if len(found) != 1 or not isinstance(found[0], FactStatement):
+        return text
+    atom = found[0].atom
+    return sentence(Atom(atom.predicate, atom.args, positive))
+
+
+@lru_cache(maxsize=1024)
+def rule_phrase(text: str) -> str:
+    """A rule as `head if premise and premise`; a text that is no rule as it is."""
+    try:
+        rule: Rule = parse_rule(text)
+    except KBError:
+        return text
+    surely = "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
+    return f"{sentence(rule.head)} if {' and '.join(map(_condition, rule.body))}{surely}"
+
+
+def _condition(item: BodyItem) -> str:
+    if not isinstance(item, Literal):
+        return print_item(item)
+    return f"it is not known that {sentence(item.atom)}" if item.negated else sentence(item.atom)
+
+
+def _is_verb(word: str) -> bool:
+    """Whether a word looks like a verb in the third person."""
+    return word == "has" or (len(word) > 3 and word.endswith("s") and not _NO_VERBS.fullmatch(word))

@@ -1,0 +1,31 @@
+"""Which request with a key is being carried out: what it commits carries the key into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+
+from kbcore.state.changes import ChangeSet
+from kbcore.state.idempotency import RequestKey
+
+_current: ContextVar[tuple[str, str, RequestKey] | None] = ContextVar("kbcore-request", default=None)
+
+
+@contextmanager
+def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[None]:
+    """Mark what is committed to a tenant in this context as the work of a request."""
+    token = _current.set((database, tenant, request))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def marked(changes: ChangeSet) -> ChangeSet:
+    """A change set with the key of the request it belongs to, if any."""
+    current = _current.get()
+    if current is None or changes.request is not None or current[:2] != (changes.database, changes.tenant):
+        return changes
+    return replace(changes, request=current[2])

@@ -1,0 +1,1 @@
+"""Change events: the feed of committed changes, and their shape for clients."""

@@ -1,0 +1,228 @@
+"""Change sets as events for people and programs outside, and which of them somebody wants.
+
+An event is a JSON object: `type`, `eventId`, `timestamp` (epoch milliseconds of the log), `scope`, and what the type adds:
+`atom`, a row as everywhere, or `rule`. Its id names a log, a place in it and a number within the change set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbcore.errors import InvalidInput
+from kbcore.events.feed import CommitFeed, Committed
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    CatalogAction,
+    DropScope,
+    EvictFacts,
+    EvictReason,
+    ForkScope,
+    MergeScope,
+    Removed,
+)
+from kbcore.state.facts import Fact, FactRows, Row
+from kbcore.state.rulebook import StoredRule
+from kbplanner.syntax.jsonwriter import rule_to_json
+
+KINDS = (
+    "fact_asserted",
+    "fact_retracted",
+    "rule_asserted",
+    "rule_retracted",
+    "fact_expired",
+    "consolidation",
+    "scope_changed",
+)
+"""The types of events."""
+
+EVERY_SCOPE = "*"
+
+_ID = re.compile(r"([0-9a-f]{8})\.([0-9]{1,18})(?:\.([0-9]{1,9}))?")
+_LAST = 10**9
+_SUMMARY = "_consolidated"
+_CATALOG = {
+    CatalogAction.NUKE_DATABASE: "nuke",
+    CatalogAction.NUKE_TENANT: "nuke",
+    CatalogAction.DROP_DATABASE: "drop",
+    CatalogAction.DROP_TENANT: "drop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event; `number` counts within its change set, `predicate` is None where it may concern any."""
+
+    kind: str
+    number: int
+    scope: str | None
+    predicate: str | None
+    more: Mapping[str, Any]
+
+    def shape(self, log: str, committed: Committed) -> dict[str, Any]:
+        """The event as JSON, `log` being the mark of its log."""
+        head = {"type": self.kind, "eventId": Place(log, committed.seq, self.number).text, "timestamp": committed.at}
+        return {**head, "scope": self.scope, **self.more}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """After an event, or (where `number` is not given) after all events of a change set."""
+
+    log: str
+    seq: int
+    number: int = _LAST
+
+    @property
+    def text(self) -> str:
+        """As an event id."""
+        return f"{self.log}.{self.seq}" if self.number == _LAST else f"{self.log}.{self.seq}.{self.number}"
+
+    @classmethod
+    def read(cls, text: str) -> Place | None:
+        """The place an event id names, None for any other text."""
+        found = _ID.fullmatch(text)
+        return found and cls(found[1], int(found[2]), int(found[3]) if found[3] else _LAST)
+
+
+def mark_of(log_id: str) -> str:
+    """The mark of a log in event ids: places of another log mean nothing in this one."""
+    return hashlib.blake2s(log_id.encode(), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events somebody wants: of a predicate (exact, or all that begin so where it ends in `*`), of types, of a scope.
+
+    Rules without a scope hold in every one, so they are wanted with any; what happens to scopes as a whole may concern any
+    predicate, so it is wanted with any.
+    """
+
+    predicate: str | None = None
+    kinds: frozenset[str] | None = None
+    scope: str | None = None
+
+    @classmethod
+    def of(cls, predicate: str | None = None, kinds: Iterable[str] | None = None, scope: str | None = None) -> Wanted:
+        """Check what is wanted; raises InvalidInput."""
+        wanted = None if kinds is None else frozenset(kinds)
+        for kind in sorted(wanted or ()):
+            if kind not in KINDS:
+                raise InvalidInput.at("events", f"{kind[:64]!r} is none of {', '.join(KINDS)}")
+        if predicate is not None and not predicate:
+            raise InvalidInput.at("predicate", "is empty")
+        return cls(predicate, wanted, scope)
+
+    def takes(self, event: Event) -> bool:
+        """Whether an event is wanted."""
+        if self.kinds is not None and event.kind not in self.kinds:
+            return False
+        if self.scope != event.scope and EVERY_SCOPE not in (self.scope, event.scope):
+            return event.scope is None and event.kind.startswith("rule_") and self._names(event)
+        return self._names(event)
+
+    def _names(self, event: Event) -> bool:
+        wanted, name = self.predicate, event.predicate
+        if wanted is None or name is None:
+            return True
+        return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+
+
+def listen(
+    feed: CommitFeed, log: str, database: str, tenant: str, wanted: Wanted, listener: Callable[[dict[str, Any]], None]
+) -> Callable[[], None]:
+    """Call `listener` with each event of a tenant that is wanted, as `CommitFeed` calls; returns what ends that."""
+
+    def hear(committed: Committed) -> None:
+        for event in events_of(committed):
+            if wanted.takes(event):
+                listener(event.shape(log, committed))
+
+    return feed.subscribe(hear, database, tenant)
+
+
+def events_of(committed: Committed) -> Iterator[Event]:
+    """The events of a change set, in the order of its changes; rules come last."""
+    for number, (kind, scope, predicate, more) in enumerate(_found(committed)):
+        yield Event(kind, number, scope, predicate, more)
+
+
+_Found = tuple[str, "str | None", "str | None", Mapping[str, Any]]
+
+
+def _found(committed: Committed) -> Iterator[_Found]:
+    delta, at = committed.delta, committed.at
+    if committed.catalog_action is not None:
+        if happened := _CATALOG.get(committed.catalog_action):
+            yield "scope_changed", EVERY_SCOPE, None, {"change": happened}
+        return
+    removed: dict[int, list[Removed]] = {}
+    for gone in delta.removed:
+        removed.setdefault(gone.change, []).append(gone)
+    for number, change in enumerate(committed.changes.changes):
+        for gone in removed.get(number, ()):
+            for row in gone.rows:
+                yield "fact_retracted", gone.scope, gone.schema.predicate, {"reason": "retracted", "atom": row}
+        if isinstance(change, AssertFacts):
+            for fact in change.facts:
+                yield _told(fact, at, delta.retold)
+        elif isinstance(change, AssertRows):
+            for rows in change.rows:
+                for place in range(len(rows)):
+                    yield _told(rows.fact(place), at, delta.retold)
+        elif isinstance(change, EvictFacts):
+            for rows in change.rows:
+                yield from _evicted(rows, change.reason)
+        elif isinstance(change, ForkScope):
+            yield "scope_changed", change.target, None, {"change": "fork", "sourceScope": change.source}
+        elif isinstance(change, MergeScope):
+            yield "scope_changed", change.target, None, {"change": "merge", "sourceScope": change.source}
+        elif isinstance(change, DropScope):
+            yield "scope_changed", change.scope, None, {"change": "drop"}
+    for stored in delta.rules_removed:
+        yield _ruled("rule_retracted", stored)
+    for stored in delta.rules_added:
+        yield _ruled("rule_asserted", stored)
+
+
+def _told(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _Found:
+    created = (retold or {}).get(fact.key)
+    atom = _row(fact, at if created is None else created, at)
+    if fact.predicate.endswith(_SUMMARY) and fact.metadata.get("consolidated") is True:
+        return "consolidation", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
+    return "fact_asserted", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
+
+
+def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
+    until = fact.valid_until
+    if fact.ttl is not None and asserted is not None:
+        until = asserted + fact.ttl if until is None else min(until, asserted + fact.ttl)
+    return {
+        "predicate": fact.predicate,
+        "args": list(fact.args),
+        "negated": not fact.positive,
+        "scope": fact.scope,
+        "metadata": dict(fact.metadata),
+        "createdAt": created,
+        "validFrom": created if fact.valid_from is None else fact.valid_from,
+        "validUntil": until,
+        "ttl": fact.ttl,
+        "confidence": fact.confidence,
+    }
+
+
+def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
+    kind = "fact_expired" if reason is EvictReason.EXPIRED else "fact_retracted"
+    for place in range(len(rows)):
+        fact = rows.fact(place)
+        yield kind, fact.scope, fact.predicate, {"reason": reason.value, "atom": _row(fact, None, None)}
+
+
+def _ruled(kind: str, stored: StoredRule) -> _Found:
+    shape = rule_to_json(stored.rule)
+    rule = {"id": stored.id, "text": stored.text, "head": shape["head"], "body": shape["body"], "scope": stored.scope}
+    return kind, stored.scope, stored.rule.head.predicate, {"rule": rule}

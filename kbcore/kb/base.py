@@ -1,0 +1,151 @@
+"""What every read needs: its tenant brought to now, the partitions asked, a budget, the rows of a goal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kbcore.errors import BudgetExceeded
+from kbcore.kb.slow_log import PLAN_MS, goal_was_slow
+from kbcore.plug.ports import Evaluation
+from kbcore.reason.admission import Caller, Turn
+from kbcore.reason.budget import Budget, BudgetWanted, Notes
+from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
+from kbcore.state.facts import Row
+from kbcore.state.partition import Partition
+from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import Limits
+from kbplanner.ir.terms import BodyItem, Literal
+
+if TYPE_CHECKING:
+    from kbcore.node.runtime import Runtime
+
+
+class Reading:
+    """A handle on one tenant of a runtime, for reading; `caller` is whoever waits for what it gives, where one may leave."""
+
+    def __init__(self, runtime: Runtime, database: str, tenant: str, caller: Caller | None = None) -> None:
+        self._runtime = runtime
+        self._caller = caller
+        self.database = database
+        self.tenant = tenant
+
+    def _answers(
+        self,
+        tenant: Tenant,
+        literal: Literal,
+        scope: str | None,
+        limit: int | None,
+        offset: int,
+        min_confidence: float | None,
+        as_of: int | None,
+        budget: Budget,
+        undefined: bool = False,
+    ) -> list[tuple[Partition, list[Row]]]:
+        """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
+        wanted = None if limit is None or min_confidence is not None else limit + offset
+        reasoner = self._runtime.reasoner(tenant)
+        found = []
+        for partition in self._partitions(tenant, scope):
+            rows = reasoner.rows(partition, literal, budget, as_of, wanted, undefined)
+            if min_confidence is not None:
+                rows = [row for row in rows if row["confidence"] is None or row["confidence"] >= min_confidence]
+            if offset or limit is not None:
+                skipped = min(offset, len(rows))
+                rows = rows[skipped : None if limit is None else skipped + limit]
+                offset, limit = offset - skipped, None if limit is None else limit - len(rows)
+            found.append((partition, rows))
+        return found
+
+    def unknown_predicates(self, asked: Iterable[Signature], scope: str | None = None) -> list[UnknownPredicate]:
+        """Return those of the asked predicates, given as name and arity (None: any), that have no fact and no rule."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return unknown_predicates(tenant, asked, scope)
+
+    def _read_tenant(self) -> Tenant:
+        return self._runtime.read_tenant(self.database, self.tenant)
+
+    def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
+        """The partitions a read looks at; where nothing was written yet rules may still give something."""
+        return tenant.partitions(scope) or [tenant.new_partition(scope)]
+
+    @contextmanager
+    def _reads(
+        self,
+        wanted: BudgetWanted | None,
+        notes: Notes | None = None,
+        kind: str = "other",
+        goal: Sequence[BodyItem] | None = None,
+    ) -> Iterator[tuple[Tenant, Budget]]:
+        """The tenant, under its read lock, and what the request may use; its time begins here.
+
+        What it took is counted as a read of this kind; of a goal, listeners are told.
+        """
+        budget = self._budget(wanted, notes)
+        tenant = self._read_tenant()
+        try:
+            with tenant.lock.read():
+                yield tenant, budget
+        except BudgetExceeded as error:
+            self._runtime.meters.exceeded(error)
+            raise
+        finally:
+            budget.turn.leave()
+            meters, seconds = self._runtime.meters, budget.clock.monotonic() - budget.begun
+            meters.reads[kind](seconds)
+            if budget.rows_made:
+                meters.fired(budget.rows_made)
+            if goal is not None:
+                if self._runtime.goals_told:
+                    self._told(goal, seconds, budget)
+                slow = self._runtime.config.slow_query_ms
+                if slow and seconds * 1000 >= slow:
+                    self._slow(tenant, kind, goal, seconds, budget)
+
+    def _slow(self, tenant: Tenant, kind: str, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
+        error = sys.exc_info()[1]
+        reasoner = self._runtime.reasoner(tenant)
+        spare = self._budget(BudgetWanted(timeout_ms=PLAN_MS))
+        try:
+            with tenant.lock.read():
+                goal_was_slow(reasoner, (self.database, self.tenant), kind, goal, seconds, budget, spare, error)
+        finally:
+            spare.turn.leave()
+
+    def _told(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
+        error = sys.exc_info()[0]
+        stats = Evaluation(seconds, budget.rows_made, None if error is None else error.__name__)
+        self._runtime.plugins.tell(
+            "kb_goal_answered", database=self.database, tenant=self.tenant, goal=tuple(goal), stats=stats
+        )
+
+    def _budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
+        """The settings' limits, lowered as wanted. Whoever asks for one calls `budget.turn.leave()` at the end."""
+        run, own = self._runtime, wanted or BudgetWanted()
+        config, clock = run.config, run.clock
+        limits = run.limits
+        if wanted is not None:
+            limits = Limits(
+                _lower(own.rows, limits.rows), _lower(own.bytes, limits.bytes), _lower(own.steps, limits.steps)
+            )
+        allowed = _lower(own.timeout_ms, config.query_timeout_ms)
+        most = _lower(own.answers, config.query_max_answers)
+        return Budget(
+            limits,
+            allowed,
+            clock.monotonic() + allowed / 1000,
+            most,
+            clock,
+            Turn(run.turns, (self.database, self.tenant), self._caller),
+            run.offload,
+            run.pause,
+            notes=notes or Notes(),
+            max_proof_nodes=config.query_max_proof_nodes,
+        )
+
+
+def _lower(wanted: int | None, most: int) -> int:
+    return most if wanted is None else min(wanted, most)

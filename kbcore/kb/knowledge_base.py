@@ -1,0 +1,331 @@
+"""A knowledge base: the handle on one tenant. HTTP routes and embedding programs call the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kbcore.branching.merge import asked
+from kbcore.errors import (
+    BudgetExceeded,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    NotReady,
+    PluginFailed,
+    RateLimited,
+)
+from kbcore.kb.memory import Remembering
+from kbcore.kb.natural_language import Conversing
+from kbcore.kb.scopes import Scoping, always_of
+from kbcore.kb.scripts import TRIES, Block, Executed, blocks_of, run
+from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Standing
+from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.predicates import predicates
+from kbcore.retraction.cascade import Fallen
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    Change,
+    ChangeSet,
+    Delta,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+)
+from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
+from kbcore.state.rulebook import StoredRule, recursion_warning, stored_rule
+from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbplanner.ir.terms import Atom, Rule, Term
+from kbplanner.passes.check import check_rule
+from kbplanner.syntax.arity import arity_warnings, rule_statement
+
+KEEP_BOTH = "KEEP_BOTH"
+
+
+class _Outdated(Conflict):
+    """What a write was worked out from has changed; it is worked out again."""
+
+
+Decide = Callable[[Fact, Row], Keep]
+"""What becomes of a fact whose opposite is stored as this row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesOutcome:
+    """The rules as stored, new or there before, warnings for their author, and how many facts with them were new."""
+
+    rules: tuple[StoredRule, ...]
+    warnings: tuple[str, ...] = ()
+    asserted: int = 0
+
+
+class KnowledgeBase(Remembering, Scoping, Conversing):
+    """Facts, rules and answers of one tenant.
+
+    Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a name for exactly that
+    one, "*" (reads only) for every partition, each reasoned about on its own. Writes return when they are durable.
+    """
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def assert_facts(self, facts: Sequence[Fact], *, conflict: str = KEEP_BOTH) -> AssertOutcome:
+        """Store facts, all or none.
+
+        `conflict` says what happens to a fact whose opposite sign is stored: KEEP_BOTH stores both, REJECT refuses all
+        (Conflict), NEWEST_WINS retracts the opposite, CONFIDENCE keeps the one with the higher confidence (unknown
+        counts as 1; the new one wins a tie), and what plugins offer beside these.
+        """
+        for fact in facts:
+            self._writable(fact.scope)
+        if conflict == KEEP_BOTH:
+            delta = self._commit((AssertFacts(tuple(facts)),))
+        else:
+            delta = self._commit_deciding(facts, conflict)
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
+        """Store many facts that have nothing beside their arguments, all or none; opposites of stored facts are kept."""
+        for group in rows:
+            self._writable(group.scope)
+        delta = self._commit((AssertRows(tuple(rows)),))
+        return AssertOutcome(delta.asserted, delta.updated, delta.at)
+
+    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
+        """Teach rules, and store facts with them, all or none.
+
+        Raises InvalidInput (with the variable or the cycle) where a rule cannot be taken.
+        """
+        warnings = [warning for rule in rules for warning in check_rule(rule)]
+        warnings += arity_warnings([rule_statement(rule) for rule in rules], self._known(facts))
+        stored = tuple(stored_rule(rule) for rule in rules)
+        for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
+            self._writable(scope)
+        changes: tuple[Change, ...] = (AssertRules(tuple(rules)),)
+        if facts:
+            changes = (*changes, AssertFacts(tuple(facts)))
+
+        cycles: list[tuple[str, ...]] = []
+
+        def check() -> None:
+            cycles[:] = self._read_tenant().rules.check(stored)
+
+        delta = self._commit(changes, check=check)
+        warnings += self._read_tenant().rules.endless(stored)
+        told = [f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings]
+        return RulesOutcome(stored, (*told, *map(recursion_warning, cycles)), delta.asserted)
+
+    def execute(
+        self, text: str | Sequence[Block], *, scope: str | None = None, wanted: BudgetWanted | None = None
+    ) -> Executed:
+        """Carry out a text in the rule language from top to bottom: clauses are told, questions (`?- goal.`) are asked.
+
+        A question sees the clauses before it. All of it happens or nothing: a mistake anywhere, or a question over its
+        budget, changes nothing. `scope` is for what names none and for questions, `wanted` for all questions together.
+        A text may be given as `blocks_of` has read it.
+        Raises InvalidInput, BudgetExceeded, and Conflict where others kept writing what the questions read.
+        """
+        blocks = blocks_of(text, scope) if isinstance(text, str) else text
+        mixed = (len(blocks) > 1 and any(block.told for block in blocks)) or any(b.told and b.goal for b in blocks)
+        budget = self._budget(wanted)
+        try:
+            for tries in range(TRIES, 0, -1):
+                try:
+                    done = run(self, blocks, self._together() if mixed else None, scope, budget)
+                    break
+                except Conflict:
+                    if not mixed or not self._again or tries == 1:
+                        raise
+        finally:
+            budget.turn.leave()
+        done.timestamp = self._runtime.clock.now_ms()
+        return done
+
+    _again = True
+    """Whether what met a conflict as a whole can be begun anew."""
+
+    @contextmanager
+    def _together(self) -> Iterator[KnowledgeBase]:
+        """Several operations as one, committed at the end: a knowledge base in which each sees those before it."""
+        id = self._runtime.begin(self.database, self.tenant)
+        with self._runtime.in_transaction(self.database, self.tenant, id, caller=self._caller) as inside:
+            yield inside
+            inside.commit()
+
+    def retract_fact(
+        self,
+        predicate: str,
+        args: Sequence[str],
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        wanted: BudgetWanted | None = None,
+    ) -> RetractOutcome:
+        """Remove a fact, of one sign or (None) of both; not an error when there is none.
+
+        `wanted` is for the count of conclusions that fell: over budget it is `truncated`.
+        """
+        self._writable(scope)
+        return self._retract(RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args), wanted)
+
+    def retract_pattern(
+        self,
+        predicate: str,
+        pattern: Sequence[Term],
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        wanted: BudgetWanted | None = None,
+    ) -> RetractOutcome:
+        """Remove the facts that match; variables are wildcards, the same variable asks for equal arguments."""
+        self._writable(scope)
+        return self._retract(RetractPattern(predicate, tuple(pattern), positive, scope), predicate, tuple(pattern), wanted)
+
+    def retract_rule(self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None) -> StoredRule:
+        """Forget a rule by its id or by being equal to it; raises NotFound."""
+        if (id is None) == (rule is None):
+            raise InvalidInput("name a rule either by id or by head and body", {"fields": {"id": ["id, or head and body"]}})
+        if rule is not None:
+            id, scope = stored_rule(rule).id, rule.scope
+        wanted = RetractRule(id or "", scope)
+
+        def check() -> None:
+            if self._read_tenant().rules.get(wanted.scope, wanted.id) is None:
+                raise NotFound(f"no rule '{wanted.id}'", {"id": wanted.id, "scope": wanted.scope})
+
+        return self._commit((wanted,), check=check).rules_removed[0]
+
+    # -- reads --------------------------------------------------------------------------------------------------------
+
+    def predicates(self, scope: str | None = None) -> dict[str, Any]:
+        """The schema: predicates with arity, fact and rule counts, and totals."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return predicates(tenant, self._partitions(tenant, scope), scope)
+
+    def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
+        """Rules in the order they were taught: all of them, or those that hold in one partition."""
+        tenant = self._read_tenant()
+        with tenant.lock.read():
+            return [rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)]
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _retract(
+        self,
+        change: RetractFact | RetractPattern,
+        predicate: str,
+        args: tuple[Term, ...],
+        wanted: BudgetWanted | None,
+    ) -> RetractOutcome:
+        """Retract, then count what fell: what is committed stands, so that a count may only be cut short, and say so."""
+        delta = self._commit((change,))
+        rows = [row for removed in delta.removed for row in removed.rows]
+        fell, still = Fallen(), False
+        try:
+            with self._reads(wanted) as (tenant, budget):
+                self._runtime.cascades(tenant).fallen(delta.removed, budget, fell)
+                still = self._still_derivable(tenant, change, predicate, args, budget)
+        except (BudgetExceeded, RateLimited, NotReady):
+            fell.truncated = True
+        return RetractOutcome(len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated)
+
+    def _still_derivable(
+        self, tenant: Tenant, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...], budget: Budget
+    ) -> bool:
+        if isinstance(change, RetractPattern):
+            return False
+        reasoner = self._runtime.reasoner(tenant)
+        signs = (True, False) if change.positive is None else (change.positive,)
+        return any(
+            reasoner.solve(partition, Atom(predicate, args, positive), budget)[1]
+            for partition in self._partitions(tenant, change.scope)
+            for positive in signs
+        )
+
+    def _commit(self, changes: tuple[Change, ...], check: Any = None) -> Delta:
+        return self._runtime.commit(ChangeSet(self.database, self.tenant, changes, check))
+
+    def _commit_deciding(self, facts: Sequence[Fact], conflict: str) -> Delta:
+        """Store facts as a strategy says what becomes of opposites; raises InvalidInput naming the strategies there are."""
+        known = self._runtime.plugins.conflict_strategies()
+        chosen = known.get(conflict)
+        if chosen is None:
+            raise InvalidInput.at("conflictStrategy", f"must be one of {', '.join(sorted(known))}")
+        always = always_of(conflict, chosen)
+        if always is Keep.BOTH:
+            return self._commit((AssertFacts(tuple(facts)),))
+        if always is Keep.REFUSE:
+            return self._commit((AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts))
+        return self._commit_resolved(facts, partial(self._decide, conflict, chosen, always))
+
+    def _decide(self, name: str, strategy: MergeStrategy, always: Keep | None, fact: Fact, row: Row) -> Keep:
+        """What becomes of a fact whose opposite is stored as `row`."""
+        if always is not None:
+            return always
+        now = self._runtime.clock.now_ms()
+        start = now if fact.valid_from is None else fact.valid_from
+        ends = [end for end in (fact.valid_until, None if fact.ttl is None else now + fact.ttl) if end is not None]
+        new = Standing(fact.positive, now, start, min(ends, default=None), fact.confidence, dict(fact.metadata))
+        since = (row["createdAt"], row["validFrom"], row["validUntil"])
+        old = Standing(not fact.positive, *since, row["confidence"], dict(row["metadata"]))
+        keep = asked(name, strategy, MergeConflict(fact.predicate, fact.args, (new,), (old,))).keep
+        if keep is Keep.REFUSE:
+            raise _contradiction(row)
+        if keep is Keep.FACTS:
+            raise PluginFailed(f"strategy {name} gave facts of its own for a new fact, which it cannot")
+        return keep
+
+    def _commit_resolved(self, facts: Sequence[Fact], decide: Decide) -> Delta:
+        """Let facts win or lose against their opposites. What is logged is the outcome; it is worked out again if the
+        opposites have changed by the time of the write."""
+        while True:
+            changes = self._resolve(facts, decide)
+            try:
+                return self._commit(changes, check=partial(self._still, changes, facts, decide))
+            except _Outdated:
+                continue
+
+    def _resolve(self, facts: Sequence[Fact], decide: Decide) -> tuple[Change, ...]:
+        kept: list[Fact] = []
+        losers: list[Change] = []
+        for fact in facts:
+            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope)
+            keep = decide(fact, found[0]) if found else Keep.BOTH
+            if keep is Keep.TARGET:
+                continue
+            if keep is Keep.SOURCE:
+                losers.append(RetractFact(fact.predicate, fact.args, not fact.positive, fact.scope))
+            kept.append(fact)
+        return (*losers, AssertFacts(tuple(kept)))
+
+    def _still(self, changes: tuple[Change, ...], facts: Sequence[Fact], decide: Decide) -> None:
+        if self._resolve(facts, decide) != changes:
+            raise _Outdated("the opposites have changed")
+
+    def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1)
+            if found:
+                raise _contradiction(found[0])
+
+    def _known(self, facts: Sequence[Fact]) -> dict[str, set[int]]:
+        """Predicates with their arities: those of every partition, and those of facts about to be stored."""
+        known: dict[str, set[int]] = {}
+        for row in self.predicates(ALL_SCOPES)["predicates"]:
+            known.setdefault(row["predicate"], set()).add(row["arity"])
+        for fact in facts:
+            known.setdefault(fact.predicate, set()).add(len(fact.args))
+        return known
+
+    def _writable(self, scope: str | None) -> None:
+        if scope == ALL_SCOPES:
+            raise InvalidInput.at("scope", "'*' can be read, not written")
+
+
+def _contradiction(row: Row) -> Conflict:
+    return Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": row})

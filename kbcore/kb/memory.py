@@ -1,0 +1,157 @@
+"""How a knowledge base remembers: what matters comes first, what does not fades, what repeats itself is summed up."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from kbcore.context.salience import Scores
+from kbcore.errors import InvalidInput, NotFound
+from kbcore.kb.queries import Asking
+from kbcore.reason.match import matching, sorted_rows
+from kbcore.state.changes import ChangeSet, Delta, SetPriority
+from kbcore.state.facts import Row
+from kbcore.state.tenant import ALL_SCOPES
+from kbcore.upkeep.consolidate import ConsolidateOutcome, consolidate
+from kbcore.upkeep.decay import DecayOutcome, decay
+from kbplanner.engine.backend import NO_ROW
+from kbplanner.ir.terms import Term
+
+DECAY_THRESHOLD = 0.05
+"""Salience below which a fact fades, where nobody says."""
+
+LEAST_GROUP = 5
+"""Facts that agree in their first argument which are summed up, where nobody says."""
+
+
+class Remembering(Asking):
+    """The part of a knowledge base that looks after what it remembers.
+
+    Decay, consolidation and priorities write to one partition: the base where `scope` is None. They are no part of
+    transactions.
+    """
+
+    def decay(
+        self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
+    ) -> DecayOutcome:
+        """Evict what has expired, then every fact that is valid now and whose salience is below `threshold` (0 to 1).
+
+        Facts that are not valid yet stay. With `dry_run` nothing changes; each row says `why` it would go. Raises
+        BudgetExceeded before anything has changed.
+        """
+        self._upkeep(scope)
+        _from_0_to_1("threshold", threshold)
+        scorer, now, budget = self._runtime.scorer, self._runtime.clock.now_ms(), self._budget(None)
+        try:
+            return decay(self._write, self._read_tenant, scope, threshold, scorer, budget, now, dry_run)
+        finally:
+            budget.turn.leave()
+
+    def consolidate(
+        self,
+        *,
+        min_group_size: int = LEAST_GROUP,
+        predicates: Sequence[str] | None = None,
+        scope: str | None = None,
+        dry_run: bool = False,
+    ) -> ConsolidateOutcome:
+        """Sum up facts that agree in predicate, arity and first argument, `min_group_size` (at least 2) of them or more.
+
+        A group has one summary, `<predicate>_consolidated(<first argument>, <count>)`, brought up to date by every run and
+        removed by one for which the group is too small. Facts stay. With `dry_run` nothing changes.
+        """
+        self._upkeep(scope)
+        if min_group_size < 2:
+            raise InvalidInput.at("minGroupSize", "must be at least 2")
+        now, budget = self._runtime.clock.now_ms(), self._budget(None)
+        ask = scope, predicates, min_group_size, budget, now, dry_run
+        try:
+            found = consolidate(self._write, self._read_tenant, *ask)
+        finally:
+            budget.turn.leave()
+        if not dry_run:
+            self._runtime.meters.consolidated(found.consolidated)
+        return found
+
+    def prioritize(
+        self,
+        predicate: str,
+        args: Sequence[str],
+        priority: float,
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Say how important a stored fact is, 0 to 1, of one sign or (None) of both; raises NotFound."""
+        self._upkeep(scope)
+        _from_0_to_1("priority", priority)
+
+        def check() -> None:
+            tenant = self._read_tenant()
+            with tenant.lock.read():
+                partition = tenant.partition(scope)
+                symbols = array("I", [tenant.engine.find(arg) for arg in args])
+                for stored in partition.named(predicate, len(args), positive) if partition else ():
+                    if stored.relation.locate(symbols, 1)[0] != NO_ROW and tuple(symbols) not in stored.expired:
+                        return
+            raise NotFound("no such fact is stored", {"predicate": predicate, "args": list(args), "scope": scope})
+
+        change = SetPriority(predicate, tuple(args), float(priority), positive, scope)
+        self._write(ChangeSet(self.database, self.tenant, (change,), check))
+
+    def salient(
+        self,
+        predicate: str | None = None,
+        args: Sequence[Term] | None = None,
+        *,
+        limit: int = 50,
+        minimum: float = 0.0,
+        scope: str | None = None,
+    ) -> list[Row]:
+        """The stored facts with the highest salience, best first, each with its `salience`; they have been accessed then.
+
+        Of one predicate or (None) all, that match `args` or (None) of every arity. Raises BudgetExceeded.
+        """
+        _from_0_to_1("minSalience", minimum)
+        with self._reads(None, kind="salient") as (tenant, budget):
+            tenant.accesses.settle_shown()
+            scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
+            found = scores.most(self._partitions(tenant, scope), predicate, args, limit, minimum)
+            budget.check_answers(len(found))
+            rows = scores.rows(found)
+            scores.touch(found)
+        return rows
+
+    def recall(
+        self,
+        predicate: str,
+        args: Sequence[Term],
+        at: int,
+        *,
+        positive: bool | None = None,
+        scope: str | None = None,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Stored facts that match and were valid at a moment (epoch milliseconds), as they are stored now."""
+        found: list[Row] = []
+        with self._reads(None, kind="recall") as (tenant, budget):
+            for partition in self._partitions(tenant, scope):
+                for stored, rows, ids in matching(tenant, partition, predicate, args, positive, at, budget):
+                    if limit is None:
+                        budget.check_answers(len(found) + len(ids))
+                    left = None if limit is None else limit - len(found)
+                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
+        return found
+
+    def _write(self, changes: ChangeSet) -> Delta:
+        return self._runtime.commit(changes)
+
+    def _upkeep(self, scope: str | None) -> None:
+        """Refuse what upkeep cannot write to."""
+        if scope == ALL_SCOPES:
+            raise InvalidInput.at("scope", "'*' can be read, not written")
+
+
+def _from_0_to_1(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InvalidInput.at(name, "must be a number from 0 to 1")

@@ -1,0 +1,137 @@
+"""Scopes as a whole: forked to try something out, compared, merged, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kbcore.branching.compare import ScopeDiff, compare
+from kbcore.branching.fork import ForkOutcome, check_fork, check_known, one_scope
+from kbcore.branching.merge import MergeOutcome, Stamp, decide, refuse_conflicts, stamp
+from kbcore.errors import Conflict, InvalidInput, PluginFailed
+from kbcore.kb.proofs import Explaining
+from kbcore.plug.ports import Keep, MergeStrategy
+from kbcore.state.changes import ChangeSet, Delta, DropScope, ForkScope, MergeScope, ScopeChange
+from kbcore.state.tenant import Tenant
+
+SOURCE_WINS = "SOURCE_WINS"
+
+TRIES = 8
+"""How often a merge is worked out anew because its scopes have changed meanwhile."""
+
+
+class _Outdated(Conflict):
+    """The scopes have changed since the decisions were made."""
+
+
+class Scoping(Explaining):
+    """The part of a knowledge base that works on whole scopes; None is the base partition."""
+
+    def scopes(self) -> list[str]:
+        """The scopes there are, by name: written to, forked, or with rules of their own. The base is not among them."""
+        tenant = self._whole()
+        with tenant.lock.read():
+            return tenant.scopes()
+
+    def fork_scope(self, source: str | None, target: str, *, overwrite: bool = False) -> ForkOutcome:
+        """Copy all facts of a scope, valid now or not, and the rules it has of its own, to a new scope.
+
+        Raises NotFound for an unknown source, AlreadyExists where the target is there, unless it may be overwritten.
+        """
+        one_scope("sourceScope", source)
+        if one_scope("targetScope", target) is None or target == source:
+            raise InvalidInput.at("targetScope", "must name another scope than the source")
+        fork = ForkScope(source, target, overwrite)
+        delta = self._change(fork, lambda: check_fork(self._whole(), source, target, overwrite))
+        return ForkOutcome(delta.details["copied"], delta.at)
+
+    def drop_scope(self, scope: str) -> int:
+        """Remove a scope, its facts and the rules it has of its own; how many facts went. Raises NotFound."""
+        if one_scope("scope", scope) is None:
+            raise InvalidInput.at("scope", "the base cannot be deleted")
+        delta = self._change(DropScope(scope), lambda: check_known(self._whole(), scope))
+        return int(delta.details["deleted"])
+
+    def diff_scopes(self, source: str | None, target: str | None) -> ScopeDiff:
+        """What leads from one scope to another, of the facts valid now; raises NotFound and BudgetExceeded."""
+        budget = self._budget(None)
+        tenant = self._whole()
+        with tenant.lock.read():
+            self._check_both(source, target)
+            return compare(tenant, source, target, budget)
+
+    def merge_scope(self, source: str | None, target: str | None = None, *, strategy: str = SOURCE_WINS) -> MergeOutcome:
+        """Add to the target what the source has, all of it or nothing; the source stays. Rules are not merged.
+
+        A conflict is an atom of which the two say something else: another sign, confidence, validity or metadata. The
+        strategy decides it. What has expired counts as absent. Raises NotFound, Conflict where the strategy refuses, and
+        InvalidInput naming the strategies there are.
+        """
+        if target == source:
+            raise InvalidInput.at("targetScope", "is the source")
+        known = self._runtime.plugins.merge_strategies()
+        chosen = known.get(strategy)
+        if chosen is None:
+            raise InvalidInput.at("strategy", f"must be one of {', '.join(sorted(known))}")
+        always = always_of(strategy, chosen)
+        if always is None:
+            delta = self._merge_asking(source, target, strategy, chosen)
+        else:
+            delta = self._merge(source, target, always)
+        return MergeOutcome(delta.details["merged"], delta.details["conflicts"], strategy, delta.at)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _merge(self, source: str | None, target: str | None, keep: Keep) -> Delta:
+        """Merge without asking anybody."""
+        at = self._now()
+
+        def check() -> None:
+            self._check_both(source, target)
+            if keep is Keep.REFUSE:
+                refuse_conflicts(self._whole(), source, target, at, self._budget(None))
+
+        return self._change(MergeScope(source, target, at, Keep.SOURCE if keep is Keep.REFUSE else keep), check)
+
+    def _merge_asking(self, source: str | None, target: str | None, name: str, strategy: MergeStrategy) -> Delta:
+        """Merge as a strategy decides, on the scopes as they are at the write."""
+        for _ in range(TRIES):
+            tenant = self._whole()
+            with tenant.lock.read():
+                self._check_both(source, target)
+                seen = stamp(tenant, source, target)
+                change = decide(tenant, source, target, name, strategy, self._now(), self._budget(None))
+            try:
+                return self._change(change, self._unless_changed(seen, source, target))
+            except _Outdated:
+                continue
+        raise Conflict("the scopes change too often for this strategy to decide; try again", {"reason": "busy"})
+
+    def _unless_changed(self, seen: Stamp, source: str | None, target: str | None) -> Callable[[], None]:
+        def check() -> None:
+            if stamp(self._whole(), source, target) != seen:
+                raise _Outdated("the scopes have changed")
+
+        return check
+
+    def _check_both(self, source: str | None, target: str | None) -> None:
+        tenant = self._whole()
+        check_known(tenant, one_scope("sourceScope", source))
+        check_known(tenant, one_scope("targetScope", target))
+
+    def _whole(self) -> Tenant:
+        """The tenant with all its scopes."""
+        return self._read_tenant()
+
+    def _now(self) -> int:
+        return self._whole().at(self._runtime.clock.now_ms())
+
+    def _change(self, change: ScopeChange, check: Callable[[], None]) -> Delta:
+        return self._runtime.commit(ChangeSet(self.database, self.tenant, (change,), check))
+
+
+def always_of(name: str, strategy: MergeStrategy) -> Keep | None:
+    """What a strategy decides whatever the conflict; raises PluginFailed where it says nothing that makes sense."""
+    found = getattr(strategy, "always", Keep.FACTS)
+    if found is Keep.FACTS or not isinstance(found, Keep | None):
+        raise PluginFailed(f"strategy {name} does not say what it decides always; None where that depends")
+    return found

@@ -1,0 +1,188 @@
+"""Texts in the rule language carried out from top to bottom: clauses are told, questions are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kbcore.errors import BudgetExceeded
+from kbcore.language.files import fact_of, rule_of
+from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.state.facts import AssertOutcome, Fact, Row
+from kbcore.state.rulebook import StoredRule
+from kbplanner.ir.terms import BodyItem, Literal, Rule, Variable
+from kbplanner.passes.check import check_statements
+from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.printer import print_item, print_row
+from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
+
+TRIES = 3
+"""How often a text is begun anew because somebody else wrote what its questions had read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of a text, and how many answers it had."""
+
+    goal: str
+    answers: int
+
+
+@dataclass(slots=True)
+class Executed:
+    """What came of a text; `text` tells it line by line, `timestamp` is in epoch milliseconds.
+
+    An element of `answers` has `question` (which one it answers, from 0) and `bindings` (variables with their values), and
+    where the question is a single atom the keys of a row.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    rules: list[StoredRule] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    asserted: int = 0
+    timestamp: int = 0
+
+    @property
+    def text(self) -> str:
+        """All of it for people."""
+        return "\n".join(self.lines)
+
+
+@dataclass(slots=True)
+class Block:
+    """Clauses that stand together, and the question after them, if one follows."""
+
+    rules: list[Rule] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    goal: tuple[BodyItem, ...] = ()
+
+
+class Rules(Protocol):
+    """What teaching gives."""
+
+    @property
+    def rules(self) -> tuple[StoredRule, ...]:
+        """The rules as stored."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for their author."""
+
+    @property
+    def asserted(self) -> int:
+        """How many facts were new."""
+
+
+class Doing(Protocol):
+    """What a text needs of a knowledge base."""
+
+    def assert_facts(self, facts: Sequence[Fact]) -> AssertOutcome:
+        """Store facts."""
+
+    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> Rules:
+        """Teach rules, and store facts with them."""
+
+    def infer(self, literal: Literal, *, scope: str | None, wanted: BudgetWanted) -> list[Row]:
+        """Answer a goal."""
+
+    def bindings(
+        self, body: Sequence[BodyItem], variables: Sequence[Variable], *, scope: str | None, wanted: BudgetWanted
+    ) -> list[tuple[str, ...]]:
+        """Answer a question of several items."""
+
+
+def blocks_of(text: str, scope: str | None) -> list[Block]:
+    """Read a text, the whole of it before anything is done; raises RuleSyntaxError with every mistake and its place."""
+    statements = parse_program(text)
+    check_statements([one for one in statements if isinstance(one, RuleStatement)])
+    found = [Block()]
+    for one in statements:
+        block = found[-1]
+        if isinstance(one, GoalStatement):
+            block.goal = one.body
+            found.append(Block())
+        elif isinstance(one, FactStatement):
+            fact = fact_of(one, scope)
+            block.facts.append(fact)
+            block.told.append(f"Fact Asserted: {print_row(fact.predicate, fact.args, not fact.positive)}")
+        else:
+            block.rules.append(rule_of(one, scope))
+            block.told.append("")
+    return found if found[-1].told else found[:-1]
+
+
+def run(
+    kb: Doing, blocks: Sequence[Block], together: AbstractContextManager[Doing] | None, scope: str | None, budget: Budget
+) -> Executed:
+    """Carry out blocks, in `together` where that is given; `budget` is for all questions. Raises BudgetExceeded."""
+    if together is None:
+        return _run(kb, blocks, scope, budget)
+    with together as inside:
+        return _run(inside, blocks, scope, budget)
+
+
+def _run(kb: Doing, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
+    done = Executed()
+    for block in blocks:
+        _tell(kb, block, done)
+        if block.goal:
+            _ask(kb, block.goal, scope, budget, done)
+    return done
+
+
+def _tell(kb: Doing, block: Block, done: Executed) -> None:
+    stored: Iterator[StoredRule] = iter(())
+    if block.rules:
+        taught = kb.assert_rules(block.rules, block.facts)
+        stored = iter(taught.rules)
+        done.rules += taught.rules
+        done.warnings += taught.warnings
+        done.asserted += taught.asserted
+    elif block.facts:
+        done.asserted += kb.assert_facts(block.facts).asserted
+    done.lines += [line or f"Rule Asserted: {next(stored).text}" for line in block.told]
+
+
+def _ask(kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budget, done: Executed) -> None:
+    left = int((budget.deadline - budget.clock.monotonic()) * 1000)
+    if left < 1:
+        raise BudgetExceeded(
+            f"the questions of the text took more than {budget.timeout_ms} ms", "timeMs", budget.timeout_ms
+        )
+    wanted = BudgetWanted(
+        left,
+        budget.limits.rows,
+        budget.limits.steps,
+        budget.limits.bytes,
+        max(1, budget.max_answers - len(done.answers)),
+    )
+    number, shown = len(done.questions), ", ".join(map(print_item, goal))
+    done.lines.append(f"?- {shown}.")
+    before = len(done.answers)
+    if len(goal) == 1 and isinstance(goal[0], Literal):
+        args = goal[0].atom.args
+        for row in kb.infer(goal[0], scope=scope, wanted=wanted):
+            bound = {
+                f"?{arg.name}": text
+                for arg, text in zip(args, row["args"], strict=True)
+                if isinstance(arg, Variable) and not arg.anonymous
+            }
+            done.answers.append({"question": number, "bindings": bound, **row})
+            done.lines.append("   " + print_row(row["predicate"], row["args"], row["negated"]))
+    else:
+        variables = list(dict.fromkeys(v for item in goal for v in item.variables() if not v.anonymous))
+        for values in kb.bindings(goal, variables, scope=scope, wanted=wanted):
+            bound = {f"?{variable.name}": value for variable, value in zip(variables, values, strict=True)}
+            done.answers.append({"question": number, "bindings": bound})
+            done.lines.append("   " + (", ".join(f"{name} = {value}" for name, value in bound.items()) or "yes"))
+    if len(done.answers) == before:
+        done.lines.append("   no")
+    done.questions.append(Question(shown, len(done.answers) - before))
+
+
+__all__ = ["TRIES", "Block", "Executed", "Question", "blocks_of", "run"]

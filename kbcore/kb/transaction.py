@@ -1,0 +1,243 @@
+"""A knowledge base inside a transaction: writes are staged, reads see them over what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kbcore.durable.records import encode_changes
+from kbcore.durable.transactions import FactName, Transaction, TransactionState, ended, play, stored_row
+from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.llm.model import Model
+from kbcore.reason.admission import Caller
+from kbcore.reason.budget import BudgetWanted
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    Change,
+    ChangeSet,
+    Delta,
+    RetractFact,
+    RetractPattern,
+)
+from kbcore.state.facts import RetractOutcome
+from kbcore.state.overlay import Overlay
+from kbcore.state.tenant import Tenant
+from kbplanner.ir.terms import Term
+
+if TYPE_CHECKING:
+    from kbcore.node.runtime import Runtime
+
+
+class TransactionKB(KnowledgeBase):
+    """A tenant as one transaction sees it, for one operation: `with` holds the transaction for as long as that takes.
+
+    An error on the way ends the transaction where the operation is one that `writes`: it is rolled back.
+    """
+
+    def __init__(
+        self, runtime: Runtime, transaction: Transaction, writes: bool, caller: Caller | None = None
+    ) -> None:
+        super().__init__(runtime, transaction.database, transaction.tenant, caller)
+        self.transaction = transaction
+        self._writes = writes
+        self._noting = True
+
+    def __enter__(self) -> TransactionKB:
+        transaction = self.transaction
+        transaction.operation.acquire()
+        if transaction.state is not TransactionState.OPEN:
+            transaction.operation.release()
+            raise ended(transaction.id, transaction.state)
+        transaction.used = self._runtime.clock.monotonic()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and self._writes and self.transaction.state is TransactionState.OPEN:
+            self.roll_back()
+        self.transaction.used = self._runtime.clock.monotonic()
+        self.transaction.operation.release()
+
+    _again = False
+
+    @contextmanager
+    def _together(self) -> Iterator[KnowledgeBase]:
+        yield self
+
+    def _whole(self) -> Tenant:
+        raise InvalidInput("a transaction cannot hold what concerns scopes as a whole")
+
+    def _model(self) -> Model:
+        raise InvalidInput("a language model is not asked inside a transaction")
+
+    def commit(self) -> Delta:
+        """Make what is staged durable, at once and whole.
+
+        Raises Conflict, and the transaction is rolled back, if something it read or wrote has changed since. Where there is
+        no room or too much waits (StorageFull, RateLimited, NotReady) it stays open, to be tried again.
+        """
+        transaction = self.transaction
+        wanted = ChangeSet(
+            self.database,
+            self.tenant,
+            transaction.changes(),
+            self._check,
+            transaction.depends(),
+            transaction.id,
+        )
+        try:
+            delta = self._runtime.commit(wanted)
+        except (RateLimited, StorageFull, NotReady):
+            self._writes = False
+            raise
+        self._runtime.transactions.end(transaction, TransactionState.COMMITTED)
+        return delta
+
+    def roll_back(self) -> None:
+        """Discard what is staged."""
+        self._runtime.transactions.end(self.transaction, TransactionState.ROLLED_BACK)
+
+    # -- inside: what a knowledge base does its work with -------------------------------------------------------------
+
+    def _read_tenant(self) -> Tenant:
+        """The view of the transaction, brought to now and to what is committed."""
+        transaction = self.transaction
+        transaction.see(self._runtime.find_tenant(self.database, self.tenant))
+        overlay = transaction.overlay
+        now = self._runtime.clock.now_ms()
+        if overlay is not None:
+            with overlay.base.lock.read():
+                transaction.reads.aged |= overlay.due(now)
+                current = (transaction.base is None or overlay.base is transaction.base) and not overlay.outdated()
+            if current:
+                with overlay.lock.write():
+                    overlay.renew(now)
+                overlay.noting = self._noting
+                return overlay
+            overlay.drop()
+        base = transaction.base or self._runtime.read_tenant(self.database, self.tenant)
+        overlay = transaction.overlay = Overlay(base, transaction.reads)
+        if transaction.staged:
+            play(overlay, transaction.staged, now)
+        overlay.noting = self._noting
+        return overlay
+
+    def _commit(self, changes: tuple[Change, ...], check: Callable[[], None] | None = None) -> Delta:
+        """Stage changes."""
+        if check is not None:
+            check()
+        return self._stage(changes)
+
+    def _upkeep(self, scope: str | None) -> None:
+        raise InvalidInput("decay, consolidation and priorities are no part of a transaction")
+
+    def _retract(
+        self,
+        change: RetractFact | RetractPattern,
+        predicate: str,
+        args: tuple[Term, ...],
+        wanted: BudgetWanted | None,
+    ) -> RetractOutcome:
+        """What falls is told, but it is not what the transaction rests on: those reads are not noted."""
+        self._noting = False
+        try:
+            return super()._retract(change, predicate, args, wanted)
+        finally:
+            self._noting = True
+            if self.transaction.overlay is not None:
+                self.transaction.overlay.forget()
+
+    def _stage(self, changes: tuple[Change, ...]) -> Delta:
+        transaction, config = self.transaction, self._runtime.config
+        self._admit(changes, config.tx_max_operations, config.tx_max_bytes)
+        tenant = self._runtime.find_tenant(self.database, self.tenant)
+        transaction.see(tenant)
+        now = self._runtime.clock.now_ms()
+        simple = transaction.overlay is None and all(isinstance(change, AssertFacts | AssertRows) for change in changes)
+        view = None if simple else self._read_tenant()
+        delta = self._look(changes, now)
+        if isinstance(view, Overlay):
+            delta = play(view, changes, now)
+        transaction.staged.extend(changes)
+        return delta
+
+    def _admit(self, changes: tuple[Change, ...], most: int, most_bytes: int) -> None:
+        transaction = self.transaction
+        transaction.operations += len(changes)
+        transaction.bytes += len(encode_changes(ChangeSet(self.database, self.tenant, changes)))
+        if transaction.operations > most:
+            raise TooLarge(f"a transaction takes at most {most} operations", {"limit": "operations", "max": most})
+        if transaction.bytes > most_bytes:
+            raise TooLarge(f"a transaction takes at most {most_bytes} bytes", {"limit": "bytes", "max": most_bytes})
+
+    def _look(self, changes: Sequence[Change], now: int) -> Delta:
+        """Remember how the facts that are written were at first use; what asserts alone would change."""
+        transaction, delta = self.transaction, Delta(now)
+        base = transaction.base or self._runtime.read_tenant(self.database, self.tenant)
+        present = transaction.present
+        with base.lock.read():
+            for change in changes:
+                for name in _asserted(change):
+                    there = present.get(name)
+                    if there is None:
+                        there = stored_row(base, name) is not None
+                        if there:
+                            transaction.kept.add(name)
+                    present[name] = True
+                    delta.updated += there
+                    delta.asserted += not there
+                for name in _retracted(change):
+                    if name not in present:
+                        transaction.facts[name] = stored_row(base, name)
+                    present[name] = False
+                if isinstance(change, RetractPattern) and transaction.overlay is not None:
+                    transaction.overlay.noting = True
+                    transaction.overlay.note((change.scope, change.predicate, len(change.pattern)))
+                    transaction.overlay.noting = self._noting
+        return delta
+
+    def _check(self) -> None:
+        """Just before the commit is written: is everything still as it was?"""
+        transaction = self.transaction
+        tenant = self._runtime.find_tenant(self.database, self.tenant)
+        transaction.see(tenant)
+        tenant = tenant or self._runtime.read_tenant(self.database, self.tenant)
+        with tenant.lock.read():
+            transaction.check(tenant, self._runtime.clock.now_ms())
+
+
+class Operations:
+    """The methods of a `KnowledgeBase`, each call one operation of a transaction; errors of those that write end it."""
+
+    def __init__(self, runtime: Runtime, database: str, tenant: str) -> None:
+        self._runtime = runtime
+        self._where = (database, tenant)
+        self.id = runtime.begin(database, tenant)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def operation(*args: Any, **options: Any) -> Any:
+            writes = name.startswith(("assert_", "retract_", "commit", "execute"))
+            with self._runtime.in_transaction(*self._where, self.id, writes=writes) as kb:
+                return getattr(kb, name)(*args, **options)
+
+        return operation
+
+
+def _asserted(change: Change) -> Iterator[FactName]:
+    if isinstance(change, AssertFacts):
+        for fact in change.facts:
+            yield fact.scope, fact.predicate, fact.args, fact.positive
+    elif isinstance(change, AssertRows):
+        for rows in change.rows:
+            for fact in rows.facts():
+                yield fact.scope, fact.predicate, fact.args, fact.positive
+
+
+def _retracted(change: Change) -> Iterator[FactName]:
+    if isinstance(change, RetractFact):
+        for positive in (True, False) if change.positive is None else (change.positive,):
+            yield change.scope, change.predicate, change.args, positive
+

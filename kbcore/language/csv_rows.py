@@ -1,0 +1,171 @@
+"""The rows of a CSV file: header detection, and the check that all rows of a predicate have the same length.
+
+Without a predicate, the first cell of each row is the predicate and the other cells are its arguments. With one, all cells
+are arguments.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from textwrap import shorten
+from typing import Any, Literal
+
+from kbcore.errors import InvalidInput, LoadError
+from kbplanner.ir.numbers import number
+
+BATCH = 5000
+"""Rows of one batch; the first batch is the sample for header detection."""
+
+MAX_SHOWN = 120
+"""Characters of a first row that are shown in messages."""
+
+HeaderMode = Literal["auto", "yes", "no"]
+HEADER_MODES: tuple[HeaderMode, ...] = ("auto", "yes", "no")
+
+_NAME = re.compile(r"[^\W\d][\w .-]{0,63}")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ][\d:.]+(?:Z|[+-]\d{2}:?\d{2})?)?")
+_COLUMN_NAMES = re.compile(
+    r"(?:arg|args|argument|column|col|field)[ _-]?\d*|id|name|key|value"
+    r"|source|target|src|dst|from|to|subject|predicate|object",
+    re.IGNORECASE,
+)
+_PREDICATE_COLUMN = ("predicate", "relation")
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The decision on the first row of a CSV file: skipped as a header, or loaded as a fact; `cells` are its cells.
+
+    `detected` is True if the mode was "auto".
+    """
+
+    skipped: bool
+    detected: bool
+    line: int
+    cells: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Return one sentence for the person who loads the file."""
+        names = shorten(", ".join(self.cells), MAX_SHOWN, placeholder=" …")
+        if self.skipped:
+            return f"line {self.line} is a header and was skipped: {names}"
+        return f"no header detected, line {self.line} was loaded as a fact: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvBatch:
+    """Rows that are not empty, with their line numbers; `header` is set in the first batch of a file."""
+
+    rows: list[list[str]]
+    lines: list[int]
+    header: Header | None = None
+
+
+def header_mode(text: str) -> HeaderMode:
+    """Return the header mode of this name. Raises InvalidInput if there is none."""
+    if text not in HEADER_MODES:
+        raise InvalidInput.at("header", f'must be one of {", ".join(HEADER_MODES)}, not "{text}"')
+    return text
+
+
+def csv_batches(file: Iterable[str], mode: HeaderMode, predicate: str | None) -> Iterator[tuple[CsvBatch, LoadError | None]]:
+    """Read a CSV file in batches, each with the error that ends the file after its rows, or None.
+
+    A row that does not have as many cells as the first row of the same predicate is such an error.
+    """
+    reader = csv.reader(_without_mark(file), strict=True)
+    lengths: dict[str, tuple[int, int]] = {}
+    header: Header | None = None
+    is_first = True
+    while True:
+        rows, lines, error = _read_rows(reader)
+        if is_first and rows:
+            is_header = mode == "yes" or (mode == "auto" and _is_header(rows, predicate))
+            header = Header(is_header, mode == "auto", lines[0], tuple(rows[0]))
+        is_full = len(rows) == BATCH
+        if is_first and header is not None and header.skipped:
+            rows, lines = rows[1:], lines[1:]
+        ragged = _ragged(rows, lines, lengths, predicate)
+        if ragged is not None:
+            kept = lines.index(ragged.line)
+            rows, lines, error = rows[:kept], lines[:kept], ragged
+        yield CsvBatch(rows, lines, header if is_first else None), error
+        if error is not None or not is_full:
+            return
+        is_first = False
+
+
+def _without_mark(file: Iterable[str]) -> Iterator[str]:
+    lines = iter(file)
+    for first in lines:
+        return chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)
+    return iter(())
+
+
+def _read_rows(reader: Any) -> tuple[list[list[str]], list[int], LoadError | None]:
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(reader.line_num)
+                if len(rows) == BATCH:
+                    break
+    except csv.Error as error:
+        return rows, lines, LoadError(reader.line_num, str(error))
+    return rows, lines, None
+
+
+def _ragged(
+    rows: list[list[str]], lines: list[int], lengths: dict[str, tuple[int, int]], predicate: str | None
+) -> LoadError | None:
+    """Return the error for the first row whose length differs from that of the first row of its predicate.
+
+    `lengths` has the length and line of the first row of each predicate; new predicates are added.
+    """
+    new: dict[str, set[int]] = {}
+    if predicate is None:
+        for name, length in {(row[0], len(row)) for row in rows}:
+            new.setdefault(name, set()).add(length)
+    elif rows:
+        new[predicate] = set(map(len, rows))
+    if all(name in lengths and found == {lengths[name][0]} for name, found in new.items()):
+        return None
+    for row, line in zip(rows, lines, strict=True):
+        name = row[0] if predicate is None else predicate
+        length, first = lengths.setdefault(name, (len(row), line))
+        if length != len(row):
+            of = f' of "{name}"' if predicate is None else ""
+            extra = 1 if predicate is None else 0
+            return LoadError(line, f"{len(row) - extra} arguments, but line {first}{of} has {length - extra}")
+    return None
+
+
+def _is_header(rows: list[list[str]], predicate: str | None) -> bool:
+    """Decide whether the first row holds column names; a row of data must not be lost, so doubt means no.
+
+    All cells have to look like names, differ from each other and not occur in the rows below. Beside that, one of these:
+    all of them are usual column names; or (with a predicate) a column has only numbers or dates below its name; or
+    (without one) the first cell is "predicate" or "relation".
+    """
+    first, rest = rows[0], rows[1:]
+    if len(set(first)) != len(first) or not all(_NAME.fullmatch(cell) for cell in first):
+        return False
+    if predicate is None:
+        is_column = first[0].lower() in _PREDICATE_COLUMN
+        return is_column and all(row[0] != first[0] for row in rest)
+    if not set(first).isdisjoint(chain.from_iterable(rest)):
+        return False
+    if all(_COLUMN_NAMES.fullmatch(cell) for cell in first):
+        return True
+    return any(_is_typed([row[at] for row in rest if at < len(row) and row[at]]) for at in range(len(first)))
+
+
+def _is_typed(cells: list[str]) -> bool:
+    return bool(cells) and all(number(cell) is not None or _DATE.fullmatch(cell) for cell in cells)

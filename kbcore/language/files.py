@@ -1,0 +1,264 @@
+"""Files of facts and rules, read in batches of bounded size: rule text, JSON lines, or CSV.
+
+- `.kb`: the rule language. Facts, rules and goals; goals are handed to the caller.
+- `.jsonl`: one JSON object a line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
+- `.csv`: one fact a line, the predicate first and its arguments after it; with a predicate given, arguments only. A header
+  row is skipped (`csv_rows.py`).
+
+Errors name the line. Nothing after a faulty place is handed out, batches before it are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, TextIO
+
+import orjson
+
+from kbcore.errors import InvalidInput, LoadError
+from kbcore.language.csv_rows import BATCH, CsvBatch, Header, HeaderMode, csv_batches
+from kbcore.state.facts import Fact, FactRows
+from kbcore.timestamps import instant
+from kbplanner.errors import RuleSyntaxError
+from kbplanner.ir.limits import DEFAULT_LIMITS, plain_texts, text_problem
+from kbplanner.ir.terms import Atom, Rule
+from kbplanner.passes.check import check_fact, check_statements
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
+from kbplanner.syntax.lint import lint
+from kbplanner.syntax.parser import parse_stream
+from kbplanner.syntax.statements import (
+    Annotations,
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Statement,
+)
+
+FORMATS = (".kb", ".jsonl", ".csv")
+
+MAX_GROUPS = 16
+"""Predicates of one CSV batch that are gathered each by itself."""
+
+_CHUNK = 1 << 16
+
+
+@dataclass(slots=True)
+class Batch:
+    """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
+
+    `rows` are facts too: those of a CSV file, where they need no objects. `header` is the decision on the first row of a CSV
+    file, in the first batch of it. `warnings` are about the rules.
+    """
+
+    facts: list[Fact] = field(default_factory=list)
+    rows: list[FactRows] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    goals: list[GoalStatement] = field(default_factory=list)
+    line: int = 0
+    header: Header | None = None
+    warnings: list[RuleWarning] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.facts or self.rows or self.rules or self.goals or self.header)
+
+
+def read_file(
+    path: Path, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+) -> Iterator[Batch]:
+    """Read a file by the ending of its name.
+
+    `scope` applies to facts and rules that name none. For CSV files, `predicate` is the predicate of every row, and `header`
+    says whether the first row is a header ("auto" detects one).
+
+    Raises LoadError or RuleSyntaxError at the faulty place, OSError where the file cannot be read.
+    """
+    if path.suffix not in FORMATS:
+        raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            yield from read_text(file, path.suffix, scope=scope, predicate=predicate, header=header)
+    except LoadError as error:
+        raise error.in_file(path.name) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path.name}: not UTF-8 at byte {error.start}") from error
+
+
+def read_text(
+    file: TextIO, kind: str, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+) -> Iterator[Batch]:
+    """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
+    if kind == ".kb":
+        return read_statements(iter(lambda: file.read(_CHUNK), ""), scope)
+    if kind == ".jsonl":
+        return _json_lines(file, scope)
+    return _csv_lines(file, scope, predicate, header)
+
+
+def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
+    """Read text in the rule language, in chunks cut anywhere."""
+    batch = Batch()
+    rules: list[Statement] = []
+    for statement in parse_stream(chunks):
+        batch.line = statement.span.end_line
+        if isinstance(statement, FactStatement):
+            batch.facts.append(fact_of(statement, scope))
+        elif isinstance(statement, RuleStatement):
+            rules.append(statement)
+            batch.rules.append(rule_of(statement, scope))
+        else:
+            batch.goals.append(statement)
+        if len(batch.facts) >= BATCH or len(rules) >= BATCH:
+            batch.warnings = rule_warnings(rules)
+            yield batch
+            batch, rules = Batch(), []
+    batch.warnings = rule_warnings(rules)
+    if batch:
+        yield batch
+
+
+def rule_warnings(statements: Sequence[Statement]) -> list[RuleWarning]:
+    """Check the rules of a text and return the warnings, in the order of the text. Raises RuleSyntaxError."""
+    found = [*check_statements(statements), *lint(statements)]
+    return sorted(found, key=lambda warning: (0, 0) if warning.span is None else (warning.span.line, warning.span.column))
+
+
+def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
+    """The fact of a statement; `scope` where it names none."""
+    check_fact(statement.atom)
+    notes: Annotations = statement.annotations
+    line = statement.span.line
+    return Fact(
+        statement.atom.predicate,
+        tuple(arg for arg in statement.atom.args if isinstance(arg, str)),
+        statement.atom.positive,
+        notes.scope or scope,
+        notes.ttl,
+        _instant(notes.valid_from, "validFrom", line),
+        _instant(notes.valid_until, "validUntil", line),
+        notes.confidence,
+    )
+
+
+def _instant(value: int | str | None, name: str, line: int) -> int | None:
+    try:
+        return None if value is None else instant(value)
+    except ValueError as error:
+        raise LoadError(line, f"{name}: {error}") from error
+
+
+def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
+    """The rule of a statement; `scope` where it names none."""
+    return _scoped(statement.rule, scope)
+
+
+def _scoped(rule: Rule, scope: str | None) -> Rule:
+    return rule if rule.scope or not scope else Rule(rule.head, rule.body, rule.name, rule.confidence, scope)
+
+
+def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
+    batch = Batch()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        batch.line = number
+        try:
+            found = orjson.loads(line)
+            if not isinstance(found, dict):
+                raise LoadError(number, "expected a JSON object")
+            if "head" in found:
+                batch.rules.append(_scoped(rule_from_json(found), scope))
+            else:
+                batch.facts.append(_json_fact(found, scope))
+        except orjson.JSONDecodeError as error:
+            raise LoadError(number, f"not JSON: {error}") from error
+        except LoadError:
+            raise
+        except (InvalidInput, ValueError) as error:
+            raise LoadError(number, str(error)) from error
+        if len(batch.facts) >= BATCH:
+            yield batch
+            batch = Batch()
+    if batch:
+        yield batch
+
+
+def _json_fact(found: dict[str, Any], scope: str | None) -> Fact:
+    atom = atom_from_json(found)
+    check_fact(atom)
+    positive = atom.positive and not found.get("negated") and found.get("truthVal") is not False
+    return Fact(
+        atom.predicate,
+        tuple(arg for arg in atom.args if isinstance(arg, str)),
+        positive,
+        found.get("scope") or scope,
+        found.get("ttl"),
+        None if found.get("validFrom") is None else instant(found["validFrom"]),
+        None if found.get("validUntil") is None else instant(found["validUntil"]),
+        found.get("confidence"),
+        found.get("metadata") or {},
+    )
+
+
+def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None) -> FactRows | None:
+    """Rows of one relation as they are stored in bulk; None where they are not all plain texts of one arity."""
+    widths = set(map(len, rows))
+    if len(widths) != 1 or 0 in widths or max(widths) > DEFAULT_LIMITS.args or str in set(map(type, rows)):
+        return None
+    return bulk_rows(predicate, widths.pop(), list(chain.from_iterable(rows)), scope)
+
+
+def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = None) -> FactRows | None:
+    """Row after row of one relation as it is stored in bulk; None where something in it wants a look of its own."""
+    try:
+        check_fact(Atom(predicate))
+        return FactRows(predicate, arity, args, scope=scope) if plain_texts(args) else None
+    except (InvalidInput, TypeError):  # numbers and booleans become texts one by one; a mistake is named by who looks closer
+        return None
+
+
+def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode) -> Iterator[Batch]:
+    """Yield batches of bulk rows where all rows are plain; a batch with any other row is read row by row."""
+    for part, error in csv_batches(file, header, predicate):
+        batch = _csv_facts(part, scope, predicate) if part.rows else Batch()
+        batch.header = part.header
+        if error is not None:
+            raise error
+        if batch:
+            yield batch
+
+
+def _csv_facts(part: CsvBatch, scope: str | None, predicate: str | None) -> Batch:
+    lines, numbers = part.rows, part.lines
+    names = [predicate] if predicate is not None else list(dict.fromkeys(row[0] for row in lines))
+    grouped = [
+        plain_rows(name, lines if predicate is not None else [row[1:] for row in lines if row[0] == name], scope)
+        for name in (names if len(names) <= MAX_GROUPS else [])
+    ]
+    rows = [group for group in grouped if group is not None]
+    if rows and len(rows) == len(names):
+        return Batch(rows=rows, line=numbers[-1])
+    batch = Batch(line=numbers[-1])
+    for row, number in zip(lines, numbers, strict=True):
+        name, args = (predicate, row) if predicate is not None else (row[0], row[1:])
+        _check_csv(name, args, number)
+        batch.facts.append(Fact(name, tuple(args), scope=scope))
+    return batch
+
+
+def _check_csv(name: str, args: list[str], line: int) -> None:
+    try:
+        check_fact(Atom(name, tuple(args)))
+    except RuleSyntaxError:
+        raise
+    except InvalidInput as error:
+        raise LoadError(line, error.message) from error
+    for text in (name, *args):
+        problem = text_problem(text)
+        if problem is not None:
+            raise LoadError(line, problem)
+    if len(args) > DEFAULT_LIMITS.args:
+        raise LoadError(line, f"more than {DEFAULT_LIMITS.args} arguments")

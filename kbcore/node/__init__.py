@@ -1,0 +1,1 @@
+"""A running process: its runtime, tenants, API keys, quotas, readiness and snapshots."""

@@ -1,0 +1,106 @@
+"""The rules a new tenant starts with, where plugins have some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from kbcore.errors import Conflict, KBError, PluginFailed
+from kbcore.plug.manager import Plugins
+from kbcore.state.catalog import Catalog
+from kbcore.state.changes import AssertRules, CatalogAction, ChangeCatalog, ChangeSet, Delta
+from kbcore.state.rulebook import RuleBook, stored_rule
+from kbplanner.ir.terms import Rule
+from kbplanner.passes.check import check_statements
+from kbplanner.syntax.parser import parse_program
+from kbplanner.syntax.statements import RuleStatement
+
+
+def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, ...]:
+    """What `kb_rule_texts` gives, read and checked together; raises PluginFailed naming the plugin whose text it is.
+
+    Where the texts of several plugins do not go together, the last of them is named.
+    """
+    rules: list[Rule] = []
+    for plugin, text in plugins.rule_texts(database, tenant):
+        try:
+            statements = parse_program(text)
+            if not all(isinstance(statement, RuleStatement) for statement in statements):
+                raise PluginFailed("there is something else than rules in it")
+            check_statements(statements)
+            rules += [statement.rule for statement in statements if isinstance(statement, RuleStatement)]
+            RuleBook().check(tuple(map(stored_rule, rules)))
+        except KBError as error:
+            raise PluginFailed(
+                f"plugin {plugin} gives rules for a new tenant (kb_rule_texts) that cannot be taken: {error.message}",
+                {"plugin": plugin},
+            ) from error
+    return tuple(rules)
+
+
+class NewTenants:
+    """Adds the rules that tenants start with to their first write; `commit` is the one write path."""
+
+    def __init__(self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]) -> None:
+        self._plugins = plugins
+        self._catalog = catalog
+        self._commit = commit
+
+    def commit(self, changes: ChangeSet) -> Delta:
+        """Commit a change set, together with the initial rules where it creates a tenant; raises PluginFailed.
+
+        A change set that is refused, or stores nothing, creates no tenant.
+        """
+        if not self._makes_tenant(changes):
+            return self._commit(changes)
+        rules = initial_rules(self._plugins, changes.database, changes.tenant)
+        if changes.of_catalog:
+            delta = self._commit(changes)
+            self._teach(changes.database, changes.tenant, rules)
+            return delta
+        if rules:
+            with suppress(_NotNew):
+                return self._commit(self._with_rules(changes, rules))
+        return self._commit(changes)
+
+    def introduce(self, database: str, tenant: str) -> None:
+        """Make a tenant that has its rules, before anything rests on what is there; raises PluginFailed."""
+        self._teach(database, tenant, initial_rules(self._plugins, database, tenant))
+
+    def _makes_tenant(self, changes: ChangeSet) -> bool:
+        if changes.of_catalog and changes.changes[0] != ChangeCatalog(CatalogAction.CREATE_TENANT):
+            return False
+        return changes.creates_tenant and self._catalog.tenant(changes.database, changes.tenant) is None
+
+    def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
+        """Return one change set of the initial rules and `changes`, so that both are stored or neither is."""
+        taught = [rule for change in changes.changes if isinstance(change, AssertRules) for rule in change.rules]
+
+        def check() -> None:
+            self._check_new(changes.database, changes.tenant)
+            if changes.check is not None:
+                changes.check()
+            book = RuleBook()
+            for rule in rules:
+                book.add(stored_rule(rule))
+            book.check(tuple(map(stored_rule, taught)))
+
+        return replace(changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None)
+
+    def _check_new(self, database: str, tenant: str) -> None:
+        known = self._catalog.find(database, tenant)
+        if known is not None and known.generation:
+            raise _NotNew("the tenant exists already")
+
+    def _teach(self, database: str, tenant: str, rules: tuple[Rule, ...]) -> None:
+        """Commit the rules, unless another write has created the tenant."""
+        if rules:
+            with suppress(_NotNew):
+                check = partial(self._check_new, database, tenant)
+                self._commit(ChangeSet(database, tenant, (AssertRules(rules),), check))
+
+
+class _NotNew(Conflict):
+    """A tenant that is there already."""

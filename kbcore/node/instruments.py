@@ -1,0 +1,175 @@
+"""What a node counts as it works, with everything bound that is told often, and what it can tell when it is asked."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
+
+from kbcore import __version__
+from kbcore.errors import BudgetExceeded, KBError
+from kbcore.metrics import catalogue as m
+from kbcore.node.metric_sinks import Labels, Metrics, Tell
+from kbcore.plug.manager import Plugins
+from kbcore.plug.ports import Usage
+from kbcore.reason.tables import TableCounts
+from kbcore.state.changes import ChangeSet, Delta, DropScope, EvictFacts, ForkScope, MergeScope
+from kbcore.state.tenant import Tenant
+
+if TYPE_CHECKING:
+    from kbcore.node.runtime import Runtime
+    from kbcore.reason.ask import Reasoner
+
+Value = tuple[m.MetricSpec, Labels, float]
+Figures = tuple[int, int, int]
+
+SCOPE_ACTIONS = {ForkScope: "fork", DropScope: "drop", MergeScope: "merge"}
+
+
+class Meters:
+    """Where the work of a runtime is counted; `reads` has, for each kind of read, what takes its seconds."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.tables = TableCounts()
+        self.synced = metrics.bind(m.LOG_SYNC_SECONDS)
+        self.fired = metrics.bind(m.RULES_FIRED)
+        self.window_facts = metrics.bind(m.WINDOW_FACTS)
+        self.consolidated = metrics.bind(m.CONSOLIDATED)
+        self.reads: dict[str, Tell] = {
+            **{kind: metrics.bind(m.INFERENCE_SECONDS, kind) for kind in ("ask", "prove")},
+            **{kind: metrics.bind(m.QUERY_SECONDS, kind) for kind in ("query", "aggregate", "salient", "recall", "other")},
+            "window": metrics.bind(m.WINDOW_SECONDS),
+        }
+        self._asserted = metrics.bind(m.FACTS_ASSERTED)
+        self._updated = metrics.bind(m.FACTS_UPDATED)
+        self._retracted = metrics.bind(m.FACTS_RETRACTED)
+
+    def committed(self, changes: ChangeSet, delta: Delta) -> None:
+        """A change set was made durable and applied."""
+        if delta.asserted:
+            self._asserted(delta.asserted)
+        if delta.updated:
+            self._updated(delta.updated)
+        for removed in delta.removed:
+            self._retracted(len(removed.rows))
+        if delta.rules_added:
+            self.metrics.observe(m.RULES_ASSERTED, len(delta.rules_added))
+        if delta.rules_removed:
+            self.metrics.observe(m.RULES_RETRACTED, len(delta.rules_removed))
+        first = changes.changes[0] if changes.changes else None
+        if isinstance(first, EvictFacts) and delta.evicted:
+            self.metrics.observe(m.DECAY_EVICTED, delta.evicted, (first.reason.value,))
+        elif (action := SCOPE_ACTIONS.get(type(first))) is not None:
+            self.metrics.observe(m.SCOPES_CHANGED, 1, (action,))
+
+    def exceeded(self, error: BudgetExceeded) -> None:
+        """A read met a limit."""
+        self.metrics.observe(m.BUDGET_EXCEEDED, 1, (str((error.details or {}).get("limit")),))
+
+    def snapshot(self, seconds: float, outcome: str) -> None:
+        """A snapshot was taken, or failed."""
+        self.metrics.observe(m.SNAPSHOTS, 1, (outcome,))
+        if outcome == "ok":
+            self.metrics.observe(m.SNAPSHOT_SECONDS, seconds)
+
+    def transaction(self, outcome: str) -> None:
+        """A transaction ended."""
+        self.metrics.observe(m.TRANSACTIONS, 1, (outcome,))
+
+    def embedded(self, texts: int, well: bool) -> None:
+        """The embedder was given some texts, and made vectors of them or failed."""
+        self.metrics.observe(m.EMBEDDER_TEXTS, texts, ("ok" if well else "failed",))
+
+    def failed(self, hook: str) -> None:
+        """A plugin raised where it only was told something."""
+        self.metrics.observe(m.PLUGIN_FAILURES, 1, (hook,))
+
+
+def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
+    """What is told of each call of a language model: counts it, and tells plugins."""
+
+    def called(usage: Usage) -> None:
+        metrics.observe(m.LLM_CALL_SECONDS, usage.seconds, (usage.provider, usage.outcome))
+        metrics.observe(m.LLM_TOKENS, usage.input_tokens, (usage.provider, "input"))
+        metrics.observe(m.LLM_TOKENS, usage.output_tokens, (usage.provider, "output"))
+        plugins.tell("kb_llm_called", provider=usage.provider, model=usage.model, usage=usage)
+
+    return called
+
+
+def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterator[Value]]:
+    """What tells where a node stands; walking its tenants it lets others have their turn."""
+    started = runtime.clock.monotonic()
+    known: WeakKeyDictionary[Tenant, Figures] = WeakKeyDictionary()
+
+    def collect() -> Iterator[Value]:
+        tables = runtime.meters.tables
+        for result in ("current", "continued", "stale", "missed"):
+            yield m.TABLE_LOOKUPS, (result,), getattr(tables, result)
+        yield from _state(runtime, known)
+        yield from _log(runtime)
+        yield m.RECOVERY_RECORDS, (), runtime.recovered.records
+        yield m.RECOVERY_SECONDS, (), recovery_seconds
+        yield m.INFERENCES_WORKING, (), runtime.turns.all_working()
+        yield m.INFERENCES_WAITING, (), runtime.turns.all_waiting()
+        yield m.TRANSACTIONS_OPEN, (), len(runtime.transactions)
+        yield m.PLUGINS_LOADED, (), len(runtime.plugins.names())
+        yield m.UPTIME, (), runtime.clock.monotonic() - started
+        yield m.CPU_SECONDS, (), time.process_time()
+        yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
+        config = runtime.config
+        yield m.BUILD_INFO, (__version__, platform.python_version(), config.engine, config.storage_backend), 1
+
+    return collect
+
+
+def _figures(tenant: Tenant, known: MutableMapping[Tenant, Figures]) -> Figures:
+    """Facts, rules and bytes of a tenant, without its lock, for which others may wait as long as a long goal takes.
+
+    Where something changes under the count, what was found the last time has to do.
+    """
+    try:
+        known[tenant] = tenant.facts(), len(tenant.rules.all()), tenant.engine.bytes
+    except (RuntimeError, KBError):
+        return known.get(tenant, (0, 0, 0))
+    return known[tenant]
+
+
+def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator[Value]:
+    facts = rules = size = plans = kept = table_bytes = 0
+    databases, tenants = runtime.tenants()
+    for tenant in tenants:
+        if tenant.gone or tenant.failed is not None:
+            continue
+        found = _figures(tenant, known)
+        facts, rules, size = facts + found[0], rules + found[1], size + found[2]
+        plans += len(tenant.plans)
+        reasoner = tenant.attached.get("reasoner")
+        if reasoner is not None:
+            shelf = cast("Reasoner", reasoner).tables
+            kept, table_bytes = kept + len(shelf), table_bytes + shelf.bytes
+        runtime.pause()
+    yield m.FACTS_STORED, (), facts
+    yield m.RULES_STORED, (), rules
+    yield m.ENGINE_BYTES, (), size
+    yield m.PLANS, (), plans
+    yield m.TABLES, (), kept
+    yield m.TABLE_BYTES, (), table_bytes
+    yield m.DATABASES, (), databases
+    yield m.TENANTS, (), len(tenants)
+
+
+def _log(runtime: Runtime) -> Iterator[Value]:
+    written, status = runtime.committer, runtime.log_status()
+    yield m.LOG_RECORDS, (), written.records
+    yield m.LOG_BATCHES, (), written.batches
+    yield m.LOG_BYTES, (), written.bytes
+    yield m.LOG_WAITING, (), written.waiting
+    yield m.LOG_HEAD, (), status.head
+    yield m.TAIL_BYTES_DROPPED, (), status.tail_bytes_dropped
+    yield m.SNAPSHOT_HEAD, (), status.snapshot
+    yield m.SNAPSHOT_AGE, (), runtime.snapshot_age()
+    yield m.STORAGE_WRITABLE, (), int(status.writable)

@@ -1,0 +1,166 @@
+"""What a tenant may come to: facts, bytes, rules and scopes, where settings say so. Asked before a change is written."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+from kbcore.config.settings import Config
+from kbcore.errors import RateLimited
+from kbcore.state.catalog import Catalog
+from kbcore.state.changes import AssertFacts, AssertRows, AssertRules, ChangeSet, ForkScope, MergeScope
+from kbcore.state.facts import Fact, FactRows
+from kbcore.state.partition import located
+from kbcore.state.rulebook import stored_rule
+from kbcore.state.tenant import Tenant
+
+RETRY_SECONDS = 60.0
+"""When a client may ask again: room comes with what others take back, evict or let expire."""
+
+_FREE = nullcontext()
+_ADDING = AssertFacts | AssertRows | AssertRules | ForkScope | MergeScope
+
+
+@dataclass(slots=True)
+class _Growth:
+    """What a change set may add at most; that some of it is there already is found out only where it matters."""
+
+    facts: int = 0
+    rules: int = 0
+    scopes: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """Room that is held for writes of one tenant that are under way."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    growths: list[_Growth] = field(default_factory=list)
+
+
+class Quotas:
+    """Holds tenants to their limits, writes under way included."""
+
+    def __init__(self, config: Config) -> None:
+        self._facts, self._bytes = config.tenant_max_facts, config.tenant_max_bytes
+        self._rules, self._scopes = config.tenant_max_rules, config.tenant_max_scopes
+        self.active = any((self._facts, self._bytes, self._rules, self._scopes))
+        self._mutex = threading.Lock()
+        self._held: dict[tuple[str, str], _Held] = {}
+
+    def room(self, catalog: Catalog, changes: ChangeSet) -> AbstractContextManager[None]:
+        """Hold room for what a change set adds while it is written; entering raises RateLimited where there is too little.
+
+        What the same change set takes back does not make room for it. Where writes at once come near a limit, one that
+        would just have had room may be refused; none slips through.
+        """
+        if not self.active or not any(isinstance(change, _ADDING) for change in changes.changes):
+            return _FREE
+        return self._hold(catalog, changes)
+
+    @contextmanager
+    def _hold(self, catalog: Catalog, changes: ChangeSet) -> Iterator[None]:
+        with self._mutex:
+            held = self._held.setdefault((changes.database, changes.tenant), _Held())
+        with held.turn:  # one for each tenant: the reads of one must not keep the writes of another waiting
+            tenant = catalog.find(changes.database, changes.tenant)
+            growth = _growth(tenant, changes)
+            self._judge(tenant, changes, growth, held.growths)
+            held.growths.append(growth)
+        try:
+            yield
+        finally:
+            with held.turn:
+                held.growths[:] = [other for other in held.growths if other is not growth]
+
+    def _judge(self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]) -> None:
+        if tenant is None:
+            self._compare(growth, _Stored(0, 0, 0, frozenset()), others)
+            return
+        with tenant.lock.read():
+            stored = _Stored(tenant.facts(), tenant.engine.bytes, len(tenant.rules), frozenset(tenant.scopes()))
+            try:
+                self._compare(growth, stored, others)
+            except RateLimited:
+                growth.facts -= _there_already(tenant, changes)
+                growth.rules -= _taught_already(tenant, changes)
+                self._compare(growth, stored, others)
+
+    def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
+        new = growth.scopes - stored.scopes
+        for setting, most, has, more in (
+            ("TENANT_MAX_FACTS", self._facts, stored.facts + sum(other.facts for other in others), growth.facts),
+            ("TENANT_MAX_RULES", self._rules, stored.rules + sum(other.rules for other in others), growth.rules),
+            ("TENANT_MAX_SCOPES", self._scopes, len(stored.scopes.union(*(other.scopes for other in others))), len(new)),
+            ("TENANT_MAX_BYTES", self._bytes, stored.bytes, 1 if growth.facts else 0),
+        ):
+            if most and more > 0 and has + more > most:
+                raise RateLimited(
+                    f"this tenant has no room for that: {setting} is {most}",
+                    RETRY_SECONDS,
+                    {"limit": setting, "value": most, "has": has, "wanted": more},
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    facts: int
+    bytes: int
+    rules: int
+    scopes: frozenset[str]
+
+
+def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
+    found = _Growth()
+    for change in changes.changes:
+        if isinstance(change, AssertFacts):
+            found.facts += len(change.facts)
+            found.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
+        elif isinstance(change, AssertRows):
+            found.facts += sum(map(len, change.rows))
+            found.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
+        elif isinstance(change, AssertRules):
+            found.rules += len(change.rules)
+        elif isinstance(change, ForkScope | MergeScope):
+            source = None if tenant is None else tenant.partition(change.source)
+            found.facts += 0 if source is None else source.live()
+            if tenant is not None and isinstance(change, ForkScope) and change.source is not None:
+                found.rules += len(tenant.rules.of(change.source))
+            if change.target is not None:
+                found.scopes.add(change.target)
+    return found
+
+
+def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
+    """How many of the facts a change set tells are stored, or told in it before."""
+    told: list[Fact] = []
+    for change in changes.changes:
+        if isinstance(change, AssertFacts):
+            told += change.facts
+        elif isinstance(change, AssertRows):
+            told += _each(change.rows)
+    return len(told) - sum(not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in told}.values())
+
+
+def _each(groups: Iterable[FactRows]) -> list[Fact]:
+    return [fact for rows in groups for fact in rows.facts()]
+
+
+def _is_stored(tenant: Tenant, fact: Fact) -> bool:
+    partition = tenant.partition(fact.scope)
+    stored = None if partition is None else partition.get(fact.schema)
+    if stored is None:
+        return False
+    symbols = array("I", [tenant.engine.find(arg) for arg in fact.args])
+    return 0 not in symbols and bool(len(located(stored.relation, symbols, 1)[1]))
+
+
+def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
+    known = 0
+    for change in changes.changes:
+        if isinstance(change, AssertRules):
+            known += sum(tenant.rules.get(rule.scope, stored_rule(rule).id) is not None for rule in change.rules)
+    return known

@@ -1,0 +1,400 @@
+"""Everything built once and in order: plugins, log, state, the write path; and taken down again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from kbcore.clock import Clock, LoggedClock, SystemClock
+from kbcore.config.settings import Config
+from kbcore.context.text.tokens import TokenCounter
+from kbcore.durable.capture import Capture
+from kbcore.durable.commit import Committer
+from kbcore.durable.full_disk import ROOM_SECONDS, FullDisk
+from kbcore.durable.recovery import Recovered, recover
+from kbcore.durable.request_key import marked
+from kbcore.durable.transactions import Transactions
+from kbcore.errors import ReadOnlyFollower, StorageFailed
+from kbcore.events.feed import CommitFeed, Committed
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.kb.transaction import TransactionKB
+from kbcore.llm.model import Model
+from kbcore.node.admin import Admin
+from kbcore.node.api_keys import Keys
+from kbcore.node.initial_rules import NewTenants
+from kbcore.node.instruments import Meters, collector, model_called
+from kbcore.node.metric_sinks import Metrics
+from kbcore.node.quotas import Quotas
+from kbcore.node.readiness import readiness
+from kbcore.node.snapshotter import Snapshots
+from kbcore.plug.manager import Plugins
+from kbcore.plug.ports import LLMProvider, LogStatus, LogStore, WorksBeside
+from kbcore.reason.admission import Caller, Turns
+from kbcore.reason.ask import Reasoner
+from kbcore.replication.leader_mark import check_allegiance
+from kbcore.replication.role import Replication, check_settings
+from kbcore.retraction.cascade import Cascades
+from kbcore.search.embedder import Embedding
+from kbcore.state.catalog import DEFAULT, Catalog
+from kbcore.state.changes import ChangeSet, Delta
+from kbcore.state.tenant import Tenant
+from kbcore.upkeep.sweep import Sweeper
+from kbplanner.engine.backend import Engine, Limits
+from kbplanner.engine.engine import Engine as CEngine
+from kbplanner.reference.engine import ReferenceEngine
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 30
+"""How often the runtime looks for transactions nobody uses any more, and for a snapshot that is due."""
+
+
+def _in_place(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def _nobody_waits() -> None:
+    """Where there is only one thing going on, there is nobody to let through."""
+
+
+def _tell_commit(tell: Callable[..., None], committed: Committed) -> None:
+    tell(database=committed.database, tenant=committed.tenant, delta=committed.delta)
+
+
+def open_runtime(
+    config: Config,
+    *,
+    plugins: Iterable[object] = (),
+    clock: Clock | None = None,
+    offload: Callable[[Callable[[], Any]], Any] | None = None,
+    offload_disk: Callable[[Callable[[], Any]], Any] | None = None,
+    pause: Callable[[], None] | None = None,
+    give_way: Callable[[], None] | None = None,
+    on_failure: Callable[[StorageFailed], None] | None = None,
+    llm: LLMProvider | None = None,
+) -> Runtime:
+    """Load plugins, open the log, recover the state, and be ready to serve.
+
+    `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one that uses the disk
+    (default: `offload`). `pause` yields between slices of work, `give_way` in background work (default: `pause`).
+    `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError, StorageBusy, LogCorrupted.
+    """
+    check_settings(config)
+    loaded = Plugins(config, plugins)
+    loaded.salience_scorer()  # a name nobody offers is found out before the log is opened
+    provider, embedder, tokenizer = llm or loaded.llm_provider(), loaded.embedder(), loaded.tokenizer()
+    metrics = Metrics(loaded.metrics_sinks())
+    store = loaded.open_storage()
+    logged = LoggedClock(clock or SystemClock())
+    begun = logged.monotonic()
+    catalog = Catalog(_engine_maker(config))
+    try:
+        check_allegiance(store, config)
+        recovered = recover(store, catalog)
+    except BaseException:
+        store.close(clean=False)
+        raise
+    logged.seen(recovered.last_time)
+    away = offload or _in_place
+    model = None if provider is None else Model(provider, config, logged, model_called(metrics, loaded))
+    disk = offload_disk or away
+    runtime = Runtime(config, loaded, metrics, store, catalog, logged, recovered, away, disk, pause, on_failure, model)
+    runtime.give_way = give_way or runtime.pause
+    runtime.token_counter = TokenCounter(tokenizer)
+    if embedder is not None:
+        runtime.embedding = Embedding(embedder, logged, away, runtime.meters.embedded)
+    metrics.on_collect(collector(runtime, logged.monotonic() - begun))
+    loaded.tell("kb_runtime_started", runtime=runtime)
+    return runtime
+
+
+def _engine_maker(config: Config) -> Callable[[], Engine]:
+    return ReferenceEngine if config.engine == "python" else CEngine  # type: ignore[return-value]
+
+
+class Runtime:
+    """A running node: its state, its log, and knowledge bases as handles on tenants."""
+
+    def __init__(
+        self,
+        config: Config,
+        plugins: Plugins,
+        metrics: Metrics,
+        store: LogStore,
+        catalog: Catalog,
+        clock: LoggedClock,
+        recovered: Recovered,
+        offload: Callable[[Callable[[], Any]], Any],
+        offload_disk: Callable[[Callable[[], Any]], Any],
+        pause: Callable[[], None] | None,
+        on_failure: Callable[[StorageFailed], None] | None,
+        model: Model | None = None,
+    ) -> None:
+        self.config = config
+        self.plugins = plugins
+        self.metrics = metrics
+        self.meters = Meters(metrics)
+        self._new_tenants = NewTenants(plugins, catalog, self._commit) if plugins.listens("kb_rule_texts") else None
+        self.goals_told = plugins.listens("kb_goal_answered")
+        plugins.on_failure = self.meters.failed
+        self.clock = clock
+        self.recovered = recovered
+        self.offload = offload
+        self._offload_disk = offload_disk
+        self.pause = self.give_way = pause or _nobody_waits
+        self.scorer = plugins.salience_scorer()
+        self.model = model
+        self.embedding: Embedding | None = None
+        self.token_counter = TokenCounter()
+        self._quotas = Quotas(config)
+        self.turns = Turns(config.tenant_max_inferences)
+        self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
+        self._store = store
+        if isinstance(store, WorksBeside):
+            store.work_through(offload_disk)
+        self._catalog = catalog
+        self._wake = threading.Event()
+        self._stopping = False
+        self._failed: StorageFailed | None = None
+        self._on_failure = on_failure
+        self.transactions = Transactions(config, clock, self.meters.transaction)
+        self.feed = CommitFeed()
+        if plugins.listens("kb_changes_committed"):
+            self.feed.subscribe(partial(_tell_commit, partial(plugins.tell, "kb_changes_committed")))
+        self._committer = Committer(
+            store,
+            catalog,
+            clock,
+            offload=offload_disk,
+            max_records=config.write_queue_records,
+            max_bytes=config.write_queue_bytes,
+            on_failure=self._fail,
+            synced=self.meters.synced,
+            feed=self.feed,
+        )
+        built = store, catalog, self._committer, clock, config
+        self.replication = Replication(
+            *built,
+            make_catalog=partial(Catalog, _engine_maker(config)),
+            offload_disk=offload_disk,
+            pause=self.pause,
+            wrote=self._wrote,
+        )
+        metrics.on_collect(self.replication.values)
+        self.replication.on_led.append(self._sweep)
+        self._snapshots = Snapshots(
+            *built,
+            offload_disk=offload_disk,
+            give_way=lambda: self.give_way(),
+            taking=self.replication.replacing,
+            droppable=self.replication.leader.droppable,
+            told=self.meters.snapshot,
+        )
+        self._room = FullDisk(store, offload_disk, self._wake.set, self._snapshots.try_take, self._fail)
+        self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
+        self._keeper.start()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Evict expired facts by and by, unless this node follows: then evictions come with the log."""
+        interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
+        self.sweeper = Sweeper(self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval)
+
+    def knowledge_base(
+        self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
+    ) -> KnowledgeBase:
+        """A handle on a tenant; raises UnknownDatabase. The tenant comes into being with its first write.
+
+        `caller` waits for what the handle gives, and may leave: long goals are stopped then.
+        """
+        self._catalog.tenant(database, tenant)
+        return KnowledgeBase(self, database, tenant, caller)
+
+    def admin(self) -> Admin:
+        """A handle on the databases and tenants as a whole."""
+        return Admin(self, self._catalog)
+
+    def keys(self) -> Keys:
+        """A handle on the keys of the node."""
+        return Keys(self, self._catalog)
+
+    def begin(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
+        """Open a transaction and give its id; raises UnknownDatabase, RateLimited, ReadOnlyFollower."""
+        self.refuse_on_follower()
+        known = self._catalog.tenant(database, tenant)
+        if known is None and self._new_tenants is not None:
+            self._new_tenants.introduce(database, tenant)
+        return self.transactions.begin(database, tenant).id
+
+    def refuse_on_follower(self) -> None:
+        """Raise ReadOnlyFollower on a node that takes no writes, for what would do a lot of work before it writes."""
+        if (leader := self.replication.leader_url) is not None:
+            raise ReadOnlyFollower(leader)
+
+    def in_transaction(
+        self, database: str, tenant: str, id: str, *, writes: bool = True, caller: Caller | None = None
+    ) -> TransactionKB:
+        """A handle on a tenant as an open transaction sees it, for one operation: enter it, use it, leave it.
+
+        An error of an operation that `writes` rolls the transaction back.
+
+        Raises UnknownTransaction, and Conflict where the transaction has ended.
+        """
+        known = self._catalog.find(database, tenant)
+        return TransactionKB(self, self.transactions.find(database, tenant, id, known), writes, caller)
+
+    def find_tenant(self, database: str, name: str) -> Tenant | None:
+        """A tenant brought to now, None where the database or the tenant is not there."""
+        return self.read_tenant(database, name) if self._catalog.find(database, name) else None
+
+    def commit(self, changes: ChangeSet) -> Delta:
+        """Make a change set durable and apply it: the only way to change anything."""
+        changes = marked(changes)
+        return self._commit(changes) if self._new_tenants is None else self._new_tenants.commit(changes)
+
+    def _commit(self, changes: ChangeSet) -> Delta:
+        with self._room.watched(changes), self._quotas.room(self._catalog, changes):
+            delta = self._committer.commit(changes)
+        self.replication.last_commit.seq = delta.seq
+        self._wrote(changes, delta)
+        return delta
+
+    def _wrote(self, changes: ChangeSet, delta: Delta) -> None:
+        """What follows from a change set that is durable and applied, whether it was made here or came from the leader."""
+        self.meters.committed(changes, delta)
+        if delta.rules_added or delta.rules_removed or delta.dropped:
+            self._forget_tables(changes)
+        if changes.of_catalog:
+            self.transactions.fail(changes.database, changes.tenant or None)
+        if self._snapshots.grown:
+            self._wake.set()
+
+    def read_tenant(self, database: str, name: str) -> Tenant:
+        """A tenant to read, brought to now; an unknown one is empty. Raises what made the tenant unusable, if anything."""
+        tenant = self._catalog.tenant(database, name)
+        if tenant is None:
+            return self._catalog.empty_tenant(database, name)
+        if tenant.failed is not None:
+            raise tenant.failed
+        now = tenant.read_at = self.clock.now_ms()
+        if tenant.due(now):
+            with tenant.lock.write():
+                tenant.advance(now)
+        return tenant
+
+    @property
+    def log_id(self) -> str:
+        """What tells this log from every other."""
+        return self._store.status().log_id
+
+    def log_head(self) -> int:
+        """The last place in the log."""
+        return self._store.status().head
+
+    def applied(self, database: str, name: str) -> int:
+        """A place in the log up to which all changes of a tenant are applied."""
+        tenant = self._catalog.find(database, name)
+        if tenant is None:
+            return self.log_head()
+        with tenant.lock.read():
+            return tenant.seq
+
+    def reasoner(self, tenant: Tenant) -> Reasoner:
+        """The reasoner of a tenant, with its goal tables."""
+        found = tenant.attached.get("reasoner")
+        if found is None:
+            config = self.config
+            made = Reasoner(tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables)
+            found = tenant.attached.setdefault("reasoner", made)
+        return cast(Reasoner, found)
+
+    def cascades(self, tenant: Tenant) -> Cascades:
+        """What finds the conclusions that fall with a tenant's retractions."""
+        found = tenant.attached.get("cascades")
+        return cast(Cascades, tenant.attached.setdefault("cascades", Cascades(tenant)) if found is None else found)
+
+    def snapshot(self) -> int:
+        """Take a snapshot and drop the log it makes unnecessary; returns its sequence number."""
+        return self._snapshots.take()
+
+    def captured(self) -> tuple[LogStatus, Capture]:
+        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        return self._snapshots.captured()
+
+    def tenants(self) -> tuple[int, list[Tenant]]:
+        """How many databases there are, and every tenant of them."""
+        return len(self._catalog.databases()), list(self._catalog.tenants())
+
+    @property
+    def committer(self) -> Committer:
+        """The one write path, for what it has counted."""
+        return self._committer
+
+    def log_status(self) -> LogStatus:
+        """Where the log stands; it is not writable once it has failed."""
+        status = self._store.status()
+        return status if self._failed is None else replace(status, writable=False)
+
+    def snapshot_age(self) -> float:
+        """Seconds since the last snapshot, or since the start."""
+        return self._snapshots.age()
+
+    def health(self) -> dict[str, Any]:
+        """Readiness: overall status, a check for each part, and whether writes are taken."""
+        status, failed = self._store.status(), self._failed is not None
+        known = self.config, status, self.recovered, self._catalog.tenants(), self.model, self.replication
+        return readiness(*known, failed=failed, stopping=self._stopping)
+
+    def close(self) -> None:
+        """Refuse new writes, take a snapshot where there is something new, and release the log."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.plugins.tell("kb_runtime_stopping", runtime=self)
+        self.replication.close()
+        self.sweeper.close()
+        self._committer.close()
+        self._wake.set()
+        self._keeper.join()
+        clean = self._failed is None
+        if clean and self._snapshots.bytes_since:
+            self._snapshots.try_take()
+        self._store.close(clean=clean)
+        self.metrics.close()
+        self._catalog.close()
+        if self.model is not None:
+            self.model.provider.close()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _keep(self) -> None:
+        """Take snapshots when the log has grown or grown old. Runs beside everything else until the stop."""
+        while not self._stopping:
+            self._wake.wait(ROOM_SECONDS if self._room.full else min(self.config.snapshot_minutes * 60, LOOK_SECONDS))
+            self._wake.clear()
+            if self._stopping:
+                return
+            self.transactions.expire()
+            self._room.make()
+            self.metrics.push()
+            if not self._room.full and self._snapshots.due():
+                self._snapshots.try_take()
+
+    def _forget_tables(self, changes: ChangeSet) -> None:
+        tenant = self._catalog.tenant(changes.database, changes.tenant)
+        if tenant is not None:
+            with tenant.lock.read():
+                self.reasoner(tenant).tables.clear()
+                tenant.models.clear()
+
+    def _fail(self, error: StorageFailed) -> None:
+        self._failed = error
+        if self._on_failure is not None:
+            self._on_failure(error)

@@ -1,0 +1,106 @@
+"""A check of all settings before a start: every value that cannot be used, and where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+
+from kbcore.config.settings import SETTINGS, Config
+from kbcore.errors import ConfigError, KBError
+from kbcore.plug.manager import Plugins
+from kbcore.replication.role import check_settings
+
+DEFAULT = "default"
+
+
+@dataclass(slots=True)
+class Effective:
+    """Settings as a server would have them, the source of each by its name, and what is wrong with them.
+
+    A setting that cannot be used has its default in `config`.
+    """
+
+    config: Config
+    sources: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str) -> Effective:
+    """Read settings from `environ`, which `source` describes, and from flags, which win over it.
+
+    Every setting that cannot be read is in `problems`; nothing is raised.
+    """
+    usable: dict[str, str] = {}
+    found = Effective(Config())
+    for setting in SETTINGS:
+        names = (setting.name, f"{setting.name}_FILE") if setting.secret else (setting.name,)
+        given = {name: environ[name] for name in names if environ.get(name)}
+        try:
+            Config.from_env(given)
+        except ConfigError as error:
+            found.problems.append(error.message)
+            continue
+        usable.update(given)
+        if given:
+            found.sources[setting.name] = source if setting.name in given else f"{setting.name}_FILE ({source})"
+    chosen: dict[str, str] = {}
+    for name, text in flags.items():
+        try:
+            Config().updated({name: text})
+        except ConfigError as error:
+            found.problems.append(error.message)
+            continue
+        chosen[name] = text
+        found.sources[name] = f"--{name.lower().replace('_', '-')}"
+    found.config = Config.from_env(usable).updated(chosen)
+    if "STORAGE_URL" in found.sources and (
+        "STORAGE_BACKEND" not in found.sources or ("STORAGE_URL" in chosen and "STORAGE_BACKEND" not in chosen)
+    ):
+        found.sources["STORAGE_BACKEND"] = "STORAGE_URL"
+    return found
+
+
+def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
+    """Open the plugins that settings choose, as a start does, and close them; return what a start would refuse.
+
+    `specs` are the hooks of the server. The storage itself is not opened: a running server may hold it.
+    """
+    problems: list[str] = []
+    with _collected(problems):
+        check_settings(config)
+    plugins: Plugins | None = None
+    with _collected(problems):
+        plugins = Plugins(config)
+        plugins.specify(specs)
+    if plugins is None:
+        return problems
+    sinks = (replace(config, metrics_sinks=(name,)) for name in dict.fromkeys(config.metrics_sinks))
+    with _collected(problems):
+        plugins.check_storage()
+    checks: list[Callable[[], object]] = [
+        plugins.salience_scorer,
+        plugins.llm_provider,
+        plugins.embedder,
+        plugins.tokenizer,
+        *(Plugins(sink).metrics_sinks for sink in sinks),
+    ]
+    for check in checks:
+        with _collected(problems):
+            opened = check()
+            for each in opened if isinstance(opened, list) else [opened]:
+                if callable(close := getattr(each, "close", None)):
+                    close()
+    return problems
+
+
+@contextmanager
+def _collected(problems: list[str]) -> Iterator[None]:
+    """Add the error of the block to `problems`; of an error that is not ours only the type, its text may be secret."""
+    try:
+        yield
+    except KBError as error:
+        problems.append(error.message)
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything, and a start would fail with it
+        problems.append(f"a plugin failed with {type(error).__name__} while it was opened")

@@ -1,0 +1,107 @@
+"""Snapshots of a running node: begun between two batches, copied, encoded and written beside the traffic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kbcore.clock import Clock
+from kbcore.config.settings import Config
+from kbcore.durable.capture import Capture, capture
+from kbcore.durable.commit import Committer
+from kbcore.durable.snapshot import paced
+from kbcore.errors import KBError
+from kbcore.plug.ports import LogStatus, LogStore
+from kbcore.state.catalog import Catalog
+
+_log = logging.getLogger("kbcore.snapshots")
+
+
+class Snapshots:
+    """Takes snapshots, one at a time, and drops the log that they and nobody else make necessary.
+
+    `taking` is held meanwhile; whoever replaces log and state holds it too, else a snapshot of the old state would get into
+    the new log. `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is
+    told the seconds and the outcome of each.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        catalog: Catalog,
+        committer: Committer,
+        clock: Clock,
+        config: Config,
+        *,
+        offload_disk: Callable[[Callable[[], Any]], Any],
+        give_way: Callable[[], None],
+        taking: AbstractContextManager[Any],
+        droppable: Callable[[int], int],
+        told: Callable[[float, str], None],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._committer = committer
+        self._clock = clock
+        self._offload_disk = offload_disk
+        self._give_way = give_way
+        self._droppable = droppable
+        self._told = told
+        self._log_bytes = config.snapshot_log_mb << 20
+        self._minutes = config.snapshot_minutes
+        self._at_bytes = 0
+        self._at = clock.monotonic()
+        self._taking = taking
+
+    @property
+    def bytes_since(self) -> int:
+        """Bytes of log since the last snapshot, or since the start."""
+        return self._committer.bytes - self._at_bytes
+
+    def age(self) -> float:
+        """Seconds since the last snapshot, or since the start."""
+        return self._clock.monotonic() - self._at
+
+    def take(self) -> int:
+        """Take one and drop the log it makes unnecessary; returns its sequence number."""
+        begun, outcome = self._clock.monotonic(), "failed"
+        try:
+            with self._taking:
+                head = self._take()
+            outcome = "ok"
+            return head
+        finally:
+            self._told(self._clock.monotonic() - begun, outcome)
+
+    def try_take(self) -> None:
+        """Take one; where that fails the whole log is kept, and writes go on."""
+        try:
+            self.take()
+        except KBError as error:
+            _log.warning("snapshot failed, the whole log is kept: %s", error)
+
+    def due(self) -> bool:
+        """Whether there is something new, and enough of it or for long enough."""
+        return bool(self.bytes_since) and (self.grown or self.age() >= self._minutes * 60)
+
+    @property
+    def grown(self) -> bool:
+        """Whether there is enough new log for a snapshot."""
+        return self.bytes_since >= self._log_bytes
+
+    def captured(self) -> tuple[LogStatus, Capture]:
+        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        return self._committer.exclusively(lambda _: (self._store.status(), capture(self._catalog)))
+
+    def _take(self) -> int:
+        status, captured = self.captured()
+        head = status.head
+        chunks = list(paced(captured, self._give_way))
+        self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
+        unneeded = self._droppable(head)
+        self._offload_disk(lambda: self._store.drop_before(unneeded))
+        self._at_bytes = self._committer.bytes
+        self._at = self._clock.monotonic()
+        return head

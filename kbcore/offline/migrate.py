@@ -1,0 +1,146 @@
+"""A knowledge base moved from one storage to another, and a storage read from end to end, with no server running."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kbcore.config.settings import Config
+from kbcore.config.storage_urls import backend_of, path_of, redacted
+from kbcore.durable.capture import capture
+from kbcore.durable.recovery import recover
+from kbcore.durable.snapshot import encode
+from kbcore.errors import AlreadyExists, ConfigError, Conflict, InvalidInput, LogTruncated, ReadOnlyFollower
+from kbcore.plug.manager import Plugins
+from kbcore.plug.ports import LogRecord, LogStore
+from kbcore.replication.leader_mark import leader_of
+from kbcore.state.catalog import Catalog
+from kbplanner.engine.engine import Engine as CEngine
+
+BATCH_RECORDS = 1024
+BATCH_BYTES = 4 << 20
+"""What one append of a copy takes at most; a single record may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is in a storage: last record, newest snapshot (0: none), records after it, and what all of it comes to.
+
+    `digest` is the SHA-256 of everything a start recovers: databases, tenants, scopes, rules, facts with their attributes,
+    generations and transactions.
+    """
+
+    head: int
+    snapshot: int
+    records: int
+    facts: int
+    digest: str
+
+
+def check_storage(url: str, config: Config | None = None, plugins: Iterable[object] = ()) -> Contents:
+    """Read a storage as a start does, and every record that is kept besides.
+
+    Raises ConfigError where there is none, StorageBusy where it is in use, LogCorrupted where it is damaged.
+    """
+    store = _open(url, config, plugins, there=True)
+    try:
+        if not store.status().head:
+            raise ConfigError(f"{redacted(url)}: there is no knowledge base")
+        for _ in _all_records(store):
+            pass
+        return _contents(store)
+    finally:
+        store.close()
+
+
+def copy_storage(source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()) -> Contents:
+    """Copy the newest snapshot and the records after it, with their numbers, into an empty storage, and compare.
+
+    The target is opened anew for the comparison. Raises AlreadyExists where the target is not empty, ReadOnlyFollower where
+    it follows a leader, ConfigError where the source is empty, StorageBusy where either is in use, and Conflict where both
+    do not come to the same, which damage of the target would explain.
+    """
+    if source == target:
+        raise InvalidInput.at("to", "is where it comes from")
+    origin = _open(source, config, plugins, there=True)
+    try:
+        if not origin.status().head:
+            raise ConfigError(f"{redacted(source)}: there is no knowledge base")
+        copy = _open(target, config, plugins)
+        try:
+            if leader := leader_of(copy):
+                raise ReadOnlyFollower(leader, redacted(target))
+            if copy.status().head:
+                raise AlreadyExists(f"{redacted(target)} is not empty: it has {copy.status().head} records")
+            _copy(origin, copy)
+        finally:
+            copy.close()
+        wanted = _contents(origin)
+    finally:
+        origin.close()
+    copy = _open(target, config, plugins)
+    try:
+        found = _contents(copy)
+    finally:
+        copy.close()
+    if found != wanted:
+        raise Conflict(
+            f"{redacted(target)} does not come to the same as {redacted(source)}; do not use it",
+            {"source": wanted.digest, "target": found.digest},
+        )
+    return found
+
+
+def _open(url: str, config: Config | None, plugins: Iterable[object], *, there: bool = False) -> LogStore:
+    settings = (config or Config()).updated({"STORAGE_URL": url})
+    if there and backend_of(url) in ("wal", "sqlite") and not os.path.exists(path_of(url)):
+        raise ConfigError(f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}")
+    return Plugins(settings, plugins).open_storage()
+
+
+def _all_records(store: LogStore) -> Iterator[LogRecord]:
+    try:
+        return store.read(0)
+    except LogTruncated as error:
+        return store.read((error.details or {})["first"] - 1)
+
+
+def _copy(origin: LogStore, copy: LogStore) -> None:
+    after = 0
+    loaded = origin.load_snapshot()
+    if loaded is not None:
+        after, chunks = loaded
+        copy.begin_with(after, chunks)
+    for batch in _batches(origin.read(after)):
+        last = copy.append([(record.type, record.version, record.payload) for record in batch])
+        if last != batch[-1].seq:
+            raise Conflict(f"the copy has number {last} where the source has {batch[-1].seq}")
+        copy.sync()
+
+
+def _batches(records: Iterator[LogRecord]) -> Iterator[list[LogRecord]]:
+    batch: list[LogRecord] = []
+    size = 0
+    for record in records:
+        if batch and (len(batch) >= BATCH_RECORDS or size + len(record.payload) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += len(record.payload)
+    if batch:
+        yield batch
+
+
+def _contents(store: LogStore) -> Contents:
+    catalog = Catalog(CEngine)
+    try:
+        recovered = recover(store, catalog)
+        digest = hashlib.sha256()
+        for chunk in encode(capture(catalog)):
+            digest.update(len(chunk).to_bytes(8, "little") + chunk)
+        facts = sum(tenant.facts() for tenant in catalog.tenants())
+    finally:
+        catalog.close()
+    return Contents(store.status().head, recovered.snapshot, recovered.records, facts, digest.hexdigest())

@@ -1,0 +1,1 @@
+"""Proofs of answers: construction, shapes for JSON, and text."""

@@ -1,0 +1,161 @@
+"""Proofs as they are shown: a tree, or a graph in which a shared lemma is written once.
+
+Both are built level by level, so that a limit cuts far from the conclusion; what is cut is `elided`, and can be asked for by
+itself. Nothing recurses along the proof.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any, TypeAlias
+
+from kbcore.proofs.prover import ABSENT, ASSERTED, BUILTIN, DERIVED, Proof, ProofNode, Taken
+from kbcore.state.facts import Row, conclusion
+from kbplanner.ir.terms import BodyItem, HeadTerm, Literal, Variable
+from kbplanner.syntax.printer import print_item
+
+MAX_PROOF_NODES = 100_000
+"""Nodes of one proof that can be asked for at most."""
+
+
+Places: TypeAlias = "tuple[tuple[str, int], ...]"
+"""The variables of an atom, with the places where they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofLimits:
+    """How much of a proof is shown: nodes, and rule steps below the conclusion."""
+
+    nodes: int
+    depth: int
+
+
+def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem) -> dict[str, Any]:
+    """The proof of an answer as nested nodes; `goal` is the literal that was asked."""
+    scope, most, deepest, expand = result["scope"], limits.nodes, limits.depth, proof.expand
+    places: dict[int, Places] = {}
+    shown: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
+    todo: deque[tuple[ProofNode, dict[str, Any], int, BodyItem]] = deque()
+    proof.shown(1)
+    count = 1
+    if top.kind == DERIVED:
+        todo.append((top, shown, 0, goal))
+    else:
+        shown["step"], shown["substitution"] = _leaf(top), _matched(goal, top, places)
+    while todo:
+        node, into, level, item = todo.popleft()
+        premises = expand(node) if level < deepest else ()
+        rule = node.rule
+        if level >= deepest or count + len(premises) > most or rule is None:
+            into["step"], into["substitution"] = _step("elided"), _matched(item, node, places)
+            continue
+        count += len(premises)
+        proof.shown(len(premises))
+        below: list[dict[str, Any]] = []
+        for premise, of in zip(premises, cycle(rule.rule.body), strict=False):
+            if premise.kind == DERIVED:
+                row = conclusion(premise.predicate, premise.positive, list(premise.args), scope)
+                one: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
+                todo.append((premise, one, level + 1, of))
+            else:
+                row = premise.row or _goal_row(premise, scope)
+                one = {"goal": row, "step": _leaf(premise), "substitution": _matched(of, premise, places)}
+            below.append(one)
+        kind = "aggregate" if node.taken else "rule_application"
+        into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
+        if node.taken:
+            into["step"].update(_taken(node.taken))
+        into["substitution"] = node.bindings
+    return {"result": result, "proof": shown}
+
+
+def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
+    """The proof of an answer as a table of nodes; premises and root are names of nodes."""
+    names = {top: "n1"}
+    nodes: dict[str, Any] = {}
+    truncated = False
+    todo = deque([(top, 0)])
+    proof.shown(1)
+    while todo:
+        node, level = todo.popleft()
+        shown = nodes[names[node]] = _dag_node(node)
+        if node.kind != DERIVED:
+            continue
+        premises = proof.expand(node) if level < limits.depth else ()
+        new = [premise for premise in dict.fromkeys(premises) if premise not in names]
+        if level >= limits.depth or len(names) + len(new) > limits.nodes or node.rule is None:
+            shown["kind"], truncated = "elided", True
+            continue
+        proof.shown(len(new))
+        for premise in new:
+            names[premise] = f"n{len(names) + 1}"
+            todo.append((premise, level + 1))
+        if node.taken:
+            shown["kind"] = "aggregate"
+            shown.update(_taken(node.taken))
+        shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
+        shown["bindings"] = node.bindings
+        shown["premises"] = [names[premise] for premise in premises]
+    about = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
+    return {**about, "result": result, "proof": {"root": "n1", "truncated": truncated, "nodes": nodes}}
+
+
+def _dag_node(node: ProofNode) -> dict[str, Any]:
+    kind, args = node.kind, list(map(_text, node.args)) if node.kind == ABSENT else list(node.args)
+    fact: dict[str, Any] = {"predicate": node.predicate, "args": args}
+    if not node.positive:
+        fact["negated"] = True
+        kind = "explicit_negative" if kind == ASSERTED else kind
+    shown = {"fact": fact, "kind": kind, "depth": node.depth, "premises": []}
+    if node.item is not None:
+        shown["text"] = print_item(node.item)
+    else:
+        shown["alternatives"] = node.alternatives
+    return shown
+
+
+def _taken(taken: Taken) -> dict[str, Any]:
+    return {"text": taken.text, "rows": taken.rows, "inputs": list(taken.inputs)}
+
+
+def _leaf(node: ProofNode) -> dict[str, Any]:
+    if node.kind == ASSERTED:
+        kind = "fact_match" if node.positive else "explicit_negative"
+        return {"type": kind, "fact": node.row, "rule": None, "bodyProofs": None}
+    step = _step("builtin" if node.kind == BUILTIN else "negation_as_failure")
+    if node.item is not None:
+        step["text"] = print_item(node.item)
+    return step
+
+
+def _step(kind: str) -> dict[str, Any]:
+    return {"type": kind, "fact": None, "rule": None, "bodyProofs": None}
+
+
+def _goal_row(node: ProofNode, scope: str | None) -> Row:
+    """The row of an absence, or of a builtin."""
+    positive = node.positive
+    if node.kind == ABSENT:
+        positive = not positive
+    elif node.kind == BUILTIN and node.item is not None:
+        positive = not getattr(node.item, "negated", False)
+    return conclusion(node.predicate, positive, list(map(_text, node.args)), scope)
+
+
+def _text(arg: object) -> str:
+    return "?_" if isinstance(arg, Variable) else str(arg)
+
+
+def _matched(item: BodyItem, node: ProofNode, places: dict[int, Places]) -> dict[str, HeadTerm]:
+    """What the variables of an atom of a body, or of the goal, stand for; `places` is filled, by the ids of items."""
+    wanted = places.get(id(item))
+    if wanted is None:
+        terms = item.atom.args if isinstance(item, Literal) else ()
+        named = [(str(arg), place) for place, arg in enumerate(terms) if isinstance(arg, Variable) and not arg.anonymous]
+        wanted = places[id(item)] = tuple(named)
+    args = node.args
+    if node.kind == ABSENT:
+        return {name: args[place] for name, place in wanted if isinstance(args[place], str)}
+    return {name: args[place] for name, place in wanted}

@@ -1,0 +1,96 @@
+"""Proofs as text for people: a line for each node, premises below their conclusion and further in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from kbcore.reason.ask import GOAL
+from kbcore.state.facts import Row
+from kbplanner.syntax.printer import print_constant, print_row
+
+WIDEST = 40
+"""Levels that are indented; deeper ones, which few proofs have, stay in line."""
+
+_ENDS = {
+    "fact_match": "stored",
+    "explicit_negative": "stored as false",
+    "negation_as_failure": "nothing found",
+    "builtin": "holds",
+    "elided": "follows from rules; cut here, ask for it by itself",
+}
+
+
+LINES_AT_ONCE = 200
+"""Lines written between two rests: about a millisecond."""
+
+
+def proof_text(proof: Mapping[str, Any], rest: Callable[[], None]) -> str:
+    """A proof tree as text; `rest` is called between pieces of the work."""
+    lines = []
+    for line in _lines(proof["proof"], _known(proof["result"])):
+        lines.append(line)
+        if not len(lines) % LINES_AT_ONCE:
+            rest()
+    return "\n".join(lines)
+
+
+def no_answer(goal: str) -> str:
+    """What is said where there is nothing to prove."""
+    return f"No answer: nothing stored and nothing that follows from the rules matches {goal}"
+
+
+def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
+    todo = [(top, 0)]
+    while todo:
+        node, level = todo.pop()
+        step = node["step"]
+        indent = "  " * min(level, WIDEST)
+        if step["type"] == "aggregate":
+            over = f"{step['text']} over {step['rows']}" + (
+                f", {len(step['inputs'])} shown" if len(step["inputs"]) < step["rows"] else ""
+            )
+            yield f"{indent}{_atom(node['goal'])}  by {step['rule']}  ({over}){known}"
+        elif step["type"] != "rule_application":
+            yield f"{indent}{step.get('text') or _atom(node['goal'])}  {_ENDS[step['type']]}{known}"
+        elif node["goal"]["predicate"] == GOAL:
+            yield indent + (_values(node["substitution"]) or "yes") + known
+        else:
+            yield f"{indent}{_atom(node['goal'])}  by {step['rule']}{known}"
+        known = ""
+        todo.extend((below, level + 1) for below in reversed(step["bodyProofs"] or ()))
+
+
+def _atom(row: Row) -> str:
+    return print_row(row["predicate"], row["args"], row["negated"])
+
+
+def _values(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {print_constant(value)}" for name, value in values.items())
+
+
+def _known(row: Row) -> str:
+    """What an answer says beside its arguments, where it says something."""
+    found: list[str] = []
+    if row["confidence"] is not None:
+        found.append(f"confidence {row['confidence']:g}")
+    if row["createdAt"] is None:
+        found += [f"from {_instant(row['validFrom'])}"] if row["validFrom"] is not None else []
+    found += [f"until {_instant(row['validUntil'])}"] if row["validUntil"] is not None else []
+    found += _marked(row["metadata"])
+    return f"  ({', '.join(found)})" if found else ""
+
+
+def _marked(metadata: Mapping[str, Any]) -> Iterable[str]:
+    if metadata.get("contradicted"):
+        yield "contradicted"
+    if metadata.get("nonMonotonic"):
+        yield "may be taken back by new facts"
+
+
+def _instant(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(milliseconds)

@@ -1,0 +1,94 @@
+"""What Python programs give and get: terms and instants as they are convenient, answers as tuples and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from kbcore.errors import InvalidInput
+from kbcore.state.facts import Row
+from kbcore.timestamps import instant as parsed
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.terms import Aggregate, Atom, Term
+from kbplanner.passes.check import check_fact
+from kbplanner.syntax.jsonform import args_from_json
+from kbplanner.syntax.textform import atom_from_text
+
+Arg = str | int | float | bool
+
+
+class AnswerSet(Sequence[tuple[str, ...]]):
+    """Answers as tuples of names, in answer order; `rows()` gives them with everything known about each."""
+
+    def __init__(self, tuples: list[tuple[str, ...]], rows: Callable[[], list[Row]]) -> None:
+        self._tuples = tuples
+        self._rows = rows
+
+    def rows(self) -> list[Row]:
+        """The answers as dicts with the keys of the HTTP interface, asked anew."""
+        return self._rows()
+
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._tuples)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._tuples[place]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, (AnswerSet, list, tuple)) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"AnswerSet({self._tuples!r})"
+
+
+def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], bool | None]:
+    """Return the predicate, arguments and sign of a fact or pattern; without `args`, `predicate` is its whole text.
+
+    The sign is False for a text such as `~p(a)`, None otherwise. Raises InvalidInput.
+    """
+    if args is None:
+        read = atom_from_text(predicate, "predicate")
+        return read.predicate, [arg for arg in read.args if not isinstance(arg, Aggregate)], None if read.positive else False
+    if problem := DEFAULT_LIMITS.name_problem(predicate):
+        raise InvalidInput.at("predicate", problem)
+    return predicate, terms(args), None
+
+
+def fact(predicate: str, args: Sequence[Arg] | None) -> tuple[str, tuple[str, ...], bool]:
+    """Return the predicate, arguments and sign of a fact, given as for `atom`; raises InvalidInput."""
+    name, found, positive = atom(predicate, args)
+    check_fact(Atom(name, tuple(found)))
+    return name, tuple(term for term in found if isinstance(term, str)), positive is not False
+
+
+def constants(predicate: str, args: Sequence[Arg]) -> tuple[str, ...]:
+    """The arguments of a fact; raises InvalidInput where one is not a constant."""
+    found = terms(args)
+    check_fact(Atom(predicate, tuple(found)))
+    return tuple(term for term in found if isinstance(term, str))
+
+
+def terms(args: Sequence[Arg]) -> list[Term]:
+    """Arguments as terms, `?x` as a variable; raises InvalidInput."""
+    if isinstance(args, str):
+        raise InvalidInput.at("args", "must be a list, not one string")
+    return list(args_from_json(list(args), "args"))
+
+
+def instant(name: str, value: int | str | datetime | None) -> int | None:
+    """Epoch milliseconds of the argument `name`, None where it is; raises InvalidInput."""
+    return None if value is None else moment(name, value)
+
+
+def moment(name: str, value: int | str | datetime) -> int:
+    """Epoch milliseconds of the argument `name`; raises InvalidInput."""
+    try:
+        return parsed(value.isoformat() if isinstance(value, datetime) else value)
+    except ValueError as error:
+        raise InvalidInput.at(name, str(error)) from error

@@ -1,0 +1,193 @@
+"""What conclusions inherit from the facts they rest on: confidence, a window of validity, whether an absence is among them.
+
+A proof has the least confidence of its facts and rules, and a conclusion the greatest of its proofs. A proof holds where
+all its facts do; of a conclusion's proofs the window of the one that ends last is reported, of several the one that starts
+first. All of these are best values over proofs (`kbplanner.engine.ground.widest`), found on the ground program of
+the goal, which
+need not keep the shape of the rules: linear recursion is turned as for any goal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from kbcore.errors import BudgetExceeded
+from kbcore.reason.budget import Budget
+from kbcore.state.partition import Partition, StoredRelation
+from kbplanner.compile.monotone import tests_absence
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import FOREVER, Attribute
+from kbplanner.engine.cells import EPOCH, beginning
+from kbplanner.engine.ground import Ground, touched
+from kbplanner.engine.solved import widest
+from kbplanner.evaluate.evaluate import naming_rule
+from kbplanner.evaluate.grounding import GroundRun
+
+Solve: TypeAlias = "Callable[[array[int]], array[int]]"
+"""The best rank of each node, given that of each instance."""
+
+V = TypeVar("V", float, int, "tuple[int, int]")
+
+ALWAYS = EPOCH
+"""Start of a window that has none: a fact told without one holds since it was told, which limits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What one conclusion inherits: confidence (None: nothing below carried one), window in epoch milliseconds.
+
+    `start` is ALWAYS and `end` FOREVER where nothing limits it; `monotone` says whether some proof has this window and
+    rests on no absence.
+    """
+
+    confidence: float | None
+    start: int
+    end: int
+    monotone: bool
+
+
+def weigh(
+    run: GroundRun, rules: RuleSet, partition: Partition, rows: array[int], count: int, budget: Budget
+) -> list[Weight]:
+    """The weights of answers of a goal, whole rows; the run has its seeds, and was planned to weigh."""
+    try:
+        ground = run.read(budget.drive, budget.rest)
+    except BudgetExceeded as error:
+        raise naming_rule(error, rules.rules) from error
+    values = _Values(run, ground, rules, partition, budget)
+    nodes = run.answers(rows, count)
+
+    def solve(ranks: array[int]) -> array[int]:
+        return widest(run.engine, ground, ranks, budget.via)
+
+    confidences = _confidences(ground, solve, values, nodes, budget)
+    ends = _ends(solve, values, nodes, budget)
+    starts = _starts(solve, values, nodes, ends, budget)
+    monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)), budget)
+    return [Weight(*four) for four in budget.paced(zip(confidences, starts, ends, monotone, strict=True))]
+
+
+class _Values:
+    """What each instance of a ground program brings by itself: its stored facts and its rule."""
+
+    def __init__(self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget) -> None:
+        size = len(ground)
+        self.confidence = [1.0] * size
+        self.carried = bytearray(size)
+        self.start = [ALWAYS] * size
+        self.end = [FOREVER] * size
+        self.absent = bytearray(size)
+        self.limited = False
+        for block in run.blocks:
+            budget.check_time()
+            clause, start = block.source.clause, block.start
+            if tests_absence(clause):
+                self.absent[start : start + block.count] = b"\1" * block.count
+            factor = rules.rules[clause.rule - 1].confidence if clause.rule else None
+            if factor is not None:
+                self._lessen(start, [factor] * block.count)
+            for atom in clause.atoms():
+                stored = partition.get(atom.schema)
+                confident = stored is not None and stored.relation.uses(Attribute.CONFIDENCE)
+                if stored is None or not (confident or stored.limited):
+                    continue
+                rows, arity = run.column(block, atom), len(atom.args)
+                for part in budget.slices(block.count):
+                    ids = stored.relation.locate(rows[part.start * arity : part.stop * arity], len(part))
+                    if confident:
+                        self._lessen(start + part.start, stored.relation.attributes(Attribute.CONFIDENCE, ids))
+                    if stored.limited:
+                        self._narrow(start + part.start, stored, ids)
+
+    def _lessen(self, first: int, values: Sequence[float]) -> None:
+        for place, value in enumerate(values, first):
+            if value == value:  # not a number: unknown
+                self.carried[place] = 1
+                self.confidence[place] = min(self.confidence[place], value)
+
+    def _narrow(self, first: int, stored: StoredRelation, ids: array[int]) -> None:
+        self.limited = True
+        starts = stored.relation.attributes(Attribute.VALID_FROM, ids)
+        for place, (start, (_, end)) in enumerate(zip(starts, stored.windows(ids), strict=True), first):
+            self.start[place] = max(self.start[place], beginning(int(start), ALWAYS))
+            self.end[place] = min(self.end[place], end)
+
+
+def _ranked(
+    solve: Solve, own: Sequence[V], nodes: array[int], budget: Budget, reverse: bool = False
+) -> tuple[list[V], array[int]]:
+    """The distinct values of instances in order, and of each node the place, from 1, of the best one."""
+    distinct = sorted(set(budget.paced(own)), reverse=reverse)
+    best = solve(_ranks(own, distinct, budget))
+    return distinct, array("I", [best[node] for node in budget.paced(nodes)])
+
+
+def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int]:
+    rank = {value: place for place, value in enumerate(distinct, 1)}
+    return array("I", (rank[value] for value in budget.paced(own)))
+
+
+def _confidences(
+    ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
+) -> list[float | None]:
+    if not any(values.carried):
+        return [None] * len(nodes)
+    distinct, best = _ranked(solve, values.confidence, nodes, budget)
+    carried = touched(ground, values.carried, budget.rest)
+    pairs = budget.paced(zip(nodes, best, strict=True))
+    return [distinct[place - 1] if carried[node] else None for node, place in pairs]
+
+
+def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[int]:
+    if not values.limited:
+        return [FOREVER] * len(nodes)
+    distinct, best = _ranked(solve, values.end, nodes, budget)
+    return [distinct[place - 1] for place in best]
+
+
+def _starts(
+    solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget
+) -> list[int]:
+    """Of the proofs of each node that end as late as `ends` says, the earliest start."""
+    if not values.limited:
+        return [ALWAYS] * len(nodes)
+    distinct = sorted(set(budget.paced(values.start)), reverse=True)
+    ranks = _ranks(values.start, distinct, budget)
+    found = [ALWAYS] * len(nodes)
+    for last, places in _grouped(ends, budget):
+        pairs = budget.paced(zip(ranks, values.end, strict=True))
+        best = solve(array("I", (place if end >= last else 0 for place, end in pairs)))
+        for i in places:
+            found[i] = distinct[best[nodes[i]] - 1]
+    return found
+
+
+def _monotone(
+    ground: Ground,
+    solve: Solve,
+    values: _Values,
+    nodes: array[int],
+    windows: Sequence[tuple[int, int]],
+    budget: Budget,
+) -> list[bool]:
+    """Whether some proof of each node has its window and rests on no absence."""
+    if not any(values.absent):
+        return [True] * len(nodes)
+    found = [True] * len(nodes)
+    for (first, last), places in _grouped(windows, budget):
+        instances = budget.paced(zip(values.start, values.end, values.absent, strict=True))
+        held = solve(array("I", (start <= first and end >= last and not absent for start, end, absent in instances)))
+        for i in places:
+            found[i] = bool(held[nodes[i]])
+    return found
+
+
+def _grouped(values: Iterable[V], budget: Budget) -> Iterable[tuple[V, list[int]]]:
+    """Each distinct value with the places where it stands."""
+    found: dict[V, list[int]] = {}
+    for place, value in budget.paced(enumerate(values)):
+        found.setdefault(value, []).append(place)
+    return found.items()

@@ -1,0 +1,278 @@
+"""A follower's side of replication: ask the leader for what comes next, check it, make it durable, apply it, go on.
+
+Where the leader no longer has what is needed, or this node has never had a log of it, the state is fetched whole. Where the
+two logs do not agree, the terms decide: the log of a later term takes the place of this one, an earlier one never does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from kbcore.clock import Clock
+from kbcore.durable.snapshot import Restorer
+from kbcore.errors import BadShipment, Diverged, KBError, LogTruncated
+from kbcore.plug.ports import LogRecord, LogSeed
+from kbcore.replication.leader import Cursor, Shipment
+from kbcore.replication.wire_format import Unpacking, unframed
+from kbcore.state.catalog import Catalog
+
+FIRST_REST, LONGEST_REST = 0.05, 2.0
+"""Seconds between two tries: after the first failure, and at most; each time twice as long. Everything is to be here 5
+seconds after the leader can be reached again.
+"""
+
+AT_ONCE, AT_ONCE_BYTES = 256, 1 << 20
+"""Records applied at a time, with one sync; others have their turn in between."""
+
+_log = logging.getLogger("kbcore.follow")
+
+
+class LogSource(Protocol):
+    """A leader, as a follower reaches it. Whatever goes wrong on the way is BadShipment; nothing here is trusted."""
+
+    def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
+        """What comes after a cursor; the leader waits so long for it. Raises LogTruncated, Diverged, BadShipment."""
+
+    def snapshot(self) -> AbstractContextManager[Iterator[bytes]]:
+        """The state of the leader, piece by piece; raises BadShipment."""
+
+    def close(self) -> None:
+        """Let go of connections; a call under way may fail."""
+
+
+class Replica(Protocol):
+    """The node that follows, as what feeds it sees it."""
+
+    def cursor(self) -> Cursor | None:
+        """How far its log goes; None where it has none yet."""
+
+    def take(self, records: list[LogRecord]) -> None:
+        """Make records durable and apply them."""
+
+    def enter(self, epoch: int) -> None:
+        """Note durably that the leader is in a later term."""
+
+    def empty_catalog(self) -> Catalog:
+        """A state to be filled."""
+
+    def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
+        """Put another log and state in the place of what is here; both stand for the same moment."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a follower stands with its leader; times are monotonic seconds of the node's clock, None for never.
+
+    `head` is the last record the leader said to have; `goal` the one it had at first contact. `as_of` is a moment at which
+    the state here was the whole of what the leader had synced. `trouble` says why nothing goes on, empty where all is well;
+    `refused` that it will not go on by itself.
+    """
+
+    head: int = 0
+    epoch: int = 0
+    goal: int | None = None
+    contact: float | None = None
+    as_of: float | None = None
+    trouble: str = ""
+    refused: bool = False
+    bootstrapping: bool = False
+    bytes: int = 0
+    bootstraps: int = 0
+    divergences: int = 0
+
+
+class Follower:
+    """Follows a leader, step by step; `start` takes the steps in a thread until `stop`.
+
+    `poll_ms` is how long the leader may wait for something new, `snapshot_bytes` how large a state may be.
+    """
+
+    def __init__(
+        self,
+        source: LogSource,
+        replica: Replica,
+        clock: Clock,
+        *,
+        pause: Callable[[], None],
+        poll_ms: int,
+        max_bytes: int,
+        snapshot_bytes: int,
+    ) -> None:
+        self.standing = Standing()
+        self.begun = clock.monotonic()
+        """When it began, in seconds of the node's clock."""
+        self._source = source
+        self._replica = replica
+        self._clock = clock
+        self._pause = pause
+        self._poll_ms = poll_ms
+        self._max_bytes = max_bytes
+        self._snapshot_bytes = snapshot_bytes
+        self._rest = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Follow beside everything else."""
+        self._thread = threading.Thread(target=self._run, name="kbcore-follower", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow no more. What is being applied is finished; a question under way is left to itself."""
+        self._stop.set()
+        self._source.close()
+
+    def step(self) -> float:
+        """Ask once and take what comes; how many seconds to rest before the next step."""
+        try:
+            self._advance()
+        except KBError as error:
+            return self._failed(error)
+        self._rest = 0.0
+        if self.standing.trouble:
+            _log.info("the leader answers again")
+        self.standing.trouble, self.standing.refused = "", False
+        return 0.0
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                rest = self.step()
+            except Exception as error:  # noqa: BLE001 - whatever it is, readiness must tell of it, and the next try may do
+                _log.exception("following failed")
+                rest = self._failed(BadShipment(f"an unexpected failure: {type(error).__name__}"))
+            if rest:
+                self._stop.wait(rest)
+
+    def _failed(self, error: KBError) -> float:
+        if self._stop.is_set():
+            return 0.0
+        if error.message != self.standing.trouble:
+            _log.warning("not following: %s", error.message)
+        self.standing.trouble = error.message
+        self._rest = min(LONGEST_REST, self._rest * 2 or FIRST_REST)
+        return self._rest
+
+    def _advance(self) -> None:
+        cursor = self._replica.cursor()
+        if cursor is None:
+            self._bootstrap("there is nothing here yet", None)
+            return
+        sent = self._clock.monotonic()
+        try:
+            shipment = self._source.read(cursor, self._poll_ms, self._max_bytes)
+        except LogTruncated:
+            self._bootstrap("the leader no longer keeps what comes next", cursor)
+            return
+        except Diverged as error:
+            self._judge(error, cursor)
+            return
+        if shipment.log_id != cursor.log_id:
+            raise BadShipment("an answer from another log than the one that was asked for")
+        self._same_or_later(shipment.epoch, cursor)
+        self._met(shipment.epoch, shipment.head)
+        self._take(shipment, cursor.after)
+        self.standing.bytes += len(shipment.data)
+        after = self._replica.cursor()
+        if after is not None and after.after >= shipment.head:
+            self.standing.as_of = sent + shipment.waited
+
+    def _met(self, epoch: int, head: int) -> None:
+        standing = self.standing
+        standing.contact = self._clock.monotonic()
+        standing.epoch, standing.head = epoch, head
+        if standing.goal is None:
+            standing.goal = head
+
+    def _take(self, shipment: Shipment, after: int) -> None:
+        """Apply what is new in a shipment; what came before is passed over, a gap ends it."""
+        batch: list[LogRecord] = []
+        size = 0
+        for record in unframed(shipment.data, shipment.log_id):
+            if record.seq <= after:
+                continue
+            if record.seq != after + 1:
+                raise BadShipment(f"record {record.seq} where {after + 1} should come")
+            batch.append(record)
+            after, size = record.seq, size + len(record.payload)
+            if len(batch) >= AT_ONCE or size >= AT_ONCE_BYTES:
+                self._replica.take(batch)
+                batch, size = [], 0
+                self._pause()
+        if batch:
+            self._replica.take(batch)
+
+    def _same_or_later(self, epoch: int, cursor: Cursor) -> None:
+        if epoch < cursor.epoch:
+            self._refuse(f"an old leader came back: it is in term {epoch}, this node in {cursor.epoch}")
+        if epoch > cursor.epoch:
+            self._replica.enter(epoch)
+
+    def _judge(self, error: Diverged, cursor: Cursor) -> None:
+        """The logs do not agree: that of a later term takes the place of this one, any other is refused."""
+        details = error.details or {}
+        self.standing.divergences += 1
+        epoch = details.get("epoch", 0)
+        self._met(epoch, details.get("head", 0))
+        if epoch > cursor.epoch:
+            _log.warning("%s: its term is %d, the one here %d; fetching the state anew", error, epoch, cursor.epoch)
+            self._bootstrap("the logs have diverged", cursor)
+            return
+        self._refuse(
+            f"{error.message} (its term is {epoch}, the one here {cursor.epoch}): the log here ends at {cursor.after}, the "
+            f"leader's at {details.get('head')}. Nothing is thrown away: empty the storage of this node to make it follow"
+        )
+
+    def _refuse(self, why: str) -> None:
+        self.standing.refused = True
+        raise Diverged(why)
+
+    def _bootstrap(self, why: str, cursor: Cursor | None) -> None:
+        """Fetch the state whole. What is here serves reads until the new one is complete, verified and durable."""
+        _log.info("fetching the state of the leader: %s", why)
+        catalog = self._replica.empty_catalog()
+        self.standing.bootstrapping = True
+        try:
+            restorer, chunks = Restorer(catalog), list[bytes]()
+            reading = Unpacking(self._snapshot_bytes)
+            with self._source.snapshot() as pieces:
+                for piece in pieces:
+                    if self._stop.is_set():
+                        raise BadShipment("following has ended")
+                    for chunk in reading.feed(piece):
+                        if not chunks and reading.seed is not None and cursor is not None:
+                            self._not_earlier(reading.seed, cursor)
+                        chunks.append(chunk)
+                        restorer.feed(chunk)
+                        self._pause()
+            if reading.seed is None or not reading.whole:
+                raise BadShipment("the snapshot ends too early")
+            if cursor is not None:
+                self._not_earlier(reading.seed, cursor)
+            for tenant in catalog.tenants():
+                tenant.seq = tenant.seq or reading.seed.seq
+            self._met(reading.seed.epoch, max(self.standing.head, reading.seed.seq))
+            self._replica.become(reading.seed, chunks, catalog, restorer.last)
+        except BaseException:
+            catalog.close()
+            raise
+        finally:
+            self.standing.bootstrapping = False
+        self.standing.bytes += reading.size
+        self.standing.bootstraps += 1
+        self.standing.goal = None  # what the leader has by now is what has to be caught up with
+        _log.info("the state at record %d of log %s is here", reading.seed.seq, reading.seed.log_id)
+
+    def _not_earlier(self, seed: LogSeed, cursor: Cursor) -> None:
+        """A state never goes back, but for a leader in a later term."""
+        if seed.epoch > cursor.epoch:
+            return
+        if seed.epoch < cursor.epoch or seed.log_id != cursor.log_id:
+            self._refuse(f"a snapshot of log {seed.log_id}, term {seed.epoch}, while this node is in term {cursor.epoch}")
+        if seed.seq < cursor.after:
+            raise BadShipment(f"a snapshot at {seed.seq} while this node is at {cursor.after}")

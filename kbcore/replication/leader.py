@@ -1,0 +1,206 @@
+"""A leader's side of replication: what is synced is given to followers that ask, and what they still need is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from kbcore.clock import Clock
+from kbcore.config.settings import Config
+from kbcore.errors import Diverged, LogTruncated
+from kbcore.plug.ports import LogRecord, LogSeed, LogStore
+from kbcore.replication.wire_format import framed, packed, record_crc
+
+MAX_BYTES = 4 << 20
+"""Bytes of records that one answer holds, about, whatever a follower asks for."""
+
+MAX_FOLLOWERS = 64
+"""Followers that are remembered; beyond, the one that has been silent the longest is forgotten."""
+
+_AT_ONCE = 256
+_MARK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a follower's log goes: whose log, in which term, its last record, and the `record_crc` of that if known."""
+
+    log_id: str
+    epoch: int
+    after: int
+    crc: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """What a leader answers: frames after the cursor (none: nothing new), its term, the last record it has synced.
+
+    `waited` is how many seconds the leader let pass before it answered: what the answer says is true that much later than
+    the moment the question was sent.
+    """
+
+    log_id: str
+    epoch: int
+    head: int
+    data: bytes
+    waited: float = 0.0
+
+
+@dataclass(slots=True)
+class FollowerInfo:
+    """A follower as its leader knows it: the last record it has synced, and when it asked (monotonic seconds)."""
+
+    name: str
+    seq: int
+    seen: float
+
+
+@dataclass(slots=True, eq=False)
+class Progress:
+    """A number that rises, and those who wait for that."""
+
+    reached: int = 0
+    _waiting: set[threading.Event] = field(default_factory=set)
+
+    def moved(self, to: int) -> None:
+        """It has risen."""
+        self.reached = max(to, self.reached)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        for event in list(self._waiting):
+            event.set()
+
+    def wait(self, reached: Callable[[], bool], seconds: float, clock: Clock) -> bool:
+        """Wait until it has come so far, at most so long; whether it has."""
+        if reached():
+            return True
+        event, end = threading.Event(), clock.monotonic() + seconds
+        self._waiting.add(event)
+        try:
+            while not reached():
+                left = end - clock.monotonic()
+                if left <= 0 or not event.wait(left):
+                    return reached()
+                event.clear()
+            return True
+        finally:
+            self._waiting.discard(event)
+
+
+class Leader:
+    """Gives the log of a node to followers. `synced` moves with every batch that is durable."""
+
+    def __init__(self, store: LogStore, clock: Clock, config: Config, pause: Callable[[], None]) -> None:
+        self.synced = Progress()
+        self.closing = False
+        self._store = store
+        self._clock = clock
+        self._pause = pause
+        self._retain_bytes = config.wal_retain_mb << 20
+        self._retain_seconds = config.wal_retain_hours * 3600
+        self._followers: dict[str, FollowerInfo] = {}
+        self._marks: deque[tuple[int, int]] = deque()
+        self._written = 0
+
+    def wrote(self, seq: int, size: int) -> None:
+        """A batch of so many bytes is synced, the last record of which is `seq`."""
+        self._written = size
+        if not self._marks or size - self._marks[-1][1] >= _MARK_BYTES:
+            self._marks.append((seq, size))
+        self.synced.moved(seq)
+
+    def ship(self, name: str, cursor: Cursor, wait_seconds: float, max_bytes: int) -> Shipment:
+        """What comes after a follower's cursor; waits where there is nothing yet.
+
+        Raises Diverged where the follower's log is not the beginning of this one, LogTruncated where what it needs is gone.
+        """
+        begun = self._clock.monotonic()
+        records = self._after(cursor)
+        self._note(name, cursor.after)
+        if self._store.status().durable <= cursor.after:
+            self.synced.wait(
+                lambda: self.closing or self._store.status().durable > cursor.after, wait_seconds, self._clock
+            )
+            records = self._store.read(cursor.after)
+        waited = self._clock.monotonic() - begun
+        status = self._store.status()
+        data = self._frames(records, status.log_id, status.durable, status.epoch, min(max_bytes, MAX_BYTES))
+        return Shipment(status.log_id, status.epoch, status.durable, data, waited)
+
+    def snapshot(self, name: str) -> tuple[LogSeed, Iterator[bytes]]:
+        """The newest snapshot as it travels, and whose it is; an empty one at 0 where there is none."""
+        status = self._store.status()
+        found = self._store.load_snapshot()
+        seq, chunks = (0, iter(())) if found is None else found
+        self._note(name, seq)
+        seed = LogSeed(status.log_id, status.epoch, seq)
+        return seed, packed(seed, chunks)
+
+    def followers(self) -> list[FollowerInfo]:
+        """Those that have asked within WAL_RETAIN_HOURS, by name."""
+        now = self._clock.monotonic()
+        for name, known in list(self._followers.items()):
+            if now - known.seen > self._retain_seconds:
+                self._followers.pop(name, None)
+        return sorted(self._followers.values(), key=lambda known: known.name)
+
+    def droppable(self, head: int) -> int:
+        """Up to which record the log may go, as far as followers are concerned.
+
+        Of what a follower has, its last record is kept too: the next question shows it.
+        """
+        needed = min((known.seq - 1 for known in self.followers()), default=head)
+        while len(self._marks) > 1 and self._written - self._marks[1][1] >= self._retain_bytes:
+            self._marks.popleft()
+        if self._marks and self._written - self._marks[0][1] >= self._retain_bytes:
+            needed = max(needed, self._marks[0][0])  # no follower, dead or alive, may fill the disk
+        return max(0, min(head, needed))
+
+    def close(self) -> None:
+        """Answer everybody who waits, and let nobody wait any more."""
+        self.closing = True
+        self.synced.wake()
+
+    def _after(self, cursor: Cursor) -> Iterator[LogRecord]:
+        """The records after a cursor, which is shown to be a place of this log."""
+        status = self._store.status()
+        about = {"logId": status.log_id, "epoch": status.epoch, "head": status.durable}
+        if cursor.log_id != status.log_id:
+            raise Diverged("the follower has another log", {**about, "reason": "log_id"})
+        if cursor.epoch > status.epoch:
+            raise Diverged("the follower is in a later term: this leader is an old one", {**about, "reason": "epoch"})
+        if cursor.after > status.durable:
+            raise Diverged("the follower is ahead of this leader", {**about, "reason": "ahead"})
+        if cursor.crc is None or not cursor.after:
+            return self._store.read(cursor.after)
+        records = self._store.read(cursor.after - 1)
+        last = next(records, None)
+        if last is None or last.seq != cursor.after:
+            raise LogTruncated(f"record {cursor.after} is no longer kept", {"first": cursor.after + 1})
+        if record_crc(status.log_id, last) != cursor.crc:
+            raise Diverged(f"the follower has another record {cursor.after}", {**about, "reason": "record"})
+        return records
+
+    def _frames(self, records: Iterator[LogRecord], log_id: str, durable: int, epoch: int, limit: int) -> bytes:
+        log_crc = crc32(bytes.fromhex(log_id))
+        parts: list[bytes] = []
+        size = 0
+        for record in records:
+            if record.seq > durable or (parts and size + len(record.payload) > limit):
+                break
+            parts.append(framed(record, log_crc, durable, epoch))
+            size += len(parts[-1])
+            if len(parts) % _AT_ONCE == 0:
+                self._pause()
+        return b"".join(parts)
+
+    def _note(self, name: str, seq: int) -> None:
+        known = self._followers.setdefault(name, FollowerInfo(name, seq, 0.0))
+        known.seq, known.seen = seq, self._clock.monotonic()
+        if len(self._followers) > MAX_FOLLOWERS:
+            self._followers.pop(min(self._followers.values(), key=lambda other: other.seen).name)

@@ -1,0 +1,1 @@
+"""Finding stored facts by words (BM25) and by vectors."""

@@ -1,0 +1,41 @@
+"""What memory upkeep writes, applied: evictions and priorities."""
+
+from __future__ import annotations
+
+from array import array
+
+from kbcore.state.changes import EvictFacts, SetPriority
+from kbcore.state.partition import located
+from kbcore.state.tenant import Tenant
+from kbplanner.engine.backend import Attribute
+
+
+def evict(tenant: Tenant, change: EvictFacts) -> int:
+    """Remove the facts that are there, relation by relation; returns how many that were."""
+    evicted = 0
+    for group in change.rows:
+        partition = tenant.partition(group.scope)
+        stored = partition.get(group.schema) if partition else None
+        if partition is None or stored is None:
+            continue
+        rows, ids = located(stored.relation, tenant.engine.intern_many(group.args), len(group))
+        if len(ids):
+            stored = partition.writable(group.schema)
+            stored.remove(rows, len(ids))
+            tenant.changed(len(ids), stored)
+            evicted += len(ids)
+    return evicted
+
+
+def set_priority(tenant: Tenant, change: SetPriority) -> None:
+    """Set the priority of the facts that are there."""
+    partition = tenant.partition(change.scope)
+    symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
+    if partition is None or 0 in symbols:
+        return
+    for stored in partition.named(change.predicate, len(change.args), change.positive):
+        if len(located(stored.relation, symbols, 1)[1]):
+            stored = partition.writable(stored.schema)
+            ids = stored.relation.locate(symbols, 1)
+            stored.relation.set_attribute(Attribute.PRIORITY, ids, [change.priority])
+            tenant.changed(0, stored)

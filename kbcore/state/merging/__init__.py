@@ -1,0 +1,1 @@
+"""Scopes: forking, comparing and merging the facts of two of them."""

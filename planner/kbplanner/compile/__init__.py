@@ -1,0 +1,1 @@
+"""From checked rules to join plans and bytecode."""

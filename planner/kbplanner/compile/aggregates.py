@@ -1,0 +1,82 @@
+"""What aggregates of a group are worth, and the total of a column: the twins of csrc/aggregate.c and csrc/total.c."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from kbplanner.engine.backend import Total
+from kbplanner.ir.numbers import Number, answer_key, number, number_text
+
+FOLDS = ("count", "sum", "min", "max", "avg")
+"""Every aggregate in the order of its number in the bytecode."""
+
+
+def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
+    """The value of an aggregate of constants, None where it has none, and how many warnings it gives.
+
+    What is no number is left out of all but `count`, with a warning each. A sum is that of exact arithmetic, rounded once
+    if it has reals in it, so that the order of the constants does not matter; beyond 64 bits, or beyond the doubles, it
+    has no value. `min` and `max` are the first and last of the numbers in answer order.
+    """
+    if function == "count":
+        return str(len(texts)), 0
+    numbers = [text for text in texts if number(text) is not None]
+    warnings = len(texts) - len(numbers)
+    if function in ("min", "max"):
+        if not numbers:
+            return None, warnings
+        return (min if function == "min" else max)(numbers, key=answer_key), warnings
+    values = [value for text in numbers if (value := number(text)) is not None]
+    if function == "avg" and not values:
+        return None, warnings
+    found = _sum(values) if function == "sum" else _mean(values)
+    return (None, warnings + 1) if found is None else (number_text(found), warnings)
+
+
+def _sum(values: Sequence[Number]) -> Number | None:
+    if all(isinstance(value, int) for value in values):
+        whole = sum(values)
+        return whole if _fits(whole) else None
+    return _nearest(values)
+
+
+def _mean(values: Sequence[Number]) -> Number | None:
+    if all(isinstance(value, int) for value in values):
+        whole = int(sum(values))
+        if _fits(whole) and whole % len(values) == 0:
+            return whole // len(values)
+    nearest = _nearest(values)
+    return None if nearest is None else nearest / len(values)
+
+
+def _fits(whole: Number) -> bool:
+    return -(1 << 63) <= whole < 1 << 63
+
+
+def _nearest(values: Sequence[Number]) -> float | None:
+    """The double nearest to the exact sum."""
+    if any(isinstance(value, float) and math.isinf(value) for value in values):
+        return None
+    try:
+        return float(sum(map(Fraction, values)))
+    except OverflowError:
+        return None
+
+
+def total(values: Sequence[int], texts: Mapping[int, str]) -> Total:
+    """The total of a column: a symbol for each row, and the text of each symbol."""
+    known = {symbol: number(texts[symbol]) for symbol in set(values)}
+    found = [value for symbol in values if (value := known[symbol]) is not None]
+    ordered = sorted((symbol for symbol in known if known[symbol] is not None), key=lambda symbol: answer_key(texts[symbol]))
+    reals = [value for value in found if isinstance(value, float)]
+    return Total(
+        len(values),
+        len(found),
+        sum(value for value in found if isinstance(value, int)),
+        sum((Fraction(value) for value in reals if math.isfinite(value)), Fraction()) if reals else None,
+        any(map(math.isinf, reals)),
+        *((ordered[0], ordered[-1]) if ordered else (0, 0)),
+        next((symbol for symbol in values if known[symbol] is None), 0),
+    )

@@ -1,0 +1,244 @@
+"""From clauses to join plans: the one crossing from rules to operators.
+
+Each clause becomes one join plan for every relation it reads: in that plan this read sees the rows new in the round, reads
+before it (in the clause's order) those before the round, reads after it all. That is semi-naive evaluation; it serves the
+first run, each round of a recursion, and going on after new facts alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kbplanner.compile.aggregates import FOLDS
+from kbplanner.compile.plan import (
+    AntiJoin,
+    Call,
+    Column,
+    ColumnKind,
+    Copy,
+    Equal,
+    Filter,
+    Fold,
+    Group,
+    Intersect,
+    JoinPlan,
+    Match,
+    Member,
+    Plan,
+    Probe,
+    Project,
+    Read,
+    Scan,
+    Step,
+    StratumPlan,
+    TextTest,
+    View,
+)
+from kbplanner.errors import EngineFault
+from kbplanner.ir.compute import FUNCTIONS, TESTS
+from kbplanner.ir.program import (
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Computation,
+    Program,
+    equated,
+)
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import ANONYMOUS, COMPARISONS, Comparison, Expr, Term, Variable
+from kbplanner.passes.order import Statistics, order_items
+from kbplanner.passes.stratify import strata
+
+
+def build(program: Program, statistics: Statistics) -> Plan:
+    """Build the plan of a rewritten program; join orders follow `statistics`."""
+    if program.answer is None:
+        raise EngineFault("a program without an answer relation cannot be built")
+    builder = _Builder(program)
+    heads = program.heads()
+    stages = []
+    for part in strata(program):
+        clauses = [clause for schema in heads if schema in part.relations for clause in heads[schema]]
+        builder.growing = part.relations
+        plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
+        relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
+        stages.append(StratumPlan(part.recursive, tuple(plans), relations))
+    return Plan(
+        slots=tuple(builder.slots),
+        derived=tuple(schema.role is not Role.STORED for schema in builder.slots),
+        demand=tuple(schema.role is Role.DEMAND for schema in builder.slots),
+        parameters=tuple(builder.constants),
+        registers=builder.registers,
+        strata=tuple(stages),
+        seed=None if program.seed is None else builder.slot(program.seed),
+        answer=builder.slot(program.answer),
+        answer_columns=program.answer_columns,
+        adornment=program.goal.adornment,
+    )
+
+
+_IDENTICAL = COMPARISONS.index("==")
+
+
+class _Builder:
+    def __init__(self, program: Program) -> None:
+        schemas: dict[RelationSchema, None] = {}
+        constants: dict[str, None] = {}
+        # Only where goals alone fill it: where rules ask as well, its rows share values as those of any demand do.
+        asked = {clause.head.schema for clause in program.clauses}
+        self._seed = None if program.seed in asked else program.seed
+        for clause in program.clauses:
+            for item in (clause.head, *clause.body):
+                if isinstance(item, ClauseAtom):
+                    schemas[item.schema] = None
+                if isinstance(item, (ClauseAtom, Computation)):
+                    constants.update((arg, None) for arg in item.args if isinstance(arg, str))
+                elif isinstance(item, Comparison):
+                    constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
+        for extra in (program.seed, program.answer):
+            if extra is not None:
+                schemas[extra] = None
+        # Stored relations first: their slots are bound from outside, in slot order.
+        self.slots = sorted(schemas, key=lambda schema: schema.role is not Role.STORED)
+        self._slot = {schema: place for place, schema in enumerate(self.slots)}
+        self.constants = {text: place for place, text in enumerate(constants)}
+        self.registers = len(constants)
+        self.growing: Collection[RelationSchema] = ()
+
+    def slot(self, schema: RelationSchema) -> int:
+        return self._slot[schema]
+
+    def join_plans(self, clause: Clause, statistics: Statistics) -> list[JoinPlan]:
+        reads = list(clause.atoms())
+        if clause.aggregates:
+            return [self._grouping(clause, reads[0])]
+        if not reads:
+            return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
+        plans = []
+        for place, driver in enumerate(reads):
+            views = {
+                id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL for i, atom in enumerate(reads)
+            }
+            items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
+            plans.append(self._join_plan(clause, items, views))
+        return plans
+
+    def _grouping(self, clause: Clause, source: ClauseAtom) -> JoinPlan:
+        registers: dict[Variable, int] = {}
+        folds = [item for item in clause.body if isinstance(item, Aggregation)]
+        targets = {item.target for item in folds}
+        group = {arg for arg in clause.head.args if arg not in targets}
+        shown = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
+        columns = self._columns(ClauseAtom(source.schema, shown), registers)
+        made = []
+        for item in folds:
+            registers[item.target] = len(self.constants) + len(registers)
+            column = 0 if item.variable is None else source.args.index(item.variable)
+            made.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
+        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(made))], registers)
+
+    def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
+        registers: dict[Variable, int] = {}
+        steps: list[Step] = []
+        for item in items:
+            if isinstance(item, Comparison):
+                steps.append(self._filter(item, registers))
+            elif isinstance(item, Computation):
+                steps.extend(self._computation(item, registers))
+            elif isinstance(item, ClauseAtom) and item.absent:
+                steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
+            elif isinstance(item, ClauseAtom):
+                read = self._read(item, views[id(item)], registers)
+                both = _intersection(steps[-1], read) if steps and self._is_settled(item.schema) else None
+                if both is None:
+                    steps.append(read)
+                elif isinstance(item, ClauseAtom):
+                    steps[-1] = both
+        return self._finished(clause, steps, registers)
+
+    def _finished(self, clause: Clause, steps: list[Step], registers: dict[Variable, int]) -> JoinPlan:
+        head = tuple(self._register(arg, registers) for arg in clause.head.args)
+        steps.append(Project(self._slot[clause.head.schema], head))
+        self.registers = max(self.registers, len(self.constants) + len(registers))
+        names = {place: text for text, place in self.constants.items()}
+        names.update({place: str(variable) for variable, place in registers.items()})
+        return JoinPlan(clause.rule, tuple(steps), names)
+
+    def _is_settled(self, schema: RelationSchema) -> bool:
+        """Whether an index on a relation pays for one rule: not on demand, nor while the relation grows by the round."""
+        return schema.role not in (Role.DEMAND, Role.REACH) and schema not in self.growing
+
+    def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
+        slot = self._slot[atom.schema]
+        columns = self._columns(atom, registers)
+        keys = sum(1 for column in columns if column.kind is ColumnKind.KEY)
+        if keys and keys == len(columns):
+            return Member(slot, view, columns)
+        return (Probe if keys else Scan)(slot, view, columns)
+
+    def _columns(self, atom: ClauseAtom, registers: dict[Variable, int]) -> tuple[Column, ...]:
+        known = set(registers)
+        columns = []
+        for arg in atom.args:
+            if isinstance(arg, str):
+                columns.append(Column(ColumnKind.KEY, self.constants[arg]))
+            elif arg.anonymous:
+                columns.append(Column(ColumnKind.ANY))
+            elif arg in known:
+                columns.append(Column(ColumnKind.KEY, registers[arg]))
+            elif arg in registers:
+                columns.append(Column(ColumnKind.SAME, registers[arg]))
+            else:
+                registers[arg] = len(self.constants) + len(registers)
+                columns.append(Column(ColumnKind.LOAD, registers[arg]))
+        return tuple(columns)
+
+    def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
+        given = equated(item, registers)
+        if given is not None:
+            target, source = given
+            known = self._register(source, registers)
+            registers[target] = len(self.constants) + len(registers)
+            return Equal(registers[target], known)
+        if item.op == "matches":
+            return Match(self._register(item.left, registers), str(item.right), item.negated)
+        if item.op in TESTS:
+            op = TESTS.index(item.op) + (8 if item.negated else 0)
+            return TextTest(op, self._register(item.left, registers), self._register(item.right, registers))
+        op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
+        return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
+
+    def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
+        """The step that computes; where the target is bound already, another that asks for the same text."""
+        args = tuple(self._register(arg, registers) for arg in item.args)
+        known = item.target in registers
+        if known and item.function == "=":
+            return [Filter(_IDENTICAL, registers[item.target], args[0])]
+        target = Variable(f"{item.target.name}'") if known else item.target
+        to = registers[target] = len(self.constants) + len(registers)
+        if item.function == "=":
+            return [Copy(to, args[0])]
+        call = Call(FUNCTIONS.index(item.function), to, args)
+        return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
+
+    def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:
+        if isinstance(term, str):
+            return self.constants[term]
+        if isinstance(term, Variable) and term in registers:
+            return registers[term]
+        raise EngineFault(f"nothing binds {term} where it is used")
+
+
+def _intersection(last: Step, read: Read) -> Intersect | None:
+    """The two reads as one, if the second only tests the one value that the first loads."""
+    if not isinstance(last, Probe) or not isinstance(read, Member):
+        return None
+    loads = [column.register for column in last.columns if column.kind is ColumnKind.LOAD]
+    keys = [column.register for column in read.columns]
+    plain = all(column.kind in (ColumnKind.LOAD, ColumnKind.KEY) for column in last.columns)
+    if not plain or len(loads) != 1 or keys.count(loads[0]) != 1 or len(keys) < 2:
+        return None
+    meeting = Column(ColumnKind.SAME, loads[0])
+    columns = tuple(meeting if column.register == loads[0] else column for column in read.columns)
+    return Intersect(last, Probe(read.slot, read.view, columns))

@@ -1,0 +1,105 @@
+"""Plans to words: the flat form the engine verifies and runs. The format is described in csrc/README.md."""
+
+from __future__ import annotations
+
+from array import array
+from enum import IntEnum
+
+from kbplanner.compile.plan import (
+    AntiJoin,
+    Call,
+    Column,
+    Copy,
+    Equal,
+    Filter,
+    Group,
+    Intersect,
+    JoinPlan,
+    Match,
+    Member,
+    Plan,
+    Probe,
+    Scan,
+    Step,
+    TextTest,
+    View,
+)
+from kbplanner.ir.pattern import compile_pattern
+
+MAGIC = 0x4B425031
+VERSION = 1
+NO_SLOT = 0xFFFFFFFF
+
+
+class Opcode(IntEnum):
+    """Instruction numbers; a test compares them with the engine's own table."""
+
+    END = 0
+    COMPONENT = 1
+    RULE = 2
+    SCAN = 3
+    PROBE = 4
+    MEMBER = 5
+    ABSENT = 6
+    COMPARE = 7
+    COPY = 8
+    EMIT = 9
+    CALL = 10
+    AGGREGATE = 11
+    TEST = 12
+    MATCHES = 13
+    EQUAL = 14
+    INTERSECT = 15
+
+
+def encode(plan: Plan) -> array[int]:
+    """The bytecode of a plan, as unsigned 32-bit words."""
+    words = [MAGIC, VERSION, len(plan.slots), len(plan.parameters), plan.registers, len(plan.strata)]
+    words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
+    for schema, derived, demand in zip(plan.slots, plan.derived, plan.demand, strict=True):
+        words += [schema.arity, int(derived) + int(demand)]
+    for stratum in plan.strata:
+        words += [Opcode.COMPONENT, int(stratum.recursive), len(stratum.plans)]
+        for join in stratum.plans:
+            words += _rule(join)
+    words.append(Opcode.END)
+    return array("I", words)
+
+
+def _rule(join: JoinPlan) -> list[int]:
+    steps = [word for step in join.steps for word in _step(step)]
+    return [Opcode.RULE, join.rule, len(steps), *steps]
+
+
+_READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
+
+
+def _step(step: Step) -> list[int]:
+    if isinstance(step, (Scan, Probe, Member)):
+        return [_READS[type(step)], step.slot, step.view, *(_column(column) for column in step.columns)]
+    if isinstance(step, Intersect):
+        return [Opcode.INTERSECT, *_step(step.probe)[1:], *_step(step.other)[1:]]
+    if isinstance(step, AntiJoin):
+        return [Opcode.ABSENT, step.slot, *(_column(column) for column in step.columns)]
+    if isinstance(step, Filter):
+        return [Opcode.COMPARE, step.op, step.left, step.right]
+    if isinstance(step, Group):
+        folds = [word for fold in step.folds for word in (fold.function, fold.column, fold.to)]
+        columns = [_column(column) for column in step.columns]
+        return [Opcode.AGGREGATE, step.slot, View.DELTA, *columns, len(step.folds), *folds]
+    if isinstance(step, TextTest):
+        return [Opcode.TEST, step.op, step.left, step.right]
+    if isinstance(step, Match):
+        program = compile_pattern(step.pattern)
+        return [Opcode.MATCHES, int(step.negated), step.text, len(program), *program]
+    if isinstance(step, Call):
+        return [Opcode.CALL, step.function, step.to, len(step.args), *step.args]
+    if isinstance(step, Equal):
+        return [Opcode.EQUAL, step.to, step.source]
+    if isinstance(step, Copy):
+        return [Opcode.COPY, step.to, step.source]
+    return [Opcode.EMIT, step.slot, *step.registers]
+
+
+def _column(column: Column) -> int:
+    return column.kind << 30 | column.register

@@ -1,0 +1,77 @@
+"""How many rows the steps of a plan are expected to give, by what the ordering of joins reckons with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kbplanner.compile.plan import (
+    Column,
+    ColumnKind,
+    Group,
+    Intersect,
+    JoinPlan,
+    Plan,
+    Probe,
+    Project,
+    Scan,
+)
+from kbplanner.passes.order import Statistics, rows_a_look_up
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of one step: rows a look-up is expected to give (None: it only tests or computes), and rows after it in all.
+
+    `assumed`: it rests on the size of a relation that the run itself makes, of which the planner knows nothing.
+    """
+
+    a_look_up: float | None
+    rows: float
+    assumed: bool
+
+
+def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Estimate]:
+    """For each step of a join plan, the last included, what is expected.
+
+    A test is taken to let everything through, so that where there are tests what is expected in all is an upper bound.
+    """
+    rows, assumed = 1.0, False
+    for step in join.steps:
+        expected = None
+        reads: Sequence[Scan | Probe | Group] = ()
+        if isinstance(step, Intersect):
+            reads = step.probe, step.other
+        elif isinstance(step, (Scan, Probe, Group)):
+            reads = (step,)
+        if reads:
+            expected = min(_expected(plan, read.slot, read.columns, statistics) for read in reads)
+            rows *= expected
+            assumed = assumed or any(_is_assumed(plan, read.slot) for read in reads)
+        yield Estimate(expected, rows, assumed)
+
+
+def _seeded_by_goals(plan: Plan) -> bool:
+    """Whether goals alone fill the seed: one row for each goal."""
+    heads = (join.steps[-1] for stratum in plan.strata for join in stratum.plans)
+    return not any(isinstance(head, Project) and head.slot == plan.seed for head in heads)
+
+
+def _is_assumed(plan: Plan, slot: int) -> bool:
+    if not plan.derived[slot] or plan.slots[slot].arity == 0:  # which has one row at most
+        return False
+    return slot != plan.seed or not _seeded_by_goals(plan)
+
+
+def _expected(plan: Plan, slot: int, columns: Sequence[Column], statistics: Statistics) -> float:
+    keys = [place for place, column in enumerate(columns) if column.kind is ColumnKind.KEY]
+    free = sum(1 for column in columns if column.kind in (ColumnKind.LOAD, ColumnKind.SAME))
+    schema = plan.slots[slot]
+    if not _is_assumed(plan, slot):
+        if plan.derived[slot] or not columns:
+            return 1.0
+        rows = statistics.rows(schema)
+        distinct = statistics.distinct(schema, keys) if keys else 1
+        if distinct or not rows:
+            return rows / max(distinct, 1)
+    return rows_a_look_up(schema, keys, free, statistics) if columns else 1.0

@@ -1,0 +1,219 @@
+"""Join plans: what the engine runs. One operator, one class; its docstring shows its line in `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kbplanner.ir.schema import RelationSchema
+
+
+class View(IntEnum):
+    """Which rows of a relation a step reads in a round: all, those new in it, or those before them."""
+
+    FULL = 0
+    DELTA = 1
+    OLD = 2
+
+
+class ColumnKind(IntEnum):
+    """What a step does with a column."""
+
+    ANY = 0
+    LOAD = 1
+    KEY = 2
+    SAME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a read: ignore it, load it into a register, look it up by one, or compare it with one."""
+
+    kind: ColumnKind
+    register: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`scan parent/2 delta (?x, ?y)`: every row of the view."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """`probe parent/2 full (=?x, ?y)`: the rows with these keys, through an index."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`member parent/2 full (=?x, =?y)`: go on if the row is there."""
+
+    slot: int
+    view: View
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intersect:
+    """`intersect edge/2 full (=?y, ?z), edge/2 full (same ?z, =?x)`: each ?z that both have, from the shorter list.
+
+    `probe` has keys and loads one register; `other` has keys and, in one column, SAME of that register (generic join: Ngo,
+    Porat, Ré, Rudra 2012).
+    """
+
+    probe: Probe
+    other: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along aggregates.FOLDS."""
+
+    function: int
+    column: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded columns, its aggregates."""
+
+    slot: int
+    columns: tuple[Column, ...]
+    folds: tuple[Fold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AntiJoin:
+    """`absent banned/1 (=?x)`: go on if no row matches."""
+
+    slot: int
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`filter ?x < ?y`: go on if the comparison holds; `op` counts along COMPARISONS, +8 negates it."""
+
+    op: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`call ?z = + (?x, 1)`: go on with the value of a function in a register, if it has one.
+
+    `function` counts along compute.FUNCTIONS.
+    """
+
+    function: int
+    to: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """`test ?x starts_with ?y`: go on if the test holds; `op` counts along compute.TESTS, +8 negates it."""
+
+    op: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`match ?x "a+b"`: go on if the pattern matches somewhere in the text, or, `negated`, if it does not."""
+
+    text: int
+    pattern: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`copy ?y = ?x`: go on with the value of a register in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """`equal ?y = ?x`: for each text that is the same number as that of a register, or just that text, in another."""
+
+    to: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`emit ancestor/2[bf] (?x, ?z)`: add a row; the end of a join plan."""
+
+    slot: int
+    registers: tuple[int, ...]
+
+
+Read = Scan | Probe | Member
+Step = Scan | Probe | Member | Intersect | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """One version of a clause: its steps in order, the last a Project. `rule` is the number of the rule, 0 for none.
+
+    `names` gives, for explain, the text of each register it uses.
+    """
+
+    rule: int
+    steps: tuple[Step, ...]
+    names: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPlan:
+    """One component of the program and the join plans that conclude its relations."""
+
+    recursive: bool
+    plans: tuple[JoinPlan, ...]
+    relations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole program for one goal and adornment.
+
+    `slots[i]` is the relation of slot i, `derived[i]` whether the run makes it, `demand[i]` whether it then is demand, which
+    guards what it is read with; `parameters` are the constants of the
+    rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None: nothing to bind). For argument
+    i of the goal, `answer_columns[i]` is its column in slot `answer`, or None where it is the goal's own constant; then
+    the answers are those of one seed only, and the run serves one goal.
+    """
+
+    slots: tuple[RelationSchema, ...]
+    derived: tuple[bool, ...]
+    demand: tuple[bool, ...]
+    parameters: tuple[str, ...]
+    registers: int
+    strata: tuple[StratumPlan, ...]
+    seed: int | None
+    answer: int
+    answer_columns: tuple[int | None, ...]
+    adornment: str
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether a run of the plan can answer one binding of the goal only."""
+        return None in self.answer_columns
+
+    @property
+    def base(self) -> tuple[RelationSchema, ...]:
+        """The stored relations to bind, in slot order."""
+        return tuple(slot for slot, derived in zip(self.slots, self.derived, strict=True) if not derived)

@@ -1,0 +1,156 @@
+"""A set of rules that are visible together, compiled as far as possible without a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Comparison, Literal, Rule
+from kbplanner.passes.linearise import linearise
+from kbplanner.passes.lower import lower
+from kbplanner.passes.stratify import check_stratified, computed_recursion
+from kbplanner.passes.wellfounded import NegativeComponent, apart, negative_components, uncertain
+
+
+class RuleSet:
+    """Rules in a fixed order, numbered from 1; immutable.
+
+    `within` is a smaller set, to which these rules add only some that nothing reads: goals of several literals. What is
+    settled of it is settled of these. Raises InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where
+    the rules together recurse through an aggregate.
+    """
+
+    def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
+        self.within = within or self
+        self.rules: tuple[Rule, ...] = tuple(rules)
+        self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
+        self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
+        self._rests: dict[tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]] = {}
+        clauses = self.clauses(frozenset())
+        check_stratified(clauses)
+        self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
+        """Stored schemas of the predicates that have rules."""
+        self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
+        """Rules of a recursion through a computed value, which may not come to an end."""
+        self.computes = any(isinstance(item, (Computation, Aggregation)) for clause in clauses for item in clause.body)
+        """Whether conclusions can have arguments that stand in no fact and no rule."""
+        self.reads = frozenset(
+            item.schema.stored
+            for clause in clauses
+            if clause.rule
+            for item in clause.body
+            if isinstance(item, ClauseAtom) and item.schema.role not in (Role.BINDINGS, Role.GROUPS)
+        )
+        """Stored schemas of the predicates that bodies mention."""
+        self.deniable = frozenset(
+            item.schema.stored.opposite
+            for clause in clauses
+            for item in clause.body
+            if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
+        )
+        """Stored relations of explicit negatives whose rows decide how a `not` is compiled, once there are any."""
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """The constants of rules: conclusions can have them as arguments although no fact does."""
+        found: set[str] = set()
+        for rule in self.rules:
+            for part in (rule.head, *rule.body):
+                if isinstance(part, Comparison):
+                    found.update(side for side in (part.left, part.right) if isinstance(side, str))
+                else:
+                    atom = part.atom if isinstance(part, Literal) else part
+                    found.update(arg for arg in atom.args if isinstance(arg, str))
+        return frozenset(found)
+
+    def negative(self, denied: frozenset[RelationSchema]) -> tuple[NegativeComponent, ...]:
+        """The components that recurse through negation, each after those it depends on."""
+        if self.within is not self:
+            return self.within.negative(denied & self.within.deniable)
+        if denied not in self._negative:
+            self._negative[denied] = negative_components(self.clauses(denied))
+        return self._negative[denied]
+
+    def needed(self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None) -> list[int]:
+        """The places of those components that goals on stored schemas (None: any) rest on, in order."""
+        parts = self.negative(denied)
+        if goals is None:
+            return list(range(len(parts)))
+        reached = self._reached(denied, frozenset(goal.derived for goal in goals))
+        return [place for place, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
+
+    def below(self, denied: frozenset[RelationSchema], place: int) -> list[int]:
+        """The places of those components that one rests on, in order."""
+        parts = self.negative(denied)
+        reached = self._reached(denied, parts[place].relations)
+        return [other for other, part in enumerate(parts[:place]) if not reached.isdisjoint(part.relations)]
+
+    def touched(self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]) -> frozenset[RelationSchema]:
+        """The relations of those components that rest on some of these stored relations."""
+        read = frozenset(stored)
+        parts = (part.relations for part in self.negative(denied))
+        return frozenset(schema for own in parts if read & self._reached(denied, own) for schema in own)
+
+    def _reached(self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]) -> frozenset[RelationSchema]:
+        """The relations that some rest on, these included."""
+        if (denied, roots) in self._rests:
+            return self._rests[denied, roots]
+        heads: dict[RelationSchema, list[Clause]] = {}
+        for clause in self.clauses(denied):
+            heads.setdefault(clause.head.schema, []).append(clause)
+        todo = list(roots)
+        reached = set(todo)
+        while todo:
+            for clause in heads.get(todo.pop(), ()):
+                for item in clause.body:
+                    if isinstance(item, ClauseAtom) and item.schema not in reached:
+                        reached.add(item.schema)
+                        todo.append(item.schema)
+        self._rests[denied, roots] = frozenset(reached)
+        return self._rests[denied, roots]
+
+    def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
+        """Whether a stored schema's conclusions can be undefined; these rules have been settled, if need be."""
+        return False
+
+    def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
+        """Clauses for proofs, which keep the shape of the rules; for `weighing` linear recursion may have another."""
+        return self.clauses(denied) if weighing else lower(self.rules, denied)
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """The rules lowered, given which of `deniable` have rows."""
+        if denied not in self._lowered:
+            self._lowered[denied] = linearise(lower(self.rules, denied))
+        return self._lowered[denied]
+
+
+class SettledRules(RuleSet):
+    """Rules without recursion through negation: that is settled beforehand, with undefined rows in some relations."""
+
+    def __init__(self, rules: RuleSet, undefined: Collection[RelationSchema]) -> None:
+        self._source = rules
+        self._undefined = frozenset(undefined)
+        self._uncertain: dict[frozenset[RelationSchema], frozenset[RelationSchema]] = {}
+        super().__init__(rules.rules)
+        self.reads, self.deniable = rules.reads, rules.deniable
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """The rules lowered, over what was settled."""
+        if denied not in self._lowered:
+            parts = self._source.negative(denied)
+            self._lowered[denied] = apart(self._source.clauses(denied), parts, self._undefined)
+        return self._lowered[denied]
+
+    def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
+        """Clauses for proofs: those that recurse through negation ask for the absence of what is not possible."""
+        source = self._source.stepwise(denied, weighing)
+        return apart(source, negative_components(source), self._undefined, keep=True)
+
+    def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
+        """Whether a stored schema's conclusions can be undefined."""
+        if denied not in self._uncertain:
+            parts = self._source.negative(denied)
+            self._uncertain[denied] = uncertain(self._source.clauses(denied), parts, self._undefined)
+        return goal.derived in self._uncertain[denied]

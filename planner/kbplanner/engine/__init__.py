@@ -1,0 +1,1 @@
+"""The C engine seen from Python: relations, runs and answers."""

@@ -1,0 +1,400 @@
+"""The C engine behind the shapes of `backend`.
+
+One mutex lets one call in at a time; long work enters in slices. A handle is given back by `close()`, or, lost, later on.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from kbplanner.engine import backend
+from kbplanner.engine.backend import Asked, Limits, RunState, RunStats, Via
+from kbplanner.engine.binding import check, encode, ffi, lib, opcodes, room
+from kbplanner.engine.counted import Counted
+from kbplanner.engine.ground import Ground
+from kbplanner.engine.matches import Matches
+from kbplanner.engine.model import Model
+from kbplanner.engine.relation import Freezing, Relation, handle_of
+from kbplanner.errors import BudgetExceeded, EngineFault
+
+__all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
+
+SLICE = 100_000
+"""Steps of fuel for which a run stays inside the engine before it lets others in."""
+
+MAX_NAMES = 1 << 18
+"""Texts kept as Python strings beside the engine's own, where they are asked for: at most some 20 MB."""
+
+LONG_SORT = 20_000
+"""Rows whose sorting takes some milliseconds."""
+
+SCRATCH = 1 << 14
+"""Symbols of the buffer that the answers of small goals come through."""
+
+_BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
+_PLAN_HEAD = 8
+_NO_SLOT = 0xFFFFFFFF
+
+
+class Engine(Matches, Freezing):
+    """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
+
+    def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
+        self._handle: Any = None
+        self._lock = threading.Lock()
+        self._lost: deque[tuple[Any, Any]] = deque()
+        self._names: dict[int, str] = {}
+        self._found: dict[str, int] = {}
+        self._scratch = _Scratch()
+        self.max_bytes = max_bytes
+        out = ffi.new("kb_engine **")
+        options = ffi.new("kb_options *", {"max_bytes": max_bytes, "fail_after": fail_after})
+        check(lib.kb_engine_open(options, out), max_bytes)
+        self._handle = out[0]
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self._sweep()
+            lib.kb_engine_close(self._handle)
+
+    def _sweep(self) -> None:
+        """Close runs and models that were let go of while a call was at work."""
+        while self._lost:
+            close, handle = self._lost.popleft()
+            close(handle)
+
+    def lose(self, close: Any, handle: Any) -> None:
+        """Close a run or model, now or before the next call: never wait, since garbage collection may have come here."""
+        self._lost.append((close, handle))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sweep()
+            finally:
+                self._lock.release()
+
+    def _enter(self) -> Any:
+        """Give the handle to a caller that holds the lock."""
+        if self._handle is None:
+            raise EngineFault("engine: it is closed")
+        if self._lost:
+            self._sweep()
+        return self._handle
+
+    def call(self, function: Any, *arguments: Any) -> int:
+        """Enter the engine alone and call a function that takes it first."""
+        with self._lock:
+            return check(function(self._enter(), *arguments), self.max_bytes)
+
+    def intern(self, text: str) -> int:
+        """The symbol of a text, made if new."""
+        encoded = encode(text)
+        out = ffi.new("kb_sym *")
+        self.call(lib.kb_intern, encoded, len(encoded), out)
+        return int(out[0])
+
+    def intern_many(self, texts: Sequence[str]) -> array[int]:
+        """The symbols of many texts in one crossing."""
+        joined = "".join(texts)
+        if joined.isascii():
+            encoded = joined.encode()
+            ends = array("Q", accumulate(map(len, texts)))
+        else:
+            parts = [encode(text) for text in texts]
+            encoded = b"".join(parts)
+            ends = array("Q", accumulate(map(len, parts)))
+        out = room(len(ends))
+        ends_view, out_view = ffi.from_buffer("uint64_t[]", ends), ffi.from_buffer("kb_sym[]", out)
+        self.call(lib.kb_intern_many, encoded, ends_view, len(ends), out_view)
+        return out
+
+    def find(self, text: str) -> int:
+        """The symbol of a text, 0 when it was never interned."""
+        known = self._found.get(text)
+        if known is not None:
+            return known
+        encoded = encode(text)
+        out = ffi.new("kb_sym *")
+        self.call(lib.kb_find, encoded, len(encoded), out)
+        symbol = int(out[0])
+        if symbol:  # a symbol stays what it is
+            if len(self._found) >= MAX_NAMES:
+                self._found = {}
+            self._found[text] = symbol
+        return symbol
+
+    def text(self, symbol: int) -> str:
+        """The text of a symbol."""
+        out, length = ffi.new("char **"), ffi.new("size_t *")
+        with self._lock:  # until the text, which is borrowed, is copied
+            check(lib.kb_symbol(self._enter(), symbol, out, length))
+            return bytes(ffi.buffer(out[0], length[0])).decode()
+
+    def texts(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols; those asked for lately are kept as Python strings."""
+        names = self._names
+        try:
+            return [names[symbol] for symbol in symbols]
+        except KeyError:
+            new = array("I", set(symbols).difference(names))
+        if len(names) + len(new) > MAX_NAMES:
+            names = {}  # a new dict: another thread may be reading the old one
+            new = array("I", set(symbols))
+            if len(new) <= MAX_NAMES:
+                self._names = names
+        names.update(zip(new, self._decoded(new), strict=True))
+        return [names[symbol] for symbol in symbols]
+
+    def _decoded(self, symbols: array[int]) -> list[str]:
+        result: list[str] = []
+        view = ffi.from_buffer("kb_sym[]", symbols)
+        ends = ffi.new("uint64_t[]", max(len(view), 1))
+        filled = ffi.new("size_t *")
+        size = 16 * len(view) + 64
+        while len(result) < len(view):
+            rest = len(view) - len(result)
+            buffer = ffi.new("char[]", size)
+            self.call(lib.kb_symbols_text, view + len(result), rest, buffer, size, ends, filled)
+            stops = ffi.unpack(ends, filled[0]) if filled[0] else []
+            encoded = ffi.buffer(buffer, stops[-1])[:] if stops else b""
+            spans = pairwise([0, *stops])
+            if encoded.isascii():
+                whole = encoded.decode()
+                result.extend([whole[start:stop] for start, stop in spans])
+            else:
+                result.extend([encoded[start:stop].decode() for start, stop in spans])
+            size *= 4
+        return result
+
+    def number(self, symbol: int) -> int | float | None:
+        """What a symbol is worth as a number: an int that fits 64 bits, a float, or None for text."""
+        kind, integer, real = ffi.new("uint32_t *"), ffi.new("int64_t *"), ffi.new("double *")
+        self.call(lib.kb_symbol_number, symbol, kind, integer, real)
+        if kind[0] == 0:
+            return None
+        return int(integer[0]) if kind[0] == 1 else float(real[0])
+
+    @property
+    def symbols(self) -> int:
+        """How many symbols there are; they are 1 to this number."""
+        with self._lock:
+            return int(lib.kb_symbol_count(self._enter()))
+
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+        """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
+        result = rows[:]
+        count = len(rows) // arity if arity else 0
+        view = ffi.from_buffer("kb_sym[]", result)
+        if via is None or count < LONG_SORT:
+            self.call(lib.kb_sort_rows, view, arity, count)
+        else:
+            self.call(lambda handle: via(lambda: int(lib.kb_sort_rows(handle, view, arity, count))))
+        return result
+
+    def relation(self, arity: int) -> Relation:
+        """A new empty relation."""
+        out = ffi.new("kb_rel *")
+        self.call(lib.kb_relation_new, arity, out)
+        return Relation(self, out[0], arity)
+
+    def load(self, words: array[int]) -> CompiledPlan:
+        """Verify bytecode; raises EngineFault naming the word at fault."""
+        out, bad = ffi.new("kb_plan **"), ffi.new("size_t *")
+        status = lib.kb_plan_load(ffi.from_buffer("kb_word[]", words), len(words), out, bad)
+        if status == lib.KB_BADPLAN:
+            raise EngineFault(f"engine: the bytecode was refused at word {bad[0]}", {"word": bad[0]})
+        check(status)
+        return CompiledPlan(ffi.gc(out[0], lib.kb_plan_free), words)
+
+    def open_run(
+        self,
+        plan: backend.CompiledPlan,
+        base: Sequence[backend.Relation],
+        params: Sequence[int] = (),
+        limits: Limits | None = None,
+    ) -> Run:
+        """Start an evaluation of a plan over base relations, given in slot order."""
+        if not isinstance(plan, CompiledPlan) or plan.handle is None:
+            raise EngineFault("engine: the plan is closed or of another engine")
+        handles = [handle_of(relation, self) for relation in base]
+        budget = limits or Limits()
+        out = ffi.new("kb_run **")
+        options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
+        bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
+        self.call(lib.kb_run_open, plan.handle, bound, len(handles), given, len(params), options, out)
+        return Run(self, plan, out[0], budget)
+
+    def model(self, ground: Ground, limits: Limits) -> Model:
+        """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
+        return Model(self, ground, limits)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held, everything counted."""
+        with self._lock:
+            return int(lib.kb_engine_bytes(self._enter()))
+
+    def fail_after(self, allocations: int) -> None:
+        """Make the n-th allocation from now fail; for tests, 0 = none."""
+        with self._lock:
+            lib.kb_engine_fail_after(self._enter(), allocations)
+
+    def close(self) -> None:
+        """Give everything back; what is still open of this engine can then only be closed."""
+        with self._lock:
+            if self._handle is not None:
+                self._sweep()
+                lib.kb_engine_close(self._handle)  # an open run keeps the memory until it is closed
+                self._handle = None
+
+
+class _Scratch:
+    """Buffers for small goals, used by whoever holds the engine's mutex."""
+
+    def __init__(self) -> None:
+        self.seed = ffi.new("kb_sym[]", 64)
+        self.pattern = ffi.new("kb_sym[]", 64)
+        self.limits = ffi.new("kb_limits *")
+        self.rows = ffi.new("kb_sym[]", SCRATCH)
+        self.answer = ffi.new("kb_answer *")
+
+
+class CompiledPlan:
+    """Verified bytecode; see `backend.CompiledPlan`. Open runs keep what they need of it."""
+
+    def __init__(self, handle: Any, words: array[int]) -> None:
+        self.handle = handle
+        slots = words[2]
+        self.arities = words[_PLAN_HEAD : _PLAN_HEAD + 2 * slots : 2]
+        self.seed_arity = 0 if words[6] == _NO_SLOT else self.arities[words[6]]
+
+    def close(self) -> None:
+        """Give the plan back; no run of it may be opened any more."""
+        self.handle = None
+
+
+class Run(Counted):
+    """One evaluation; see `backend.Run`."""
+
+    def __init__(self, engine: Engine, plan: CompiledPlan, handle: Any, limits: Limits) -> None:
+        self._handle = handle
+        self._engine = engine
+        self._plan = plan.handle
+        self._arities = plan.arities
+        self._seed_arity = plan.seed_arity
+        self._limits = limits
+        self._gate = threading.Lock()  # between cancel and close, which may meet
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _opened(self) -> Any:
+        if self._handle is None:
+            raise EngineFault("engine: the run is closed")
+        return self._handle
+
+    def _call(self, function: Any, *arguments: Any) -> int:
+        with self._engine._lock:
+            return self._alone(function, *arguments)
+
+    def _alone(self, function: Any, *arguments: Any) -> int:
+        self._engine._enter()
+        handle = self._opened()  # a close meanwhile takes effect when this call is over
+        status = function(handle, *arguments)
+        if status != lib.KB_LIMIT:
+            return check(status or 0, self._engine.max_bytes)
+        stats = self._read(handle)
+        name = stats.budget or "memoryBytes"
+        value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
+        raise BudgetExceeded(f"the evaluation met its budget {name} of {value}", name, value, str(stats.rule))
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Add demand: rows of the plan's seed slot."""
+        view = ffi.from_buffer("kb_sym[]", rows)
+        if count < 0 or len(view) < count * self._seed_arity:
+            raise EngineFault("engine: fewer rows than announced")
+        self._call(lib.kb_run_seed, view, count)
+
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one crossing: add demand (None: none), work, read what matches in a derived slot."""
+        width = len(pattern)
+        if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
+            raise EngineFault("engine: the pattern or the seed has another arity than its relation")
+        self._limits = limits
+        with self._engine._lock:
+            scratch = self._engine._scratch
+            scratch.pattern[0:width] = pattern
+            budget, given, answer = scratch.limits, ffi.NULL, scratch.answer
+            budget.max_rows, budget.max_bytes, budget.max_steps = limits.rows, limits.bytes, limits.steps
+            if seed is not None:
+                given = scratch.seed
+                given[0 : len(seed)] = seed
+            room = SCRATCH // (width or 1)
+            status = self._alone(lib.kb_run_ask, given, budget, fuel, slot, scratch.pattern, scratch.rows, room, answer)
+            if status != lib.KB_DONE:
+                return Asked(RunState(status))
+            count = answer.count
+            rows = None
+            if count <= room:
+                rows = array("I")
+                rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
+            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings, answer.rows_made)
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
+
+        `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
+        BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
+        """
+        enter: Callable[[Any, int], int] = lib.kb_run_step
+        if via is not None:
+            enter = lambda handle, amount: via(lambda: int(lib.kb_run_step(handle, amount)))  # noqa: E731
+        while True:
+            status = self._call(enter, min(fuel, SLICE))
+            fuel -= SLICE
+            if status != lib.KB_PAUSED or fuel <= 0 or self.profiled:
+                return RunState(status)
+
+    def check(self) -> RunState:
+        """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""
+        return RunState(self._call(lib.kb_run_check))
+
+    def relation(self, slot: int) -> Relation:
+        """The relation bound to a slot of the plan; a derived one can be read until the run is closed."""
+        out = ffi.new("kb_rel *")
+        self._call(lib.kb_run_relation, slot, out)
+        return Relation(self._engine, out[0], self._arities[slot], self)
+
+    def _read(self, handle: Any) -> RunStats:
+        out = ffi.new("kb_stats *")
+        lib.kb_run_stats(handle, out)
+        budget = _BUDGETS.get(out.budget)
+        counted = out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds
+        return RunStats(*counted, budget, out.rule, out.warnings, out.component)
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+        with self._engine._lock:
+            return self._read(self._opened())
+
+    def limit(self, limits: Limits) -> None:
+        """Set new budgets, counted from now."""
+        self._call(lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps)))
+        self._limits = limits
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+        with self._gate:
+            if self._handle is not None:
+                lib.kb_run_cancel(self._handle)
+
+    def close(self) -> None:
+        """Give the run's relations back."""
+        with self._gate:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            self._engine.lose(lib.kb_run_close, handle)

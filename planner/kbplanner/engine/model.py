@@ -1,0 +1,100 @@
+"""Well-founded models of ground programs, worked out by the C engine."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from kbplanner.engine.backend import Limits, RunState, RunStats, Via
+from kbplanner.engine.binding import check, ffi, lib
+from kbplanner.engine.ground import Ground
+from kbplanner.errors import BudgetExceeded, EngineFault
+
+if TYPE_CHECKING:
+    from kbplanner.engine.engine import Engine
+
+_BUDGETS = {2: "memoryBytes", 3: "steps"}
+
+SLICE = 100_000
+"""Steps for which a model stays inside the engine before it lets others in."""
+
+
+class Model:
+    """The well-founded model of a ground program; see `backend.Model`. Raises BudgetExceeded where memory does not do."""
+
+    def __init__(self, engine: Engine, ground: Ground, limits: Limits) -> None:
+        self._handle: Any = None
+        self._engine = engine
+        self._limits = limits
+        self._nodes = ground.nodes
+        self._gate = threading.Lock()  # between cancel and close, which may meet
+        self._views = [ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)]  # borrowed
+        if len(ground.ends) != len(ground.heads):
+            raise EngineFault("engine: a ground program with fewer instances than announced")
+        out = ffi.new("kb_model **")
+        budget = ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
+        shape = ground.nodes, len(ground), 0, len(ground.premises)
+        borrowed = ffi.new("kb_ground *", (*shape, *self._views))
+        with engine._lock:
+            status = lib.kb_model_open(engine._enter(), borrowed, budget, out)
+        if status == lib.KB_LIMIT:
+            raise _spent("memoryBytes", limits.bytes)
+        check(status, engine.max_bytes)
+        self._handle = out[0]
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self._engine.lose(lib.kb_model_close, self._handle)
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps: DONE or PAUSED; `via` as for a run."""
+        while True:
+            with self._engine._lock:
+                handle, amount = self._entered(), min(fuel, SLICE)
+                if via is None:
+                    status = lib.kb_model_step(handle, amount)
+                else:
+                    status = via(lambda handle=handle, amount=amount: int(lib.kb_model_step(handle, amount)))  # type: ignore[misc]
+            if status == lib.KB_LIMIT:
+                raise _spent("steps", self._limits.steps)
+            check(status, self._engine.max_bytes)
+            fuel -= SLICE
+            if status != lib.KB_PAUSED or fuel <= 0:
+                return RunState(status)
+
+    def values(self) -> bytes:
+        """A `Truth` for each node, once it is DONE."""
+        out = bytearray(self._nodes)
+        with self._engine._lock:
+            check(lib.kb_model_values(self._entered(), ffi.from_buffer("uint8_t[]", out)))
+        return bytes(out)
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+        out = ffi.new("kb_stats *")
+        with self._engine._lock:
+            lib.kb_model_stats(self._entered(), out)
+        return RunStats(steps=out.steps, bytes=out.bytes, budget=_BUDGETS.get(out.budget))
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+        with self._gate:
+            if self._handle is not None:
+                lib.kb_model_cancel(self._handle)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        with self._gate:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            self._engine.lose(lib.kb_model_close, handle)
+
+    def _entered(self) -> Any:
+        self._engine._enter()
+        if self._handle is None:
+            raise EngineFault("engine: the model is closed")
+        return self._handle
+
+
+def _spent(limit: str, value: int) -> BudgetExceeded:
+    return BudgetExceeded(f"the evaluation met its budget {limit} of {value}", limit, value)

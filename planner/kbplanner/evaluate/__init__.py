@@ -1,0 +1,1 @@
+"""Evaluation of a plan, component by component, including the well-founded semantics."""

@@ -1,0 +1,182 @@
+"""The ground program of a negative component, read off a finished run of its overestimate, and its model as relations.
+
+A node is a row of a relation of the component: its number is an offset for the relation plus the row's id. One more node is
+never true nor false; it is a premise of every instance that rests on something undefined below the component.
+
+`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied: it grows with `~p`, so that it
+must not be read as the absence of something that shrinks with it. The nodes of such a relation (`inverted`) stand for the
+opposite: a row of an UNDENIED relation for being absent or denied, one of its projection for all its rows being so.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from itertools import compress
+
+from kbplanner.compile.plan import Plan
+from kbplanner.engine.backend import NO_ROW, Engine, Relation, Rest, Run, Truth
+from kbplanner.engine.ground import NEGATED, NONE, Ground, paced
+from kbplanner.ir.program import ClauseAtom
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Variable
+from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, Overestimate, settled
+
+AT_ONCE = 5_000
+"""Instances read between two rests: about a millisecond."""
+
+
+class ComponentReader:
+    """Reads one finished run; `rest` is called between pieces of the work."""
+
+    def __init__(
+        self, engine: Engine, run: Run, plan: Plan, part: NegativeComponent, program: Overestimate, rest: Rest
+    ) -> None:
+        self._engine = engine
+        self._rest = rest
+        self._part = part
+        self._sources = program.instances
+        self._inverted = program.inverted
+        self._relations = {
+            schema: run.relation(slot) for slot, schema in enumerate(plan.slots) if schema.role is not Role.STORED
+        }
+        self._offsets: dict[RelationSchema, int] = {}
+        self._doubt = 0
+        for source in self._sources:
+            for atom in (source.head, *source.premises):
+                if atom.schema not in self._offsets:
+                    self._offsets[atom.schema] = self._doubt
+                    known = self._relations.get(atom.schema)
+                    self._doubt += known.counts().rows if known else 0
+
+    def ground(self) -> Ground:
+        """The instances, as a ground program."""
+        heads, ends, premises = array("I"), array("I"), array("I")
+        for place, source in enumerate(self._sources):
+            rows, ids = self._relations[source.schema].match([0] * source.schema.arity, rest=self._rest)
+            count = len(ids)
+            if source.head.schema in self._inverted:
+                self._invert(source, place, rows, count, heads, ends, premises)
+                continue
+            width = len(source.premises) + (not source.sure)
+            arity = source.schema.arity
+            for first in range(0, count, AT_ONCE):
+                self._rest()
+                some, size = rows[first * arity : (first + AT_ONCE) * arity], min(AT_ONCE, count - first)
+                heads.extend(self._nodes(source, source.head, some, size))
+                flat = array("I", [self._doubt]) * (width * size)
+                for column, atom in enumerate(source.premises):
+                    flat[column::width] = self._nodes(source, atom, some, size)
+                start = len(premises)
+                premises.extend(flat)
+                ends.extend(range(start + width, start + width * size + 1, width) if width else array("I", [start]) * size)
+        heads.append(self._doubt)
+        premises.append(NEGATED | self._doubt)
+        ends.append(len(premises))
+        return Ground(self._doubt + 1, heads, ends, premises)
+
+    def settled(self, values: bytes) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
+        """The settled relations, given a `Truth` for each node; and which relations have undefined rows."""
+        found: dict[RelationSchema, Relation] = {}
+        undefined = set()
+        for schema in self._part.relations:
+            rows, ids = self._relations[schema].match([0] * schema.arity)
+            offset = self._offsets[schema]
+            own = values[offset : offset + len(ids)]
+            if schema in self._inverted:
+                own = own.translate(_OPPOSITE)
+            true, upper = settled(schema, TRUE), settled(schema, POSSIBLE)
+            found[true] = found[upper] = self._chosen(schema, rows, own.translate(_TRUE))
+            if Truth.UNDEFINED in own:
+                undefined.add(schema)
+                found[upper] = self._chosen(schema, rows, own.translate(_POSSIBLE))
+        return found, frozenset(undefined)
+
+    def _invert(
+        self,
+        source: Instances,
+        place: int,
+        rows: array[int],
+        count: int,
+        heads: array[int],
+        ends: array[int],
+        premises: array[int],
+    ) -> None:
+        """Instances for the opposites of heads: one for each premise that can fail, or for a projection one with all."""
+        self._rest()
+        nodes = self._nodes(source, source.head, rows, count)
+        if source.head.schema.role is Role.PROJECTION:
+            groups: dict[int, list[int]] = {}
+            pairs = zip(nodes, self._nodes(source, source.premises[0], rows, count), strict=True)
+            for node, below in paced(pairs, self._rest, AT_ONCE):
+                groups.setdefault(node, []).append(below)
+            for node, group in groups.items():
+                heads.append(node)
+                premises.extend(group)
+                ends.append(len(premises))
+            return
+        if source.sure and place and self._sources[place - 1].head == source.head:
+            return  # the same rows are among those that are merely possible
+        fails = [[_opposite(node) for node in self._nodes(source, atom, rows, count)] for atom in source.premises]
+        if not source.sure:
+            sure = self._relations[self._sources[place + 1].schema].locate(rows, count)
+            fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
+        for failing in fails:
+            for node, fail in paced(zip(nodes, failing, strict=True), self._rest, AT_ONCE):
+                if fail != NONE:
+                    heads.append(node)
+                    premises.append(fail)
+                    ends.append(len(premises))
+
+    def _nodes(self, source: Instances, atom: ClauseAtom, rows: array[int], count: int) -> array[int]:
+        """The node of an atom in each instance, as a premise: NEGATED where it is absent, NONE where it cannot hold then."""
+        known = self._relations.get(atom.schema)
+        if known is None:
+            return array("I", [NONE]) * count
+        ids = known.locate(_gathered(atom, source.variables, rows, count, self._engine), count)
+        offset = self._offsets[atom.schema]
+        negated = atom.absent and atom.schema not in self._inverted
+        if offset:
+            ids = array("I", [NONE if place == NO_ROW else offset + place for place in ids])
+        return _negated(ids) if negated else ids
+
+    def _chosen(self, schema: RelationSchema, rows: array[int], chosen: bytes) -> Relation:
+        """A relation of the chosen rows."""
+        relation, arity = self._engine.relation(schema.arity), schema.arity
+        count = chosen.count(1)
+        some = array("I", bytes(4 * arity * count))
+        for column in range(arity):
+            some[column::arity] = array("I", compress(rows[column::arity], chosen))
+        relation.insert(some, count)
+        return relation
+
+
+def _gathered(
+    atom: ClauseAtom, variables: Sequence[Variable], rows: array[int], count: int, engine: Engine
+) -> array[int]:
+    """The rows of an atom, one for each row of values of `variables`."""
+    width, arity = len(variables), len(atom.args)
+    found = array("I", bytes(4 * arity * count))
+    for column, arg in enumerate(atom.args):
+        if isinstance(arg, Variable):
+            found[column::arity] = rows[variables.index(arg) :: width]
+        elif isinstance(arg, str):
+            found[column::arity] = array("I", [engine.find(arg)]) * count
+    return found
+
+
+def _negated(premises: array[int]) -> array[int]:
+    """Each premise with its sign set, all in one operation on a large number; NONE stays what it is."""
+    size = len(premises) * premises.itemsize
+    signs = int.from_bytes(array("I", [NEGATED]) * len(premises), sys.byteorder)
+    return array("I", (int.from_bytes(premises, sys.byteorder) | signs).to_bytes(size, sys.byteorder))
+
+
+def _opposite(premise: int) -> int:
+    return premise if premise == NONE else premise ^ NEGATED
+
+
+_TRUE = bytes(value == Truth.TRUE for value in range(256))
+_POSSIBLE = bytes(value != Truth.FALSE for value in range(256))
+_OPPOSITE = bytes({Truth.TRUE: Truth.FALSE, Truth.FALSE: Truth.TRUE}.get(Truth(v), v) if v < 3 else v for v in range(256))

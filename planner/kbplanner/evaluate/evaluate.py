@@ -1,0 +1,411 @@
+"""Goal in, answers out: compile a goal's plan once, run it for each binding, read the answers."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kbplanner.compile.build import build
+from kbplanner.compile.bytecode import encode
+from kbplanner.compile.plan import Plan
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import (
+    NO_ROW,
+    SAME,
+    CompiledPlan,
+    Engine,
+    Limits,
+    Relation,
+    Run,
+    RunState,
+    Steps,
+    Via,
+)
+from kbplanner.errors import BudgetExceeded
+from kbplanner.evaluate.race import LimitedSteps, Race
+from kbplanner.ir.program import Program
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
+from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.magic import can_lose
+from kbplanner.passes.order import Statistics
+from kbplanner.syntax.printer import print_rule
+
+Bind = Callable[[RelationSchema], Relation]
+"""The relation that holds the asserted facts of a stored schema."""
+
+KEPT_SYMBOLS = 1 << 18
+"""Symbols gathered, beside those wanted, before the answers among them that come too late are let go."""
+
+PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
+"""Rules, goal, adornment, which relations of explicit negatives have rows, and one of the kinds of plan below."""
+
+SINGLE, MANY, FULL = "single", "many", "full"
+"""A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
+
+Drive = Callable[[LimitedSteps], None]
+"""Step a run until it is done; raises BudgetExceeded where it may not go on."""
+
+
+class Means(Protocol):
+    """What a goal may use: engine limits, the fuel of a first slice in place, then `finish` within the budget."""
+
+    @property
+    def limits(self) -> Limits:
+        """Budgets of the run."""
+
+    @property
+    def fuel(self) -> int:
+        """Steps that may be made at once, holding up others."""
+
+    @property
+    def via(self) -> Via | None:
+        """Makes long calls into the engine."""
+
+    def finish(self, run: Steps) -> None:
+        """Step a paused run until it is done; raises BudgetExceeded where it may not go on."""
+
+    def rest(self) -> None:
+        """Called between pieces of long work in Python."""
+
+    @property
+    def first(self) -> int | None:
+        """How many of the first answers do; None: all of them."""
+
+    def check_whole(self, count: int) -> None:
+        """Raise BudgetExceeded where all of so many answers would be shown, and are too many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledGoal:
+    """A plan for one predicate and binding pattern, verified, with the symbols of its constants, and its rules.
+
+    `full` is the same goal without demand, where demand can cost more than it saves; a run then tries both.
+    """
+
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    sizes: Mapping[RelationSchema, int]
+    rules: tuple[Rule, ...] = ()
+    full: CompiledGoal | None = None
+
+
+class PlanCache:
+    """Compiled goals of one engine by rule set, predicate and adornment; the least recently used go first."""
+
+    def __init__(self, engine: Engine, capacity: int = 256) -> None:
+        self._engine = engine
+        self._capacity = capacity
+        self._mutex = threading.Lock()
+        self._plans: OrderedDict[PlanKey, CompiledGoal] = OrderedDict()
+        self._seen: dict[PlanKey, int] = {}
+
+    def get(
+        self,
+        rules: RuleSet,
+        goal: RelationSchema,
+        adornment: str,
+        denied: frozenset[RelationSchema],
+        statistics: Statistics,
+        *,
+        version: int = -1,
+        many: bool = False,
+    ) -> CompiledGoal:
+        """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold.
+
+        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves goals with these only.
+
+        While `version` is the same as at the last call, sizes have not moved. With `many` the plan answers many bindings
+        in one run, even where one at a time has a better plan.
+        """
+        return self._get((rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version)
+
+    def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
+        rules, goal, adornment, denied, kind = key
+        with self._mutex:
+            found = self._plans.get(key)
+            if found is not None and (self._seen.get(key) == version != -1 or not moved(found.sizes, statistics)):
+                self._seen[key] = version
+                self._plans.move_to_end(key)
+                return found
+        skip = OPTIONAL if kind == MANY else ()
+        clauses = rules.clauses(denied)
+        relation = replace(goal.derived, restrictions=goal.restrictions)
+        program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
+        plan = build(program, statistics)
+        full = None
+        if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
+            full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
+        made = CompiledGoal(
+            plan,
+            self._engine.load(encode(plan)),
+            tuple(self._engine.intern(text) for text in plan.parameters),
+            {schema: statistics.rows(schema) for schema in plan.base},
+            rules.rules,
+            full,
+        )
+        with self._mutex:
+            self._plans[key] = made
+            self._seen[key] = version
+            while len(self._plans) > self._capacity:
+                oldest, _ = self._plans.popitem(last=False)
+                self._seen.pop(oldest, None)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+
+def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
+    """Return False if the program recurses through computed values: demand may be the only bound on them."""
+    return rules.endless.isdisjoint(rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule)
+
+
+def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
+    """Whether the size of some relation is ten times, or a tenth of, what it was when a plan was made."""
+    for schema, size in sizes.items():
+        now = statistics.rows(schema)
+        if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
+            return True
+    return False
+
+
+class GoalRun:
+    """One run of a compiled goal: a goal table while it is kept open; `bytes` are those it held after the last goal.
+
+    `warnings` counts the literals that failed, in all of the run, because a function had no value; `rows_made` the rows that
+    rules made in it, those of demand too.
+
+    A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
+
+    Where the goal has a plan without demand too (`goal.full`), a long goal is evaluated in both ways, see `race.py`. If the
+    full evaluation ends first, this object becomes the run of `goal.full`: `goal` and `run` change.
+    """
+
+    def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
+        self._engine = engine
+        self.bytes = 0
+        self.worked = False
+        self.warnings = 0
+        self.rows_made = 0
+        self._dropped_rows = 0
+        self._bind = bind
+        self._limits = limits
+        self._use(goal, self._open(goal, limits))
+
+    def _open(self, goal: CompiledGoal, limits: Limits) -> Run:
+        relations = [self._bind(schema) for schema in goal.plan.base]
+        return self._engine.open_run(goal.compiled, relations, goal.params, limits)
+
+    def _use(self, goal: CompiledGoal, run: Run) -> None:
+        """Make this the run of a goal."""
+        self.goal = goal
+        self.run = run
+        self._plan = plan = goal.plan
+        self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+        columns = [column for column in plan.answer_columns if column is not None]
+        self._ordered = columns == list(range(len(columns)))
+        self._whole = self._ordered and not plan.one_seed
+
+    def ask(self, pattern: Sequence[int], means: Means, bind: Bind | None = None) -> tuple[array[int], int] | None:
+        """The answers, as whole rows in answer order, and how many there are; None when the run has become stale.
+
+        `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
+        argument j. Every argument the plan's adornment calls bound must be a symbol. `bind` replaces the function that the
+        run was opened with; it returns the same relations. Raises BudgetExceeded.
+        """
+        self._bind = bind or self._bind
+        plan, run = self._plan, self.run
+        wanted = pattern if self._whole else self._wanted(pattern)
+        seed = None if plan.seed is None else [pattern[place] for place in self._bound]
+        try:
+            state, rows, self.bytes, self.worked, self.warnings, made = run.ask(
+                seed, plan.answer, wanted, means.limits, means.fuel
+            )
+            self.rows_made = made + self._dropped_rows
+            if state is RunState.STALE:
+                return None
+            if rows is None:
+                if state is not RunState.DONE:
+                    self._finish(means.finish, means.limits)
+                    plan = self._plan
+                    wanted = pattern if self._whole else self._wanted(pattern)
+                rows = self._many(wanted, means)
+        except BudgetExceeded as error:
+            raise naming_rule(error, self.goal.rules) from error
+        width = len(wanted)
+        count = len(rows) // width if width else self._holds()
+        if self._whole:
+            return rows, count
+        rows = _widen(rows, count, pattern, plan.answer_columns)
+        return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
+
+    def count(self, pattern: Sequence[int], drive: Drive) -> int:
+        """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as there."""
+        return self._count(pattern, lambda: self._finish(drive, self._limits))
+
+    def measure(self, pattern: Sequence[int], drive: Callable[[Run], None]) -> int:
+        """Return the number of answers like `count`, with this plan only: to observe how a run of it works."""
+        return self._count(pattern, lambda: drive(self.run))
+
+    def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
+        if self._plan.seed is not None:
+            self.run.seed(array("I", [pattern[place] for place in self._bound]), 1)
+        try:
+            work()
+        except BudgetExceeded as error:
+            raise naming_rule(error, self.goal.rules) from error
+        wanted = self._wanted(pattern)
+        return len(self.run.relation(self._plan.answer).match(wanted)[1]) if any(wanted) else self._holds()
+
+    def serves(self, pattern: Sequence[int]) -> RunState:
+        """What the run is worth for a goal: DONE, it has the answers; READY, it can go on; STALE, it is of no use."""
+        plan, run = self._plan, self.run
+        state = run.check()
+        if state is RunState.DONE and plan.seed is not None:
+            seed = array("I", [pattern[place] for place in self._bound])
+            if run.relation(plan.seed).locate(seed, 1)[0] == NO_ROW:
+                return RunState.READY
+        return state
+
+    def _wanted(self, pattern: Sequence[int]) -> list[int]:
+        columns = self._plan.answer_columns
+        wanted = [0] * self._plan.slots[self._plan.answer].arity
+        for value, column in zip(pattern, columns, strict=True):
+            if column is not None:
+                wanted[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
+        return wanted
+
+    def _finish(self, drive: Drive, limits: Limits) -> None:
+        """Step the run to its end with `drive`; where there is a plan without demand, both until the first one ends."""
+        full = self.goal.full
+        if full is None:
+            drive(self.run)
+            return
+        race = Race(self.run, lambda: self._open(full, limits), limits, sum(full.sizes.values()))
+        try:
+            drive(race)
+        except BaseException:
+            race.close()
+            raise
+        winner, dropped_rows = race.finish()
+        self._dropped_rows += dropped_rows
+        if winner is not self.run:
+            self._use(full, winner)
+
+    def _many(self, wanted: Sequence[int], means: Means) -> array[int]:
+        """The answers of a run that is done, where one call did not bring them."""
+        stats = self.run.stats()
+        self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made + self._dropped_rows
+        width = len(wanted)
+        if means.first is not None and self._ordered and width:
+            return self._first(wanted, means.first * width, width, means)
+        rows, ids = self.run.relation(self._plan.answer).match(wanted, rest=means.rest)
+        means.check_whole(len(ids))
+        return self._engine.sort(rows, width, means.via)
+
+    def _first(self, wanted: Sequence[int], most: int, width: int, means: Means) -> array[int]:
+        """The first answers in order, `most` symbols: sorted now and then on the way, and what comes later let go."""
+        kept = array("I")
+        for rows, _ in self.run.relation(self._plan.answer).pieces(wanted):
+            kept.extend(rows)
+            if len(kept) > most + max(most, KEPT_SYMBOLS):
+                means.rest()
+                kept = self._engine.sort(kept, width, means.via)[:most]
+        return self._engine.sort(kept, width, means.via)[:most]
+
+    def _holds(self) -> int:
+        """How many rows the answer relation has; without columns, whether it has its row."""
+        return self.run.relation(self._plan.answer).counts().visible
+
+    def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
+        """Which of `count` ground rows are answers; the plan must be one for many bindings."""
+        plan = self._plan
+        arity = len(plan.adornment)
+        if plan.seed is not None:
+            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            seeds = array("I", bytes(4 * count * len(bound)))
+            for column, place in enumerate(bound):
+                seeds[column :: len(bound)] = rows[place::arity]
+            self.run.seed(seeds, count)
+        self._finish(drive, self._limits)
+        return [place != NO_ROW for place in self.run.relation(self._plan.answer).locate(rows, count)]
+
+    def close(self) -> None:
+        """Give the run back."""
+        self.run.close()
+
+
+def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
+    """The same with the text of the rule at work instead of its number; None where the compiler made the clause."""
+    details = error.details or {}
+    if not (details["rule"] or "").isdigit():
+        return error
+    number = int(details["rule"])
+    text = print_rule(rules[number - 1]) if 0 < number <= len(rules) else None
+    return BudgetExceeded(error.message, details["limit"], details["value"], text)
+
+
+def _column(columns: Sequence[int | None], argument: int) -> int:
+    column = columns[argument]
+    if column is None:
+        raise AssertionError("a repeated variable stands for a bound argument")
+    return column
+
+
+def _widen(rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]) -> array[int]:
+    width = sum(1 for column in columns if column is not None)
+    wide = array("I", bytes(4 * count * len(pattern)))
+    for place, (value, column) in enumerate(zip(pattern, columns, strict=True)):
+        wide[place :: len(pattern)] = array("I", [value]) * count if column is None else rows[column::width]
+    return wide
+
+
+def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[list[int], str] | None:
+    """The match pattern of goal arguments and their adornment, `b` for each constant and `f` for each variable.
+
+    None when a constant has no symbol, so that nothing can match.
+    """
+    pattern: list[int] = []
+    adornment = ""
+    places: dict[HeadTerm, int] = {}
+    for place, arg in enumerate(args):
+        if isinstance(arg, str):
+            found = symbol(arg)
+            if not found:
+                return None
+            pattern.append(found)
+            adornment += "b"
+            continue
+        adornment += "f"
+        if arg == ANONYMOUS or arg not in places:
+            places[arg] = place
+            pattern.append(0)
+        else:
+            pattern.append(SAME | places[arg])
+    return pattern, adornment
+
+
+def goal_equalities(pattern: Sequence[int]) -> tuple[Comparison, ...]:
+    """The restrictions that a match pattern puts on the columns of its relation: those of one variable are equal."""
+    return tuple(
+        Comparison("==", Variable(str((value & ~SAME) + 1)), Variable(str(place)))
+        for place, value in enumerate(pattern, 1)
+        if value & SAME
+    )
+
+
+def goal_pattern(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> list[int] | None:
+    """The match pattern alone, as `goal_shape` has it."""
+    shape = goal_shape(args, symbol)
+    return None if shape is None else shape[0]
+
+
+def adornment_of(args: Iterable[HeadTerm]) -> str:
+    """`b` for each constant, `f` for each variable."""
+    return "".join("b" if isinstance(arg, str) else "f" for arg in args)

@@ -1,0 +1,18 @@
+"""Expressions of a rule worked out for given values: what proofs show of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kbplanner.ir.compute import compute
+from kbplanner.ir.terms import Apply, Expr, Variable
+
+
+def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
+    """The value of an expression; None where it has none, or a variable of it is not known."""
+    if isinstance(expr, Variable):
+        return known.get(expr.name)
+    if not isinstance(expr, Apply):
+        return expr
+    args = [value_of(arg, known) for arg in expr.args]
+    return compute(expr.function, [arg for arg in args if arg is not None]) if None not in args else None

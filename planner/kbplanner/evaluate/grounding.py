@@ -1,0 +1,275 @@
+"""Ground programs of goals: compile them, run them, and read a finished run as arrays.
+
+What `passes/instances.py` adds to a goal's program, a run fills with rows; here they become a `Ground`. A node is a row of a
+relation of conclusions, so that its number is an offset for the relation plus the row's id.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbplanner.compile.build import build
+from kbplanner.compile.bytecode import encode
+from kbplanner.compile.plan import Plan
+from kbplanner.compile.rules import RuleSet
+from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Rest, Run
+from kbplanner.engine.ground import Ground, paced
+from kbplanner.evaluate.evaluate import Bind, Drive, moved
+from kbplanner.ir.program import ClauseAtom
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import HeadTerm, Variable
+from kbplanner.passes import OPTIONAL, rewrite
+from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
+from kbplanner.passes.order import Statistics
+
+PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroundGoal:
+    """A ground program for one predicate and binding pattern, compiled; `slots` finds the slot of a relation."""
+
+    program: GroundProgram
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    slots: Mapping[RelationSchema, int]
+    sizes: Mapping[RelationSchema, int]
+
+
+class GroundPlans:
+    """Compiled ground programs of one engine; the least recently used go first."""
+
+    def __init__(self, engine: Engine, capacity: int = 64) -> None:
+        self._engine = engine
+        self._capacity = capacity
+        self._mutex = threading.Lock()
+        self._plans: OrderedDict[PlanKey, GroundGoal] = OrderedDict()
+
+    def get(
+        self,
+        rules: RuleSet,
+        goal: RelationSchema,
+        adornment: str,
+        denied: frozenset[RelationSchema],
+        statistics: Statistics,
+        weighed: frozenset[RelationSchema] | None = None,
+    ) -> GroundGoal:
+        """The ground program for a goal on a stored schema that has rules.
+
+        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings. With it, it is for what
+        conclusions inherit from facts of these stored relations, however they are reached.
+        """
+        key = (rules, goal, adornment, denied, weighed)
+        with self._mutex:
+            found = self._plans.get(key)
+            if found is not None and not moved(found.sizes, statistics):
+                self._plans.move_to_end(key)
+                return found
+        # Linear recursion made of another kind has other rules at work, which matters where rules have a confidence.
+        shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
+        clauses = rules.stepwise(denied, weighing=not shaped)
+        skip = OPTIONAL if weighed is None else {"restrict"}
+        program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
+        plan = build(program.program, statistics)
+        made = GroundGoal(
+            program,
+            plan,
+            self._engine.load(encode(plan)),
+            tuple(self._engine.intern(text) for text in plan.parameters),
+            {schema: slot for slot, schema in enumerate(plan.slots)},
+            {schema: statistics.rows(schema) for schema in plan.base},
+        )
+        with self._mutex:
+            self._plans[key] = made
+            while len(self._plans) > self._capacity:
+                self._plans.popitem(last=False)
+        return made
+
+
+AT_ONCE = 5_000
+"""Instances read between two rests: about a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The instances of one clause: their rows, and the number of the first."""
+
+    source: InstanceRelation
+    start: int
+    count: int
+    rows: array[int]
+
+    def part(self, first: int, end: int) -> Block:
+        """Some of its instances, from the one at place `first` to before `end`."""
+        width = len(self.source.variables)
+        return Block(self.source, self.start + first, end - first, self.rows[first * width : end * width])
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a clause: its clause, and the symbols of all its variables."""
+
+    source: InstanceRelation
+    binding: Mapping[Variable, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    heads: array[int] = field(default_factory=lambda: array("I"))
+    ends: array[int] = field(default_factory=lambda: array("I"))
+    premises: array[int] = field(default_factory=lambda: array("I"))
+
+
+class GroundRun:
+    """A finished run of a ground program, and the arrays read from it. Close it when done."""
+
+    def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
+        self.engine = engine
+        self.goal = goal
+        self.run: Run = engine.open_run(goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits)
+        self._offsets: dict[RelationSchema, int] = {}
+        self.blocks: list[Block] = []
+        self.parts = 0
+        self._starts: list[int] = []
+        self._seeds = array("I")
+        self._seed_count = 0
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Ask for these rows of the goal, whole ones, of which the columns that its adornment binds are used."""
+        plan = self.goal.plan
+        if plan.seed is not None:
+            arity = len(plan.adornment)
+            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            seeds = array("I", bytes(4 * count * len(bound)))
+            for column, place in enumerate(bound):
+                seeds[column :: len(bound)] = rows[place::arity]
+            self.run.seed(seeds, count)
+            self._seeds, self._seed_count = seeds, count
+
+    def read(self, drive: Drive, rest: Rest) -> Ground:
+        """Run to the end, and read the ground program; `rest` is called between pieces of the reading.
+
+        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses, one for each group, and
+        at the end one for each seed that is given.
+        """
+        drive(self.run)
+        nodes = 0
+        program = self.goal.program
+        given = program.given
+        concluded = dict.fromkeys(i.clause.head.schema for i in program.instances)
+        concluded.update((atom.schema, None) for i in program.instances for atom in i.premises)
+        concluded.update((schema, None) for group in program.groups for schema in (group.schema, group.bindings))
+        if given is not None:
+            concluded[given] = None
+        for schema in concluded:
+            self._offsets[schema] = nodes
+            nodes += self.run.relation(self.goal.slots[schema]).counts().rows
+        arrays = _Arrays()
+        for source in (source for source in program.instances if source.is_part):
+            self._add(source, arrays, rest)
+        self.parts = len(arrays.heads)
+        for source in (source for source in program.instances if _free(source)):
+            self._add(source, arrays, rest)
+        for group in program.groups:
+            self._add_groups(group, arrays, rest)
+        free = len(arrays.heads)
+        for source in (source for source in program.instances if not (source.is_part or _free(source))):
+            self._add(source, arrays, rest)
+        heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
+        if given is not None:  # the seeds of a turned goal hold by themselves
+            heads.extend(self.nodes(given, self._seeds, self._seed_count))
+            ends.extend(array("I", [len(premises)]) * self._seed_count)
+        return Ground(nodes, heads, ends, premises, free)
+
+    def _add(self, source: InstanceRelation, arrays: _Arrays, rest: Rest) -> None:
+        """Add the instances of a clause to the arrays."""
+        rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity, rest=rest)
+        block = Block(source, len(arrays.heads), len(ids), rows)
+        self._starts.append(block.start)
+        self.blocks.append(block)
+        for first in range(0, block.count, AT_ONCE):
+            rest()
+            self._add_some(block.part(first, min(first + AT_ONCE, block.count)), arrays)
+
+    def _add_some(self, block: Block, arrays: _Arrays) -> None:
+        source = block.source
+        arrays.heads.extend(self._nodes(block, source.clause.head))
+        width, count, before = len(source.premises), block.count, len(arrays.premises)
+        if not width:
+            arrays.ends.extend(array("I", [before]) * count)
+            return
+        flat = array("I", bytes(4 * width * count))
+        for place, atom in enumerate(source.premises):
+            flat[place::width] = self._nodes(block, atom)
+        arrays.ends.extend(range(before + width, before + width * count + 1, width))
+        arrays.premises.extend(flat)
+
+    def _add_groups(self, group: GroupRelation, arrays: _Arrays, rest: Rest) -> None:
+        """Add for each group an instance whose premises are all its bindings."""
+        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity, rest=rest)
+        members: dict[tuple[int, ...], list[int]] = {}
+        arity, offset = group.bindings.arity, self._offsets[group.bindings]
+        for i, place in paced(enumerate(ids), rest):
+            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + place)
+        rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity, rest=rest)
+        arity, offset = group.schema.arity, self._offsets[group.schema]
+        for i, place in paced(enumerate(ids), rest, 1000):
+            arrays.heads.append(offset + place)
+            arrays.premises.extend(members[tuple(rows[i * arity : i * arity + group.width])])
+            arrays.ends.append(len(arrays.premises))
+
+    def answers(self, rows: array[int], count: int) -> array[int]:
+        """The numbers of answers of the goal, given as whole rows."""
+        plan = self.goal.plan
+        arity, width = len(plan.adornment), plan.slots[plan.answer].arity
+        found = array("I", bytes(4 * width * count))
+        for place, column in enumerate(plan.answer_columns):
+            if column is not None:
+                found[column::width] = rows[place::arity]
+        return self.nodes(plan.slots[plan.answer], found, count)
+
+    def nodes(self, schema: RelationSchema, rows: array[int], count: int) -> array[int]:
+        """The numbers of conclusions that hold."""
+        ids = self.run.relation(self.goal.slots[schema]).locate(rows, count)
+        offset = self._offsets[schema]
+        return array("I", [offset + place for place in ids]) if offset else ids
+
+    def block(self, number: int) -> Block:
+        """The block with one instance of the arrays, of a clause that does not aggregate."""
+        return self.blocks[bisect_right(self._starts, number) - 1]
+
+    def column(self, block: Block, atom: ClauseAtom) -> array[int]:
+        """The rows of an atom of the clause, one for each instance of its block."""
+        return gather(atom.args, block, self.engine)
+
+    def close(self) -> None:
+        """Give the run back."""
+        self.run.close()
+
+    def _nodes(self, block: Block, atom: ClauseAtom) -> array[int]:
+        return self.nodes(atom.schema, self.column(block, atom), block.count)
+
+
+def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:
+    """The values of terms in each instance of a block, as rows."""
+    places = {variable: place for place, variable in enumerate(block.source.variables)}
+    width, arity = len(places), len(args)
+    rows = array("I", bytes(4 * arity * block.count))
+    for place, arg in enumerate(args):
+        if isinstance(arg, Variable):
+            rows[place::arity] = block.rows[places[arg] :: width]
+        elif isinstance(arg, str):
+            rows[place::arity] = array("I", [engine.find(arg)]) * block.count
+    return rows
+
+
+def _free(source: InstanceRelation) -> bool:
+    """True if the clause only copies stored facts or collects the input of an aggregate; a part is not such a clause."""
+    gathers = source.clause.head.schema.role is Role.BINDINGS
+    return not source.is_part and (gathers or not (source.clause.rule or source.premises))

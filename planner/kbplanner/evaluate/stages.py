@@ -1,0 +1,51 @@
+"""A profiled run, watched stratum by stratum: who steps it learns where the time and the rows went.
+
+The engine knows no clock. It pauses where a stratum ends, so that every step is work in one stratum, and what a clock shows
+before and after a step is that stratum's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kbplanner.engine.backend import Run, RunState, RunStats, Via
+
+
+@dataclass(slots=True)
+class Stage:
+    """What one stratum took: seconds on the clock, waits included, rounds, new rows."""
+
+    seconds: float = 0.0
+    rounds: int = 0
+    rows: int = 0
+
+
+class Watched:
+    """The steps of a run, which must not have begun; `now` gives seconds."""
+
+    def __init__(self, run: Run, strata: int, now: Callable[[], float]) -> None:
+        run.profile()
+        self._run = run
+        self._now = now
+        self.stages = [Stage() for _ in range(strata)]
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps, in one stratum."""
+        before, start = self._run.stats(), self._now()
+        state = self._run.step(fuel, via)
+        end, after = self._now(), self._run.stats()
+        if self.stages:
+            stage = self.stages[before.component % len(self.stages)]
+            stage.seconds += end - start
+            stage.rounds += after.rounds - before.rounds
+            stage.rows += after.rows_made - before.rows_made
+        return state
+
+    def stats(self) -> RunStats:
+        """The counters of the run."""
+        return self._run.stats()
+
+    def cancel(self) -> None:
+        """Make the step at work stop soon; may be called from another thread."""
+        self._run.cancel()

@@ -1,0 +1,150 @@
+"""The values that an instance of a clause does not show: those of its parts, and witnesses of what is unseen.
+
+The rows of instances have columns only for what tells one from another (`passes/instances.py`). A proof shows the values of
+all variables. Those of a part are in the instance that gives it; those of `Unseen` items are looked for in stored facts, by
+a run that is stopped as soon as it has found some.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from kbplanner.compile.build import build
+from kbplanner.compile.bytecode import encode
+from kbplanner.compile.plan import Plan
+from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Rest, RunState
+from kbplanner.engine.ground import Shortest
+from kbplanner.errors import EngineFault
+from kbplanner.evaluate.evaluate import Bind
+from kbplanner.evaluate.grounding import Block, GroundRun, Instance
+from kbplanner.ir.program import Clause, ClauseAtom, Program
+from kbplanner.ir.schema import RelationSchema, Role
+from kbplanner.ir.terms import Variable
+from kbplanner.passes.instances import InstanceRelation
+from kbplanner.passes.order import Statistics
+from kbplanner.passes.parts import Unseen
+
+Symbols = tuple[int, ...]
+
+FUEL, FUEL_A_KEY, MOST_FUEL = 500, 20, 20_000
+"""Steps after which a run is looked at: enough for all keys where each has a few values; and at most, some tenths of a
+millisecond."""
+
+AT_ONCE = 256
+"""Keys whose values are looked for in one run."""
+
+
+class Witnesses:
+    """Finds values of unseen items, by the values that are given; each is looked for once."""
+
+    def __init__(self, engine: Engine, bind: Bind, statistics: Statistics, limits: Limits, rest: Rest) -> None:
+        self._engine = engine
+        self._bind = bind
+        self._statistics = statistics
+        self._limits = limits
+        self._rest = rest
+        self._plans: dict[Unseen, tuple[Plan, CompiledPlan, Sequence[int]]] = {}
+        self._found: dict[Unseen, dict[Symbols, Symbols]] = {}
+
+    def find(self, unseen: Unseen, keys: Sequence[Symbols]) -> list[Symbols]:
+        """For the values of each key those of the variables found; raises BudgetExceeded."""
+        known = self._found.setdefault(unseen, {})
+        missing = list(dict.fromkeys(key for key in keys if key not in known))
+        while missing:
+            self._look(unseen, missing[:AT_ONCE], known)
+            missing = [key for key in missing if key not in known]
+        return [known[key] for key in keys]
+
+    def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
+        """Find the values for one of the keys at least, for all of them where that is soon done."""
+        plan, compiled, params = self._plan(unseen)
+        run = self._engine.open_run(compiled, [self._bind(schema) for schema in plan.base], params, self._limits)
+        try:
+            run.seed(array("I", (symbol for key in keys for symbol in key)), len(keys))
+            fuel = FUEL + FUEL_A_KEY * len(keys)
+            state, rows = run.step(fuel), run.relation(plan.answer)
+            while state is RunState.PAUSED and not rows.counts().rows:
+                self._rest()
+                fuel = min(4 * fuel, MOST_FUEL)
+                state = run.step(fuel)
+            width, arity = len(unseen.given), rows.arity
+            found, ids = rows.match([0] * arity)
+            if not len(ids):
+                raise EngineFault("an instance of a rule holds for no values of its variables")
+            for start in range(0, len(found), arity):
+                row = tuple(found[start : start + arity])
+                known.setdefault(row[:width], row[width:])
+            if state is RunState.DONE and not all(key in known for key in keys):
+                raise EngineFault("an instance of a rule holds for no values of its variables")
+        finally:
+            run.close()
+
+    def _plan(self, unseen: Unseen) -> tuple[Plan, CompiledPlan, Sequence[int]]:
+        made = self._plans.get(unseen)
+        if made is None:
+            columns = (*unseen.given, *unseen.found)
+            seed = RelationSchema("", len(unseen.given), role=Role.GUARD)
+            answer = RelationSchema("", len(columns), role=Role.PART)
+            clause = Clause(ClauseAtom(answer, columns), (ClauseAtom(seed, unseen.given), *unseen.items))
+            plan = build(Program((clause,), answer, seed, answer, tuple(range(len(columns)))), self._statistics)
+            params = [self._engine.intern(text) for text in plan.parameters]
+            made = self._plans[unseen] = plan, self._engine.load(encode(plan)), params
+        return made
+
+    def close(self) -> None:
+        """Give the plans back."""
+        for _, compiled, _ in self._plans.values():
+            compiled.close()
+        self._plans.clear()
+
+
+class Complete:
+    """Instances of a finished run with the values of all variables of their clauses."""
+
+    def __init__(self, run: GroundRun, shortest: Shortest, witnesses: Witnesses) -> None:
+        self._run = run
+        self._chosen = shortest.chosen
+        self._witnesses = witnesses
+
+    def columns(self, block: Block, places: Iterable[int]) -> dict[Variable, list[int]]:
+        """For each variable its values in some instances of a block."""
+        found: dict[Variable, list[int]] = {}
+        todo = [(block, list(places))]
+        while todo:
+            block, at = todo.pop()
+            source, rows = block.source, block.rows
+            width, count = len(source.variables), len(at)
+            starts = [place * width for place in at]
+            for column, variable in enumerate(source.variables):
+                found[variable] = [rows[start + column] for start in starts]
+            for atom in source.parts:
+                todo.append(self._part(atom, found, count))
+            for unseen in source.unseen:
+                given = [found[variable] for variable in unseen.given]
+                keys: list[Symbols] = list(zip(*given, strict=True)) if given else [()] * count
+                values = self._witnesses.find(unseen, keys)
+                for column, variable in enumerate(unseen.found):
+                    found[variable] = [value[column] for value in values]
+        return found
+
+    def instance(self, number: int) -> Instance:
+        """One instance of the arrays, of a clause that does not aggregate."""
+        block = self._run.block(number)
+        columns = self.columns(block, (number - block.start,))
+        return Instance(block.source, {variable: values[0] for variable, values in columns.items()})
+
+    def _part(self, atom: ClauseAtom, columns: dict[Variable, list[int]], count: int) -> tuple[Block, list[int]]:
+        """The instances that give a part, which are all of one block."""
+        shared = [columns[arg] for arg in atom.args if isinstance(arg, Variable)]
+        rows = array("I", (symbol for row in zip(*shared, strict=True) for symbol in row))
+        numbers = [self._chosen[node] for node in self._run.nodes(atom.schema, rows, count)]
+        block = self._run.block(numbers[0])
+        return block, [number - block.start for number in numbers]
+
+
+def named(source: InstanceRelation) -> tuple[Variable, ...]:
+    """The variables of a clause that has values for them in each instance."""
+    clause = source.whole
+    items = (clause.head, *(item for item in clause.body if not (isinstance(item, ClauseAtom) and item.absent)))
+    return tuple(dict.fromkeys(variable for item in items for variable in item.variables() if not variable.anonymous))

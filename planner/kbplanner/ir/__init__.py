@@ -1,0 +1,1 @@
+"""The intermediate representation: terms, rules, programs, patterns and their limits."""

@@ -1,0 +1,148 @@
+"""What the operators and functions of expressions are worth: text in, text out, or no value.
+
+The engine computes the same (csrc/compute.c); this is its twin, and what explains a literal of a rule to people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+from kbplanner.ir.numbers import Number, compare, number, number_text
+from kbplanner.ir.terms import ARITHMETIC, STRING_FUNCTIONS, STRING_TESTS
+
+FUNCTIONS = (*ARITHMETIC, "abs", "min", "max", "round", *STRING_FUNCTIONS)
+"""Every function in the order of its number in the bytecode."""
+
+TESTS = STRING_TESTS[:3]
+"""Tests of two strings in the order of their number in the bytecode; `matches` has an instruction of its own."""
+
+MOST_BYTES = 64 * 1024
+"""A longer text is no value."""
+
+MOST_DIGITS = 15
+"""Most digits after the point that `round` keeps."""
+
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_EXACT = float(1 << 53)
+_WIDE = Context(prec=64)
+
+
+def compute(function: str, args: Sequence[str]) -> str | None:
+    """The value of a function of constants, in canonical text; None where it has none.
+
+    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have none beyond their
+    range. A text that is no number has no value in arithmetic, nor has a division by zero, nor a text beyond MOST_BYTES.
+    """
+    if function in _STRINGS:
+        text = _STRINGS[function](args)
+        return text if len(text) * 4 <= MOST_BYTES or len(text.encode()) <= MOST_BYTES else None
+    values = [number(arg) for arg in args]
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
+        return None
+    value = _ARITHMETIC[function](numbers)
+    if value is None or not (_LEAST <= value <= _MOST if isinstance(value, int) else math.isfinite(value)):
+        return None
+    return number_text(value)
+
+
+def text_test(op: int, text: str, part: str) -> bool:
+    """Test number `op` (its place in TESTS, +8 to negate) of two strings."""
+    outcome = (text.startswith, text.endswith, text.__contains__)[op & 7](part)
+    return not outcome if op & 8 else outcome
+
+
+def _add(args: Sequence[Number]) -> Number:
+    return args[0] + args[1]
+
+
+def _subtract(args: Sequence[Number]) -> Number:
+    return args[0] - args[1]
+
+
+def _multiply(args: Sequence[Number]) -> Number:
+    return args[0] * args[1]
+
+
+def _divide(args: Sequence[Number]) -> Number | None:
+    a, b = args
+    if b == 0:
+        return None
+    if isinstance(a, int) and isinstance(b, int) and a % b == 0:
+        return a // b
+    return float(a) / float(b)
+
+
+def _div(args: Sequence[Number]) -> Number | None:
+    a, b = args
+    if b == 0:
+        return None
+    return a // b if isinstance(a, int) and isinstance(b, int) else float(a) // float(b)
+
+
+def _mod(args: Sequence[Number]) -> Number | None:
+    a, b = args
+    if b == 0:
+        return None
+    return a % b if isinstance(a, int) and isinstance(b, int) else float(a) % float(b)
+
+
+def _abs(args: Sequence[Number]) -> Number:
+    return abs(args[0])
+
+
+def _extreme(args: Sequence[Number], sign: int) -> Number:
+    """The least (sign -1) or greatest; of an integer and a real of the same value the integer."""
+    best = args[0]
+    for value in args[1:]:
+        order = compare(value, best) * sign
+        if order > 0 or (order == 0 and isinstance(value, int)):
+            best = value
+    return best
+
+
+def _round(args: Sequence[Number]) -> Number | None:
+    """To so many digits after the point, halves away from zero, judged by the number as it is written."""
+    value, digits = args[0], args[1] if len(args) > 1 else 0
+    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
+        return None
+    if isinstance(value, int) or abs(value) >= _EXACT:
+        return value
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE))
+
+
+def simple_lower(char: str) -> str:
+    """The one small letter of a character, as Unicode's simple mapping has it; else the character."""
+    found = char.lower()
+    return found if len(found) == 1 else "i" if char == "\u0130" else char
+
+
+def simple_upper(char: str) -> str:
+    """The one capital of a character, as Unicode's simple mapping has it; else the character."""
+    for found in (char.upper(), char.title()):
+        if len(found) == 1:
+            return found
+    return char
+
+
+_STRINGS: dict[str, Callable[[Sequence[str]], str]] = {
+    "concat": "".join,
+    "lower": lambda args: "".join(map(simple_lower, args[0])),
+    "upper": lambda args: "".join(map(simple_upper, args[0])),
+    "length": lambda args: str(len(args[0])),
+}
+
+_ARITHMETIC: dict[str, Callable[[Sequence[Number]], Number | None]] = {
+    "+": _add,
+    "-": _subtract,
+    "*": _multiply,
+    "/": _divide,
+    "div": _div,
+    "mod": _mod,
+    "abs": _abs,
+    "min": lambda args: _extreme(args, -1),
+    "max": lambda args: _extreme(args, 1),
+    "round": _round,
+}

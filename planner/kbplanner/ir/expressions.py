@@ -1,0 +1,104 @@
+"""Comparisons with expressions to computations and plain comparisons.
+
+`?z = expression` computes `?z` where no positive atom gives it values; the first such equation of the body does, any
+other is a test. `?z = value` only names a value and is substituted away. Every operator and function becomes a computation
+of its own, into a variable no author can write, each as often as it is written differently:
+
+    ?x * 2 + 1 < ?y    is    value#1 := ?x * 2, value#2 := value#1 + 1, value#2 < ?y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbplanner.ir.program import Computation
+from kbplanner.ir.terms import (
+    Aggregate,
+    Apply,
+    Atom,
+    BodyItem,
+    Comparison,
+    Expr,
+    HeadTerm,
+    Literal,
+    Term,
+    Variable,
+    expression_variables,
+)
+
+Items = list[Literal | Comparison | Computation]
+
+
+def flatten(body: Sequence[BodyItem], head: tuple[HeadTerm, ...]) -> tuple[Items, tuple[HeadTerm, ...]]:
+    """The body with plain comparisons and computations only, and the head's arguments after substitution."""
+    items: list[BodyItem] = list(dict.fromkeys(body))
+    bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}
+    computed: dict[Variable, Expr] = {}
+    kept = {term.variable for term in head if isinstance(term, Aggregate)}
+    while True:
+        found = next(((item, *named) for item in items if (named := _named(item, bound)) is not None), None)
+        if found is None:
+            break
+        equation, variable, value = found
+        items = [item for item in items if item is not equation]
+        if isinstance(value, Apply) or variable in kept:
+            computed[variable] = value
+            bound.add(variable)
+        else:
+            items = [_substitute(item, variable, value) for item in items]
+            head = tuple(value if term == variable else term for term in head)
+    flat = _Flat()
+    for target, expr in computed.items():
+        flat.assign(target, expr)
+    for item in items:
+        if isinstance(item, Comparison):
+            item = Comparison(item.op, flat.value(item.left), flat.value(item.right), item.negated)
+        flat.items.append(item)
+    return flat.items, head
+
+
+class _Flat:
+    def __init__(self) -> None:
+        self.items: Items = []
+        self._known: dict[tuple[str, tuple[Term, ...]], Variable] = {}
+
+    def assign(self, target: Variable, expr: Expr) -> None:
+        if not isinstance(expr, Apply):
+            self.items.append(Computation(target, "=", (expr,)))
+            return
+        self.items.append(Computation(target, expr.function, tuple(self.value(arg) for arg in expr.args)))
+
+    def value(self, expr: Expr) -> Term:
+        if not isinstance(expr, Apply):
+            return expr
+        key = (expr.function, tuple(self.value(arg) for arg in expr.args))
+        if key not in self._known:
+            self._known[key] = Variable(f"value#{len(self._known) + 1}")
+            self.items.append(Computation(self._known[key], *key))
+        return self._known[key]
+
+
+def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None:
+    """The variable an equation gives a value, and the expression of that, all variables of which are bound."""
+    if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
+        return None
+    for variable, value in ((item.left, item.right), (item.right, item.left)):
+        if not isinstance(variable, Variable) or variable.anonymous or variable in bound:
+            continue
+        if (item.op == "=" or not isinstance(value, Apply)) and bound.issuperset(expression_variables(value)):
+            return variable, value
+    return None
+
+
+def _substitute(item: BodyItem, variable: Variable, value: Term) -> BodyItem:
+    if isinstance(item, Comparison):
+        left, right = _replaced(item.left, variable, value), _replaced(item.right, variable, value)
+        return Comparison(item.op, left, right, item.negated)
+    args = tuple(value if arg == variable else arg for arg in item.atom.args)
+    return Literal(Atom(item.atom.predicate, args, item.atom.positive), item.negated)
+
+
+def _replaced(expr: Expr, variable: Variable, value: Term) -> Expr:
+    if isinstance(expr, Apply):
+        return Apply(expr.function, tuple(_replaced(arg, variable, value) for arg in expr.args))
+    return value if expr == variable else expr

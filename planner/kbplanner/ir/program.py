@@ -1,0 +1,234 @@
+"""A program while it is compiled: clauses over relation schemas, and its dependency graph.
+
+Rules of the language have been lowered to clauses by the `lower` pass: signs and roles are part of the relation's
+name, `not` is plain absence, and equalities that only name a value are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Apply, Comparison, Term, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseAtom:
+    """A relation applied to terms; under `absent` it asks that no row matches (ANONYMOUS matches anything)."""
+
+    schema: RelationSchema
+    args: tuple[Term, ...]
+    absent: bool = False
+
+    def variables(self) -> Iterator[Variable]:
+        """The named variables, in order, repeats included."""
+        return (arg for arg in self.args if isinstance(arg, Variable) and not arg.anonymous)
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """`target` is the text of `function` applied to `args`; it does not hold where the function has no value.
+
+    `function` is one of compute.FUNCTIONS, or `=`, which hands its one argument on.
+    """
+
+    target: Variable
+    function: str
+    args: tuple[Term, ...]
+
+    def inputs(self) -> Iterator[Variable]:
+        """The variables it computes from, repeats included."""
+        return (arg for arg in self.args if isinstance(arg, Variable))
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variables it is computed from."""
+        yield self.target
+        yield from self.inputs()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`target` is the value of an aggregate over the rows of a group: those that agree in the other columns of the head.
+
+    The clause has one atom besides its aggregations. `variable` is None for the count of all rows.
+    """
+
+    target: Variable
+    function: str
+    variable: Variable | None
+
+    def variables(self) -> Iterator[Variable]:
+        """The target and the variable that is aggregated."""
+        yield self.target
+        if self.variable is not None:
+            yield self.variable
+
+
+ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
+
+
+def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
+    """The variable to which an equation gives values, and the term it has them from: all texts of the same number.
+
+    None where it is no equation, or tests what is `known` already, or neither side is.
+    """
+    if not isinstance(item, Comparison) or item.op != "=" or item.negated:
+        return None
+    for target, source in ((item.left, item.right), (item.right, item.left)):
+        if isinstance(source, Apply) or not (isinstance(source, str) or source in known):
+            continue
+        if isinstance(target, Variable) and target not in known:
+            return target, source
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """`head` holds where `body` does; `rule` is the number of the rule it comes from, 0 for one the compiler made."""
+
+    head: ClauseAtom
+    body: tuple[ClauseItem, ...]
+    rule: int = 0
+
+    def atoms(self) -> Iterator[ClauseAtom]:
+        """The atoms of the body that are not under absence."""
+        return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether the clause gives a row for each group of rows, which have to be complete before."""
+        return any(isinstance(item, Aggregation) for item in self.body)
+
+    def bound(self) -> set[Variable]:
+        """The named variables that get values: from atoms, and computed from such."""
+        bound = {variable for atom in self.atoms() for variable in atom.variables()}
+        bound.update(item.target for item in self.body if isinstance(item, Aggregation))
+        while True:
+            ready = {target for item in self.body if (target := _bound_by(item, bound)) is not None}
+            if not ready:
+                return bound
+            bound |= ready
+
+
+def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
+    if isinstance(item, Computation):
+        return item.target if item.target not in bound and bound.issuperset(item.inputs()) else None
+    given = equated(item, bound)
+    return None if given is None else given[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Clauses, with the relation that holds the answers and the one that takes the goal's bindings.
+
+    `answer_columns` says for each argument of the goal which column of the answer relation holds it, or None where
+    the goal's own constant does.
+    """
+
+    clauses: tuple[Clause, ...]
+    goal: RelationSchema
+    seed: RelationSchema | None = None
+    answer: RelationSchema | None = None
+    answer_columns: tuple[int | None, ...] = ()
+    full: frozenset[RelationSchema] = frozenset()
+
+    def heads(self) -> dict[RelationSchema, list[Clause]]:
+        """Clauses by the relation they conclude, in order."""
+        table: dict[RelationSchema, list[Clause]] = {}
+        for clause in self.clauses:
+            table.setdefault(clause.head.schema, []).append(clause)
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Relations that depend on each other, in no smaller part: evaluated together. `recursive` if on themselves."""
+
+    relations: frozenset[RelationSchema]
+    recursive: bool
+
+
+@dataclass(slots=True)
+class _Visit:
+    index: int
+    low: int
+    on_stack: bool = True
+    edges: Iterator[RelationSchema] = field(default_factory=lambda: iter(()))
+
+
+def components(clauses: Sequence[Clause]) -> list[Component]:
+    """Strongly connected components of the dependency graph, each after those it depends on.
+
+    Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations without
+    clauses are not listed.
+    """
+    graph: dict[RelationSchema, dict[RelationSchema, None]] = {}
+    for clause in clauses:
+        edges = graph.setdefault(clause.head.schema, {})
+        for item in clause.body:
+            if isinstance(item, ClauseAtom):
+                edges[item.schema] = None
+    visits: dict[RelationSchema, _Visit] = {}
+    stack: list[RelationSchema] = []
+    found: list[Component] = []
+    for root in graph:
+        if root in visits:
+            continue
+        path = [_enter(root, graph, visits, stack)]
+        while path:
+            node = path[-1]
+            visit = visits[node]
+            for target in visit.edges:
+                if target not in graph:
+                    continue
+                if target not in visits:
+                    path.append(_enter(target, graph, visits, stack))
+                    break
+                if visits[target].on_stack:
+                    visit.low = min(visit.low, visits[target].index)
+            else:
+                path.pop()
+                if path:
+                    visits[path[-1]].low = min(visits[path[-1]].low, visit.low)
+                if visit.low == visit.index:
+                    found.append(_close(node, graph, visits, stack))
+    return found
+
+
+def _enter(
+    node: RelationSchema,
+    graph: Mapping[RelationSchema, Mapping[RelationSchema, None]],
+    visits: dict[RelationSchema, _Visit],
+    stack: list[RelationSchema],
+) -> RelationSchema:
+    visits[node] = _Visit(len(visits), len(visits), edges=iter(graph[node]))
+    stack.append(node)
+    return node
+
+
+def _close(
+    node: RelationSchema,
+    graph: Mapping[RelationSchema, Mapping[RelationSchema, None]],
+    visits: dict[RelationSchema, _Visit],
+    stack: list[RelationSchema],
+) -> Component:
+    members = []
+    while True:
+        member = stack.pop()
+        visits[member].on_stack = False
+        members.append(member)
+        if member == node:
+            break
+    recursive = len(members) > 1 or node in graph[node]
+    return Component(frozenset(members), recursive)
+
+
+def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
+    """The relations of a component that depends on itself through an aggregate, in a fixed order; None if none does."""
+    for part in components(clauses):
+        for clause in clauses:
+            inside = clause.aggregates and clause.head.schema in part.relations
+            if inside and any(atom.schema in part.relations for atom in clause.atoms()):
+                return sorted(part.relations, key=str)
+    return None

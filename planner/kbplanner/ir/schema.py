@@ -1,0 +1,107 @@
+"""What a relation of a program is called while the program is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from kbplanner.ir.terms import Comparison, Variable
+
+
+class Role(str, Enum):
+    """What the rows of a relation mean."""
+
+    STORED = "stored"
+    """Asserted facts, given from outside."""
+    DERIVED = "derived"
+    """Conclusions, asserted facts of the same predicate included."""
+    DEMAND = "demand"
+    """Bindings for which conclusions are wanted (a magic set)."""
+    REACH = "reach"
+    """Demand of a turned linear recursion, each row with the seed it came from."""
+    ANSWER = "answer"
+    """Answers of a goal whose recursion was turned: its free arguments only."""
+    BINDINGS = "bindings"
+    """The distinct bindings of the body of a rule with aggregates, those of its group first."""
+    GROUPS = "groups"
+    """The groups of a rule with aggregates, each with the values of those."""
+    UNDENIED = "undenied"
+    """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
+    INSTANCE = "instance"
+    """Instances of a clause: the values of its variables wherever its body holds."""
+    PROJECTION = "projection"
+    """Some columns of a relation, where a clause asks that no row has given values in them."""
+    PART = "part"
+    """The values that a part of a clause's body shares with the rest of it: `passes/parts.py`."""
+    GUARD = "guard"
+    """The values for which a part of a clause's body is of use."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSchema:
+    """A relation: predicate, number of columns, sign, role, and for a derived one which arguments are bound.
+
+    `arity` counts the columns of this relation; for a demand it is the number of bound arguments. `adornment`
+    has a letter for each argument of the predicate, `b` bound or `f` free; it is empty for stored relations and
+    before the adorn pass.
+    """
+
+    predicate: str
+    arity: int
+    positive: bool = True
+    role: Role = Role.STORED
+    adornment: str = ""
+    source: Role | None = None
+    """For a demand or reach: the role of the relation it serves; for a settled relation: of the one it is the result of."""
+    truth: str = ""
+    """TRUE or POSSIBLE for a bound of a relation that has undefined rows, see `passes/wellfounded.py`."""
+    restrictions: tuple[Comparison, ...] = ()
+    """For a version of a relation, see `passes/restrict.py`: what its rows meet. A variable is a column, by its number."""
+
+    @property
+    def stored(self) -> RelationSchema:
+        """The relation of asserted facts behind this predicate and sign."""
+        return RelationSchema(self.predicate, len(self.adornment) or self.arity, self.positive)
+
+    @property
+    def derived(self) -> RelationSchema:
+        """The conclusions of this predicate and sign, not adorned."""
+        return replace(self.stored, role=Role.DERIVED, truth=self.truth)
+
+    @property
+    def bare(self) -> RelationSchema:
+        """This relation before adornment."""
+        return replace(self, adornment="")
+
+    @property
+    def opposite(self) -> RelationSchema:
+        """The same relation with the other sign."""
+        return replace(self, positive=not self.positive)
+
+    def adorned(self, adornment: str) -> RelationSchema:
+        """This relation, asked with the given arguments bound."""
+        return replace(self, adornment=adornment)
+
+    @property
+    def demand(self) -> RelationSchema:
+        """The bindings for which this adorned relation is wanted: one column for each bound argument."""
+        return replace(self, role=Role.DEMAND, arity=self.adornment.count("b"), source=self.role)
+
+    def __str__(self) -> str:
+        sign = "" if self.positive else "~"
+        name = f"{sign}{self.predicate}/{len(self.adornment) or self.arity}"
+        if self.role is not Role.STORED and self.adornment:
+            name += f"[{self.adornment}]"
+        if self.restrictions:
+            name += f"{{{', '.join(map(_restriction, self.restrictions))}}}"
+        if self.source not in (None, Role.DERIVED):
+            name = f"{self.source.value} {name}"
+        if self.truth:
+            name = f"{self.truth} {name}"
+        return name if self.role in (Role.STORED, Role.DERIVED) else f"{self.role.value} {name}"
+
+
+def _restriction(item: Comparison) -> str:
+    """A restriction as text, without its constant."""
+    left, right = (side.name if isinstance(side, Variable) else "_" for side in (item.left, item.right))
+    return f"{'not ' if item.negated else ''}{left} {item.op} {right}"

@@ -1,0 +1,1 @@
+"""The reference engine in Python, which tests compare the C engine with."""

@@ -1,0 +1,374 @@
+"""The reference engine: the same bytecode run in plain Python, slowly and plainly.
+
+It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It has the shape of `backend`; the
+word formats and the meaning of a round are those of csrc/README.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+
+from kbplanner.compile.aggregates import FOLDS, fold
+from kbplanner.compile.bytecode import Opcode
+from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
+from kbplanner.engine.backend import Relation as BackendRelation
+from kbplanner.engine.ground import Ground
+from kbplanner.engine.lexical import PlainMatches
+from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
+from kbplanner.ir.compute import FUNCTIONS, compute, text_test
+from kbplanner.ir.numbers import answer_key, test
+from kbplanner.ir.pattern import matches
+from kbplanner.reference.model import ReferenceModel
+from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
+from kbplanner.reference.relation import ReferenceRelation
+
+
+class ReferenceRun:
+    """One evaluation."""
+
+    def __init__(
+        self,
+        engine: ReferenceEngine,
+        plan: ReferencePlan,
+        base: Sequence[ReferenceRelation],
+        params: Sequence[int],
+        limits: Limits,
+    ) -> None:
+        given = iter(base)
+        self._engine = engine
+        self._plan = plan
+        self._params = list(params)
+        self._slots = [
+            ReferenceRelation(arity) if derived else next(given)
+            for arity, derived in zip(plan.arities, plan.derived, strict=True)
+        ]
+        self._epochs = [relation.epoch for relation in self._slots]
+        self._marks: list[dict[int, int]] = [dict.fromkeys(c.reads, 0) for c in plan.components]
+        self._started = False
+        self._limits = limits
+        self._cancelled = False
+        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = self._warnings = 0
+        self._budget: str | None = None
+        self._work: Iterator[None] | None = None
+        self._component = 0
+        self._profiled = self._at_end = False
+        self._place = 0  # of the rule at work, among all of the plan
+        self._counts = [[0, 0, 0] for component in plan.components for _ in component.rules]
+        self._passed = [[0] * len(rule.steps) for component in plan.components for rule in component.rules]
+        self._charged = (0, 0, 0)
+
+    def seed(self, rows: array[int], count: int) -> None:
+        """Add demand."""
+        if self._plan.seed is None:
+            raise EngineFault("the plan takes no seeds")
+        self._slots[self._plan.seed].insert(rows, count)
+
+    def step(self, fuel: int, via: Via | None = None) -> RunState:
+        """Work for about `fuel` steps."""
+        if self._work is None:
+            self._work = self._evaluate()
+        for _ in range(max(fuel, 1)):
+            if next(self._work, self) is self:
+                self._work = None
+                self._started = True
+                return RunState.DONE
+            if self._at_end:
+                self._at_end = False
+                break
+        return RunState.PAUSED
+
+    def check(self) -> RunState:
+        """How the run stands against what it read."""
+        state = RunState.DONE if self._started else RunState.READY
+        read = {slot for component in self._plan.components for slot in component.reads} | self._plan.sensitive
+        for slot in read:
+            relation = self._slots[slot]
+            if relation.epoch != self._epochs[slot]:
+                return RunState.STALE
+            marks = [marks[slot] for marks in self._marks if slot in marks]
+            if self._started and any(mark < len(relation.order) for mark in marks):
+                state = RunState.READY
+                if slot in self._plan.sensitive:
+                    return RunState.STALE
+        for slot in self._plan.sensitive:
+            if self._started and self._sizes[slot] != len(self._slots[slot].order):
+                return RunState.STALE
+        return state
+
+    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+        """A small goal in one call."""
+        if seed is not None:
+            self.seed(array("I", seed), 1)
+        state = self.check()
+        worked = state is RunState.READY
+        if worked:
+            self.limit(limits)
+            state = self.step(fuel)
+        if state is not RunState.DONE:
+            return Asked(state)
+        rows, _ = self._slots[slot].match(pattern)
+        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows)
+
+    def relation(self, slot: int) -> ReferenceRelation:
+        """The relation bound to a slot."""
+        return self._slots[slot]
+
+    def stats(self) -> RunStats:
+        """Counters so far."""
+        counted = self._rows, self._read, self._probes, self._steps, 0, self._rounds
+        return RunStats(*counted, self._budget, self._rule, self._warnings, self._component)
+
+    def profile(self) -> None:
+        """Keep counts by rule, and let each step end PAUSED where a stratum ends."""
+        self._profiled = True
+
+    def counts(self) -> list[RuleCounts]:
+        """The counts, one for each version of a rule, in the order of the plan."""
+        self._charge()
+        return [
+            RuleCounts(counts[0], counts[1], counts[2], (*passed[:-1], counts[0]))
+            for counts, passed in zip(self._counts, self._passed, strict=True)
+        ]
+
+    def _charge(self) -> None:
+        """Give the rule at work what was done since a rule was last charged."""
+        now = self._rows, self._read, self._probes
+        if self._counts:
+            counts = self._counts[self._place]
+            self._counts[self._place] = [c + n - b for c, n, b in zip(counts, now, self._charged, strict=True)]
+        self._charged = now
+
+    def limit(self, limits: Limits) -> None:
+        """Set new budgets, counted from now."""
+        self._limits = Limits(
+            limits.rows and limits.rows + self._rows, limits.bytes, limits.steps and limits.steps + self._steps
+        )
+
+    def cancel(self) -> None:
+        """Stop the step at work."""
+        self._cancelled = True
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _evaluate(self) -> Iterator[None]:
+        self._sizes = [len(relation.order) for relation in self._slots]
+        self._component = place = 0
+        for component, marks in zip(self._plan.components, self._marks, strict=True):
+            first = not self._started
+            while True:
+                high = {slot: len(self._slots[slot].order) for slot in component.reads}
+                if not first and all(marks[slot] == high[slot] for slot in component.reads):
+                    break
+                self._rounds += 1
+                yield from self._round(component, marks, high, first, place)
+                marks.update(high)
+                first = False
+                if not component.recursive:
+                    break
+            place += len(component.rules)
+            self._component += 1
+            if self._profiled and self._component < len(self._plan.components):
+                self._at_end = True
+                yield
+
+    def _round(
+        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool, place: int
+    ) -> Iterator[None]:
+        bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
+        for number, rule in enumerate(component.rules, place):
+            views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
+            if not views and not first:
+                continue
+            if all(low < top for low, top in views):
+                self._charge()
+                self._rule, self._place = rule.number, number
+                yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
+
+    def _steps_from(
+        self, rule: Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> Iterator[None]:
+        step = rule.steps[place]
+        opcode = step[0]
+        if place:
+            self._passed[self._place][place - 1] += 1
+        if opcode == Opcode.EMIT:
+            self._emit(step, registers)
+        elif opcode == Opcode.COMPARE:
+            texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
+            if test(step[1], *texts):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.TEST:
+            if text_test(step[1], *(self._engine.text(registers[side]) for side in step[2:])):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.MATCHES:
+            if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.EQUAL:
+            for symbol in self._engine.same_number(registers[step[2]]):
+                yield from self._steps_from(rule, place + 1, {**registers, step[1]: symbol}, bounds)
+        elif opcode == Opcode.COPY:
+            yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+        elif opcode == Opcode.CALL:
+            value = compute(FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]])
+            self._tick()
+            yield
+            if value is None:
+                self._warnings += 1
+            else:
+                registers = {**registers, step[2]: self._engine.intern(value)}
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        elif opcode == Opcode.AGGREGATE:
+            for bound in self._groups(step, registers, bounds):
+                self._tick()
+                yield
+                yield from self._steps_from(rule, place + 1, bound, bounds)
+        elif opcode == Opcode.ABSENT:
+            relation = self._slots[step[1]]
+            self._probes += 1
+            if not any(True for _ in self._matching(relation, 0, len(relation.order), step[2:], registers)):
+                yield from self._steps_from(rule, place + 1, registers, bounds)
+        else:
+            low, high = bounds[step[1]][step[2]]
+            self._probes += opcode != Opcode.SCAN
+            for bound in self._matching(self._slots[step[1]], low, high, step[3:], registers):
+                self._tick()
+                yield
+                yield from self._steps_from(rule, place + 1, bound, bounds)
+
+    def _groups(
+        self, step: tuple[int, ...], registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> Iterator[dict[int, int]]:
+        relation = self._slots[step[1]]
+        loads = {at: word & 0x3FFFFFFF for at, word in enumerate(step[3 : 3 + relation.arity]) if word >> 30 == 1}
+        folds = [step[at : at + 3] for at in range(4 + relation.arity, len(step), 3)]
+        groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for row in relation.visible(*bounds[step[1]][step[2]]):
+            groups.setdefault(tuple(row[at] for at in loads), []).append(row)
+        for key, rows in groups.items():
+            bound = {**registers, **dict(zip(loads.values(), key, strict=True))}
+            for function, column, to in folds:
+                texts = [self._engine.text(row[column]) if row else "" for row in rows]
+                value, warnings = fold(FOLDS[function], texts)
+                self._warnings += warnings
+                if value is None:
+                    break
+                bound[to] = self._engine.intern(value)
+            else:
+                yield bound
+
+    def _matching(
+        self, relation: ReferenceRelation, low: int, high: int, columns: Sequence[int], registers: dict[int, int]
+    ) -> Iterator[dict[int, int]]:
+        for row in relation.visible(low, high):
+            bound = dict(registers)
+            for word, value in zip(columns, row, strict=True):
+                kind, register = word >> 30, word & 0x3FFFFFFF
+                if kind == 1:
+                    bound[register] = value
+                elif kind in (2, 3) and bound[register] != value:
+                    break
+            else:
+                self._read += 1
+                yield bound
+
+    def _emit(self, step: Sequence[int], registers: Mapping[int, int]) -> None:
+        relation = self._slots[step[1]]
+        before = len(relation.order)
+        relation.add(tuple(registers[register] for register in step[2:]))
+        self._rows += len(relation.order) - before
+        if self._limits.rows and self._rows > self._limits.rows:
+            self._spend("derivedRows", self._limits.rows)
+
+    def _tick(self) -> None:
+        self._steps += 1
+        if self._cancelled:
+            raise Cancelled("the evaluation was stopped")
+        if self._limits.steps and self._steps > self._limits.steps:
+            self._spend("steps", self._limits.steps)
+
+    def _spend(self, limit: str, value: int) -> None:
+        self._budget = limit
+        raise BudgetExceeded(f"the evaluation met its limit of {value} {limit}", limit, value, str(self._rule))
+
+
+class ReferenceEngine(PlainMatches):
+    """Symbols and relations in Python lists and dicts."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, int] = {}
+        self._texts: list[str] = [""]
+        self._lock = threading.Lock()
+
+    def intern(self, text: str) -> int:
+        """The symbol of a text, made if new."""
+        with self._lock:
+            symbol = self._symbols.setdefault(text, len(self._texts))
+            if symbol == len(self._texts):
+                self._texts.append(text)
+            return symbol
+
+    def intern_many(self, texts: Sequence[str]) -> array[int]:
+        """The symbols of many texts."""
+        return array("I", [self.intern(text) for text in texts])
+
+    def find(self, text: str) -> int:
+        """The symbol of a text, 0 when it was never interned."""
+        return self._symbols.get(text, 0)
+
+    def text(self, symbol: int) -> str:
+        """The text of a symbol."""
+        return self._texts[symbol]
+
+    def same_number(self, symbol: int) -> list[int]:
+        """The symbols that are `=` to one."""
+        text = self._texts[symbol]
+        return [other for other in range(1, len(self._texts)) if test(0, self._texts[other], text)]
+
+    def texts(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+        return [self._texts[symbol] for symbol in symbols]
+
+    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+        """The rows in answer order."""
+        if arity == 0:
+            return rows
+        whole = [rows[i : i + arity] for i in range(0, len(rows), arity)]
+        whole.sort(key=lambda row: [answer_key(self._texts[symbol]) for symbol in row])
+        return array("I", [symbol for row in whole for symbol in row])
+
+    def texts_once(self, symbols: array[int]) -> list[str]:
+        """The texts of many symbols."""
+        return self.texts(symbols)
+
+    def relation(self, arity: int) -> ReferenceRelation:
+        """A new empty relation."""
+        return ReferenceRelation(arity, self._texts)
+
+    def freeze(self, relations: Sequence[BackendRelation]) -> list[ReferenceRelation]:
+        """Copies."""
+        return [relation.copy() for relation in relations if isinstance(relation, ReferenceRelation)]
+
+    def load(self, words: array[int]) -> ReferencePlan:
+        """Decode bytecode that our own planner has made."""
+        return decode(words)
+
+    def open_run(
+        self, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
+    ) -> ReferenceRun:
+        """Start an evaluation."""
+        return ReferenceRun(self, plan, base, params, limits)
+
+    def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
+        """The well-founded model of a ground program."""
+        return ReferenceModel(ground, limits)
+
+    @property
+    def bytes(self) -> int:
+        """Not measured here."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing to give back."""

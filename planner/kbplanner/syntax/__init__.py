@@ -1,0 +1,1 @@
+"""Rule text and JSON rules: scanner, parser, diagnostics and printer."""

@@ -1,0 +1,106 @@
+"""Warns about predicates used with another number of arguments than everywhere else, or misspelt.
+
+`p/1` and `p/2` are different predicates and may coexist, so this is never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kbplanner.ir.terms import Literal, Rule
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
+
+MAX_DISTANCE = 2
+"""How many letters a misspelt name may differ from the one that was meant."""
+
+
+def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]]) -> list[RuleWarning]:
+    """Warn about each predicate and arity of a text that nothing else uses, once.
+
+    `known` holds the stored predicates with their arities; facts and rule heads of the text itself count as
+    well. Warned about are a known predicate with a new arity, and, in bodies and goals, an unknown
+    predicate with a known one of a similar name.
+    """
+    defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
+    for name, arity, _ in _defined(statements):
+        defined.setdefault(name, set()).add(arity)
+    warnings: list[RuleWarning] = []
+    told: set[tuple[str, int]] = set()
+    for name, arity, span in _defined(statements):
+        if name in known and arity not in known[name] and (name, arity) not in told:
+            told.add((name, arity))
+            warnings.append(_arity_warning(name, arity, known[name], span))
+    for name, arity, span in _used(statements):
+        if (name, arity) in told or arity in defined.get(name, ()):
+            continue
+        told.add((name, arity))
+        if name in defined:
+            warnings.append(_arity_warning(name, arity, defined[name], span))
+            continue
+        nearest = nearest_name(name, (other for other, arities in defined.items() if arity in arities))
+        if nearest is not None:
+            message = f"no facts or rules for {name}/{arity}"
+            warnings.append(RuleWarning("unknown-predicate", message, f'did you mean "{nearest}"?', span))
+    return warnings
+
+
+def rule_statement(rule: Rule) -> RuleStatement:
+    """A statement for a rule that does not come from a text: its predicates have no place."""
+    nowhere = Span(1, 1, 1, 1)
+    atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
+    return RuleStatement(rule, nowhere, (), tuple((atom.predicate, atom.arity, nowhere) for atom in atoms))
+
+
+def nearest_name(name: str, others: Iterable[str]) -> str | None:
+    """Give the name nearest by edit distance, if one is near enough; of equally near ones the first by alphabet.
+
+    Short names must be nearer: one letter of three, two of six.
+    """
+    most = min(MAX_DISTANCE, len(name) // 3)
+    best: tuple[int, str] | None = None
+    for other in others:
+        if abs(len(other) - len(name)) <= most:
+            distance = edit_distance(name, other)
+            if distance <= most and (best is None or (distance, other) < best):
+                best = (distance, other)
+    return best[1] if best else None
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Count the letters to insert, delete, replace or swap with their neighbour (optimal string alignment)."""
+    above: list[int] = []
+    upper: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one):
+        above, upper, row = upper, row, [i + 1]
+        for j, right in enumerate(other):
+            cost = min(upper[j + 1] + 1, row[j] + 1, upper[j] + (left != right))
+            if i and j and left == other[j - 1] and one[i - 1] == right:
+                cost = min(cost, above[j - 1] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
+    """Predicates of facts and rule heads."""
+    for statement in statements:
+        if isinstance(statement, FactStatement):
+            yield statement.atom.predicate, statement.atom.arity, statement.span
+        elif isinstance(statement, RuleStatement):
+            yield statement.predicates[0]
+
+
+def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
+    """Predicates of bodies and goals."""
+    for statement in statements:
+        if isinstance(statement, RuleStatement):
+            yield from statement.predicates[1:]
+        elif not isinstance(statement, FactStatement):
+            yield from statement.predicates
+
+
+def _arity_warning(name: str, arity: int, others: set[int], span: Span) -> RuleWarning:
+    counts = " or ".join(str(count) for count in sorted(others))
+    message = f"{name} has {arity} argument{'s' * (arity != 1)} here and {counts} elsewhere"
+    return RuleWarning("arity", message, "predicates of different arity are different predicates", span)

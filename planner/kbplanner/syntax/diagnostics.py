@@ -1,0 +1,138 @@
+"""Errors and warnings about a text: where they are and how they are shown to its author."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbplanner.errors import RuleSyntaxError
+from kbplanner.syntax.statements import Span
+
+LONG_LINE = 240
+BEFORE, AFTER = 80, 120
+MAX_ERRORS = 100
+"""After so many errors a text is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong at a stretch `start:end` of a text, in code points from its beginning."""
+
+    code: str
+    message: str
+    hint: str | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWarning:
+    """Something suspicious about a rule that is accepted all the same; `span` is None for rules not from text."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    span: Span | None = None
+
+    def display(self, source: str) -> str:
+        """Return the warning as compilers print it: `file:line:col: warning: message (hint)`."""
+        place = source if self.span is None else f"{source}:{self.span.line}:{self.span.column}"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: warning: {self.message}{hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One error, placed: `source` is the line it is on, or the part of a very long line around it.
+
+    `column` counts in the whole line; `shown_at` is the index of the same place in `source`.
+    """
+
+    line: int
+    column: int
+    end_column: int
+    code: str
+    message: str
+    hint: str | None
+    source: str
+    shown_at: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the element of `details.errors` for this error."""
+        return {
+            "line": self.line,
+            "column": self.column,
+            "endColumn": self.end_column,
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "source": self.source,
+        }
+
+    def display(self) -> str:
+        """Show the error: place, message, source line, carets under the token, hint."""
+        parts = [f"line {self.line}, column {self.column}: {self.message}"]
+        if self.source:
+            gutter = f"  {self.line} | "
+            pad = padding(self.source[: self.shown_at])
+            marked = self.source[self.shown_at : self.shown_at + self.end_column - self.column]
+            carets = "^" * max(1, width(marked))
+            parts.append(gutter + printable(self.source))
+            parts.append(" " * (len(gutter) - 2) + "| " + pad + carets)
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+def diagnostic(span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1) -> Diagnostic:
+    """Place an error at `span` in its line `source`, whose first character is column `first`.
+
+    A span of several lines is marked to the end of its first; a long line is cut to the part that matters.
+    """
+    at = max(0, span.column - first)
+    if span.end_line == span.line:
+        end_column = max(span.end_column, span.column + 1)
+    else:
+        end_column = max(span.column + 1, first + len(source))
+    if len(source) > LONG_LINE:
+        begin, end = max(0, at - BEFORE), at + AFTER
+        cut = "…" * (begin > 0) + source[begin:end] + "…" * (end < len(source))
+        at = at - begin + (begin > 0)
+        source = cut
+    return Diagnostic(span.line, span.column, end_column, code, message, hint, source, at)
+
+
+def syntax_error(diagnostics: Sequence[Diagnostic]) -> RuleSyntaxError:
+    """Make the one exception that tells all errors of a text, in the order of the text."""
+    ordered = sorted(diagnostics, key=lambda one: (one.line, one.column))
+    text = "\n\n".join(one.display() for one in ordered)
+    return RuleSyntaxError(text, [one.as_json() for one in ordered])
+
+
+def width(text: str) -> int:
+    """Count the terminal cells of a text: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(char) for char in text)
+
+
+def padding(text: str) -> str:
+    """Give white space as wide as `text`; tabs stay tabs, so that it lines up whatever a tab is worth."""
+    if text.isascii() and "\t" not in text:
+        return " " * len(text)
+    return "".join("\t" if char == "\t" else " " * _cells(char) for char in text)
+
+
+def printable(text: str) -> str:
+    """Replace control characters other than the tab, which would upset a terminal."""
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cs") and char != "\t" else char for char in text)
+
+
+def _cells(char: str) -> int:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 2
+    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1

@@ -1,0 +1,59 @@
+"""Warnings about rules that are valid but probably not meant: each has the place in the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from kbplanner.ir.numbers import test
+from kbplanner.ir.terms import COMPARISONS, Comparison, Literal, Rule, Variable
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.statements import RuleStatement, Statement
+
+_IRREFLEXIVE = ("!=", "!==", "<", ">")
+
+
+def lint(statements: Iterable[Statement]) -> list[RuleWarning]:
+    """Return the warnings about the rules of a text, in order."""
+    return [warning for one in statements if isinstance(one, RuleStatement) for warning in _of_rule(one)]
+
+
+def _of_rule(statement: RuleStatement) -> Iterator[RuleWarning]:
+    rule = statement.rule
+    counts = Counter(variable.name for variable in rule.head.variables() if not variable.anonymous)
+    counts.update(variable.name for item in rule.body for variable in item.variables() if not variable.anonymous)
+    for name, count in counts.items():
+        if count == 1 and not name.startswith("_"):
+            hint = f'write _ for "any", or ?_{name} to keep the name'
+            yield RuleWarning("singleton", f"the variable ?{name} is used once", hint, statement.where(name))
+    for item in rule.body:
+        if isinstance(item, Comparison) and _never_holds(item):
+            yield RuleWarning("never-holds", f"a comparison with {item.op} can never hold", None, statement.span)
+    groups = _independent(rule)
+    if len(groups) > 1:
+        names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
+        message = f"the body is a cross product: {names} share no variable"
+        yield RuleWarning("cross-product", message, "join them by a variable, or split the rule", statement.span)
+
+
+def _never_holds(item: Comparison) -> bool:
+    if item.op not in COMPARISONS:
+        return False
+    if isinstance(item.left, str) and isinstance(item.right, str):
+        return test(COMPARISONS.index(item.op), item.left, item.right) == item.negated
+    same = isinstance(item.left, Variable) and item.left == item.right
+    return same and not item.negated and item.op in _IRREFLEXIVE
+
+
+def _independent(rule: Rule) -> list[set[str]]:
+    """Return the variables of the positive atoms, grouped so that no item of the body joins two groups."""
+    groups: list[set[str]] = []
+    joins = [
+        {"?" + variable.name for variable in item.variables() if not variable.anonymous}
+        for item in sorted(rule.body, key=lambda item: not (isinstance(item, Literal) and not item.negated))
+    ]
+    for names in joins:
+        if names:
+            linked = [group for group in groups if not group.isdisjoint(names)]
+            groups = [group for group in groups if group.isdisjoint(names)] + [names.union(*linked)]
+    return groups

@@ -1,0 +1,398 @@
+"""Parse tree to terms: decides what may stand where, and says it in the author's words.
+
+Every problem of a statement is collected, so that one look shows them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import cast
+
+from kbplanner.ir.limits import MAX_DEPTH, RESERVED, Limits, text_problem
+from kbplanner.ir.signatures import FUNCTION_ARITY, OPPOSITE, fits_as_atom
+from kbplanner.ir.terms import (
+    AGGREGATES,
+    ANONYMOUS,
+    FUNCTIONS,
+    STRING_FUNCTIONS,
+    STRING_TESTS,
+    Aggregate,
+    Apply,
+    Atom,
+    BodyItem,
+    Comparison,
+    Expr,
+    HeadTerm,
+    Literal,
+    Rule,
+    Term,
+    Variable,
+)
+from kbplanner.syntax.diagnostics import Problem
+from kbplanner.syntax.scanner import Token
+from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
+from kbplanner.syntax.tree import Clause, Node
+
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
+_PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+_FACT_KEYS = ("confidence", "ttl", "scope", "validFrom", "validUntil")
+_RULE_KEYS = ("confidence", "scope")
+
+
+class Lowering:
+    """Turns one statement's tree into terms; `problems` holds what is wrong with it."""
+
+    def __init__(self, source: str, limits: Limits) -> None:
+        self.source = source
+        self.limits = limits
+        self.problems: list[Problem] = []
+        self.predicates: list[tuple[str, int, int, int]] = []
+
+    # ---- statements ----
+
+    def fact(self, clause: Clause) -> tuple[Atom, Annotations]:
+        """Give the atom and annotations of a fact."""
+        if clause.name is not None:
+            self._add("named-fact", "only a rule has a name", "leave out the name", clause.name.start, clause.name.end)
+        atom = self.signed(_head(clause), "fact")
+        return atom, self.annotations(clause, _FACT_KEYS)
+
+    def rule(self, clause: Clause) -> Rule:
+        """Give a rule."""
+        head = self.signed(_head(clause), "head")
+        body = self.body(clause)
+        name = None
+        if clause.name is not None:
+            name = self.text(clause.name)
+        notes = self.annotations(clause, _RULE_KEYS)
+        return Rule(head, body, name, notes.confidence, notes.scope)
+
+    def lone_atom(self, clause: Clause) -> Atom:
+        """Give the atom of a text that is an atom, variables and all."""
+        if clause.name is not None or clause.annotations:
+            self._at("wrong-statement", "expected a single atom", None, clause.name or clause.annotations[0][0])
+        return self.signed(_head(clause), "atom")
+
+    def body(self, clause: Clause) -> tuple[BodyItem, ...]:
+        """Give the items of a rule body or a goal."""
+        if problem := self.limits.body_problem(len(clause.items)):
+            node = clause.items[self.limits.body_items]
+            self._add("too-long", problem, "split it into two rules", node.start, node.end)
+        return tuple(self.item(node, False) for node in clause.items)
+
+    # ---- atoms and body items ----
+
+    def signed(self, node: Node, where: str) -> Atom:
+        """Read the atom of a fact or a head; `~p` and `not p` both mean the explicit negative."""
+        if node.kind == "compare":
+            self._comparison_as_head(node, where)
+            return Atom("")
+        positive, inner = True, node.args[0]
+        if node.kind == "not":
+            positive = False
+            if inner.kind != "plain":
+                self._at("double-negation", 'one "not" or one "~" is enough', 'write "~" before the atom', node.token)
+                return Atom("")
+            inner = inner.args[0]
+        elif node.kind == "falsity":
+            positive = False
+        self._refuse_reserved(_ungroup(inner).token)
+        return self.atom(inner, where, positive)
+
+    def item(self, node: Node, negated: bool) -> BodyItem:
+        """Read one body item."""
+        if node.kind == "not":
+            if negated:
+                self._at("double-negation", '"not" stands before an atom, not before another "not"', None, node.token)
+                return Literal(Atom(""))
+            return self.item(node.args[0], True)
+        if node.kind == "compare":
+            return self._comparison(node, negated)
+        inner = _ungroup(node.args[0])
+        if node.kind == "plain" and inner.kind == "call" and inner.token.type == "IDENT":
+            if inner.token.value in STRING_TESTS:
+                return self._string_test(inner, negated)
+            if inner.token.value in STRING_FUNCTIONS:
+                return self._string_function(inner, negated)
+            if _is_aggregate(inner):
+                self._aggregate_in_body(inner)
+                return Literal(Atom(""))
+        return Literal(self.atom(inner, "body", node.kind != "falsity"), negated)
+
+    def atom(self, node: Node, where: str, positive: bool = True) -> Atom:
+        """Read a predicate with its arguments."""
+        node = _ungroup(node)
+        if node.kind not in ("call", "IDENT", "STRING"):
+            shown = self.source[node.start : node.end]
+            hint = None
+            if node.kind in ("VAR", "ANON"):
+                hint = f'a predicate is a name: write something like "is_known({shown})", or compare with "="'
+            elif node.kind == "apply":
+                hint = "compare the value with something, for instance ?z = " + shown
+            self._add("not-an-atom", f'expected an atom, found "{_brief(shown)}"', hint, node.start, node.end)
+            return Atom("")
+        predicate = self.text(node.token)
+        if problem := self.limits.predicate_problem(predicate):
+            self._at("bad-predicate", problem, None, node.token)
+        if problem := self.limits.args_problem(len(node.args)):
+            self._at("too-many-arguments", problem, None, node.token)
+        self.predicates.append((predicate, len(node.args), node.token.start, node.token.end))
+        return Atom(predicate, tuple(self.argument(arg, where) for arg in node.args), positive)
+
+    def argument(self, node: Node, where: str) -> HeadTerm:
+        """Read one argument of an atom."""
+        node = _ungroup(node)
+        token = node.token
+        if node.kind in ("IDENT", "STRING", "NUMBER"):
+            text = self.text(token)
+            if problem := self.limits.constant_problem(text):
+                self._at("bad-constant", problem, None, token)
+            return text
+        if node.kind in ("VAR", "ANON"):
+            if where == "fact":
+                hint = 'name the thing; or add ":-" and conditions for a rule, or put "?-" before it to ask'
+                self._at("variable-in-fact", f'a fact has no variables, found "{token.value}"', hint, token)
+            elif node.kind == "ANON" and where == "head":
+                hint = "name the variable and use it in the body"
+                self._at("anonymous-in-head", f'a rule head cannot say "any value": found "{token.value}"', hint, token)
+            return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
+        shown = _brief(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
+        if node.kind == "call" and token.type == "IDENT" and token.value in AGGREGATES and _is_aggregate(node):
+            return self._aggregate(node, where)
+        if node.kind == "call":
+            hint = 'an argument is a constant, a variable or "_"'
+            if token.value in FUNCTIONS:
+                hint = f"compute it in the body: ?z = {shown}, and use ?z here"
+            self._add("nested-term", f'no "{shown}" inside an atom', hint, node.start, node.end)
+        elif node.kind == "apply":
+            hint = f'for text, quote it: "{shown}"; for a number, compute it in the body: ?z = {shown}'
+            message = f'no arithmetic inside an atom, found "{shown}"'
+            self._add("expression-in-atom", message, hint, node.start, node.end)
+        else:
+            self._at("stray-star", '"*" stands only in count(*)', 'write "_" for "any value"', token)
+        return ""
+
+    # ---- aggregates ----
+
+    def _aggregate(self, node: Node, where: str) -> HeadTerm:
+        if where != "head":
+            self._aggregate_in_body(node)
+            return ""
+        (arg,) = node.args
+        if arg.kind == "STAR":
+            if node.token.value != "count":
+                hint = f"write {node.token.value}(?x)"
+                self._at("stray-star", f'"*" stands only in count(*), not in {node.token.value}(*)', hint, arg.token)
+            return Aggregate(node.token.value, None)
+        if arg.kind == "ANON":
+            self._at("anonymous-in-head", "an aggregate needs a named variable", "write ?x", arg.token)
+        return Aggregate(node.token.value, Variable(arg.token.value[1:]) if arg.kind == "VAR" else ANONYMOUS)
+
+    def _aggregate_in_body(self, node: Node) -> None:
+        name = node.token.value
+        hint = (
+            f"put {name}(...) into the head of a rule of its own and use that rule here; "
+            f"to mean a predicate, quote its name: '{name}'(...)"
+        )
+        self._at("aggregate-in-body", f'the aggregate "{name}" can only stand in a rule head', hint, node.token)
+
+    # ---- comparisons and expressions ----
+
+    def _comparison(self, node: Node, negated: bool) -> BodyItem:
+        operator = node.operators[0]
+        if len(node.operators) > 1:
+            parts = [self.source[arg.start : arg.end] for arg in node.args]
+            pairs = (
+                f"{left} {op.value} {right}" for left, op, right in zip(parts, node.operators, parts[1:], strict=False)
+            )
+            hint = "write one comparison for each pair: " + ", ".join(pairs)
+            self._at("comparison-chain", "a comparison has two sides", _brief(hint, 200), node.operators[1])
+        left, right = self.expression(node.args[0]), self.expression(node.args[1])
+        if negated:
+            opposite = OPPOSITE[operator.value]
+            before, after = self.source[node.start : operator.start], self.source[operator.end : node.end]
+            hint = _brief(f"write {before.rstrip()} {opposite} {after.lstrip()}", 200)
+            word = self.source.rindex("not", 0, node.start)
+            message = '"not" stands before an atom, not before a comparison'
+            self._add("not-comparison", message, hint, word, word + 3)
+        return Comparison(operator.value, left, right)
+
+    def _comparison_as_head(self, node: Node, where: str) -> None:
+        operator = node.operators[0]
+        if where == "fact" and operator.value == "<=" and node.args[0].kind == "call":
+            message, hint = 'expected ":-" after the head, found "<="', 'write ":-" between the head and the body'
+            self._at("wrong-arrow", message, hint, operator)
+            return
+        hint = "move it into the body" if where == "head" else 'to ask it, put "?-" before it'
+        self._at("comparison-as-head", "a comparison cannot be stated or concluded", hint, operator)
+
+    def _string_test(self, node: Node, negated: bool) -> BodyItem:
+        name = node.token.value
+        if len(node.args) != 2:
+            message, hint = f"{name} takes two arguments, found {len(node.args)}", f"write {name}(?text, ?part)"
+            self._at("wrong-arity", message, hint, node.token)
+            return Literal(Atom(""))
+        left, right = (self.expression(arg) for arg in node.args)
+        return Comparison(name, left, right, negated)
+
+    def _string_function(self, node: Node, negated: bool) -> BodyItem:
+        """Read a function written like an atom, its value last: `length(?text, ?n)` is `?n = length(?text)`."""
+        name = node.token.value
+        if not fits_as_atom(name, len(node.args)):
+            message = f"{name} takes the value last, found {len(node.args)} argument{'s' * (len(node.args) != 1)}"
+            self._at("wrong-arity", message, f"write {name}(?text, ?value)", node.token)
+            return Literal(Atom(""))
+        *args, value = (self.expression(arg) for arg in node.args)
+        return Comparison("!=" if negated else "=", value, Apply(name, tuple(args)))
+
+    def expression(self, node: Node) -> Expr:
+        """Read an expression; deeper nesting than MAX_DEPTH is refused before it is walked."""
+        if node.depth > MAX_DEPTH:
+            message, hint = f"expressions nest at most {MAX_DEPTH} deep", "compute parts into variables"
+            self._add("too-deep", message, hint, node.start, node.end)
+            return ""
+        node = _ungroup(node)
+        if node.kind == "apply":
+            return Apply(node.operators[0].value, tuple(self.expression(arg) for arg in node.args))
+        if node.kind == "call":
+            return self._function(node)
+        if node.kind == "ANON":
+            message, hint = f'"{node.token.value}" has no value to compare or compute with', "name the variable"
+            self._at("anonymous-in-expression", message, hint, node.token)
+            return ANONYMOUS
+        return cast(Term, self.argument(node, "body"))  # an aggregate was refused above
+
+    def _function(self, node: Node) -> Expr:
+        name = self.text(node.token)
+        if node.token.type == "IDENT" and name in FUNCTIONS:
+            fewest, most = FUNCTION_ARITY.get(name, (1, self.limits.args))
+            if _is_aggregate(node) and node.args[0].kind != "NUMBER":
+                self._aggregate_in_body(node)
+            elif not fewest <= len(node.args) <= most:
+                wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+                problem = f"{name} takes {wanted} argument{'s' * (wanted != '1')}, found {len(node.args)}"
+                self._at("wrong-arity", problem, None, node.token)
+            return Apply(name, tuple(self.expression(arg) for arg in node.args))
+        if name in AGGREGATES:
+            self._aggregate_in_body(node)
+        else:
+            hint = "the functions are " + ", ".join(FUNCTIONS)
+            self._at("unknown-function", f'no function "{_brief(name)}"', hint, node.token)
+        return ""
+
+    # ---- annotations ----
+
+    def annotations(self, clause: Clause, keys: tuple[str, ...]) -> Annotations:
+        """Read `[key=value, ...]`."""
+        if not clause.annotations:
+            return NO_ANNOTATIONS
+        seen: dict[str, str | int | float] = {}
+        for key, token, minus in clause.annotations:
+            name = key.value
+            text = "-" * minus + self.text(token)
+            if name not in keys:
+                hint = f"a {clause.kind} takes " + ", ".join(keys)
+                self._at("unknown-annotation", f'a {clause.kind} has no annotation "{_brief(name)}"', hint, key)
+            elif name in seen:
+                self._at("repeated-annotation", f'"{name}" is given twice', None, key)
+            elif name == "confidence":
+                seen[name] = self._confidence(text, token)
+            elif name == "scope":
+                seen[name] = text
+            else:
+                seen[name] = self._instant(name, text, token, minus)
+        return Annotations(*(seen.get(key) for key in _FACT_KEYS))  # type: ignore[arg-type]
+
+    def _confidence(self, text: str, token: Token) -> float:
+        if token.type == "NUMBER" and 0.0 <= float(text) <= 1.0:
+            return float(text)
+        self._at("bad-annotation", f'confidence is a number from 0 to 1, found "{_brief(text)}"', None, token)
+        return 0.0
+
+    def _instant(self, name: str, text: str, token: Token, minus: bool) -> int | str:
+        whole = token.type == "NUMBER" and token.value.isdigit() and len(token.value) <= 16
+        if name == "ttl":
+            if whole and int(text) > 0:
+                return int(text)
+            self._at("bad-annotation", f'ttl is a positive number of milliseconds, found "{_brief(text)}"', None, token)
+            return 1
+        if whole:
+            return int(text)
+        if token.type != "STRING":
+            hint = 'for instance 1735689600000 or "2025-01-01T00:00:00Z"'
+            self._at("bad-annotation", f"{name} is epoch milliseconds or a quoted ISO 8601 text", hint, token)
+        return text
+
+    # ---- texts and problems ----
+
+    def text(self, token: Token) -> str:
+        """Give the text a word, number or string stands for."""
+        if token.type != "STRING":
+            return token.value
+        text = token.value[1:-1]
+        if "\\" in text:
+            text = _ESCAPE.sub(lambda found: self._escape(found.group(1), token, found.start()), text)
+            if not text.isascii():
+                # Two \u halves are one character; a half alone is reported below.
+                text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        if problem := text_problem(text):
+            self._at("bad-constant", problem, None, token)
+            return ""
+        return text
+
+    def _escape(self, escaped: str, token: Token, offset: int) -> str:
+        if len(escaped) == 5:
+            return chr(int(escaped[1:], 16))
+        plain = _PLAIN_ESCAPES.get(escaped)
+        if plain is None:
+            start = token.start + 1 + offset
+            hint = r"the escapes are \n \t \r \\ \" \' and \uXXXX; a backslash itself is written \\"
+            self._add("bad-escape", f'unknown escape "\\{escaped}"', hint, start, start + 2)
+            return ""
+        return plain
+
+    def _refuse_reserved(self, token: Token) -> None:
+        if token.type == "IDENT" and token.value in RESERVED:
+            message = f'"{token.value}" is a builtin and cannot be stated or concluded'
+            self._at("reserved-name", message, f"to mean a predicate of that name, quote it: '{token.value}'", token)
+
+    def _at(self, code: str, message: str, hint: str | None, token: Token) -> None:
+        self._add(code, message, hint, token.start, token.end)
+
+    def _add(self, code: str, message: str, hint: str | None, start: int, end: int) -> None:
+        self.problems.append(Problem(code, message, hint, start, end))
+
+
+def variable_tokens(tokens: list[Token]) -> Iterator[tuple[str, Token]]:
+    """Every variable among tokens, by name without question mark."""
+    for token in tokens:
+        if token.type == "VAR":
+            yield token.value[1:], token
+        elif token.type == "ANON":
+            yield "_", token
+
+
+def _head(clause: Clause) -> Node:
+    return cast(Node, clause.head)  # facts and rules have one by the grammar
+
+
+def _ungroup(node: Node) -> Node:
+    while node.kind == "group":
+        node = node.args[0]
+    return node
+
+
+def _is_aggregate(node: Node) -> bool:
+    """Whether a call is an aggregate by its looks: an unquoted name, and a lone variable or star in it."""
+    return (
+        node.token.type == "IDENT"
+        and node.token.value in AGGREGATES
+        and len(node.args) == 1
+        and node.args[0].kind in ("VAR", "ANON", "STAR")
+    )
+
+
+def _brief(text: str, most: int = 40) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,126 @@
+"""Text in the rule language to statements, rules, goals and atoms.
+
+The parser is lark's LALR(1), fed one statement at a time by our own scanner: a mistake costs its own
+statement only, all mistakes of a text are told at once, and no text is too long. Lark is loaded with the
+first text that needs it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, cast
+
+from kbplanner.errors import InvalidInput
+from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.terms import Atom, Expr, Rule
+from kbplanner.syntax.diagnostics import syntax_error
+from kbplanner.syntax.lowering import Lowering
+from kbplanner.syntax.reader import Reader, read_chunks
+from kbplanner.syntax.scanner import Token, scan_statement
+from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement, Statement
+from kbplanner.syntax.tree import Clause, Node, TreeMaker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lark import Lark
+
+
+def parse_program(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
+    """Read all statements of a text.
+
+    Raises RuleSyntaxError with every independent error. The last goal may lack its dot.
+    """
+    return list(read_chunks((text,), parse_clause, limits))
+
+
+def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iterator[Statement]:
+    """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a time.
+
+    Raises RuleSyntaxError at the end of the text, with every independent error; from the first error on no
+    statement is given. Whoever must not act on a faulty text acts when the iterator has ended.
+    """
+    return read_chunks(chunks, parse_clause, limits)
+
+
+def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS) -> Rule:
+    """Read one rule; the final dot may be missing. Raises RuleSyntaxError. Safety is `check_rule`'s matter."""
+    return cast(RuleStatement, _single(text, "rule", limits)).rule
+
+
+def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
+    """Read one goal; `?-` and the final dot may be missing. Raises RuleSyntaxError."""
+    return cast(GoalStatement, _single(text, "goal", limits))
+
+
+def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:
+    """Read one signed atom, variables allowed; `~p(a)` and `not p(a)` are both the explicit negative.
+
+    Raises RuleSyntaxError.
+    """
+    return cast(FactStatement, _single(text, "atom", limits)).atom
+
+
+def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
+    """Read an expression such as `?x + 1`. Raises InvalidInput, whose message says what is wrong."""
+    tokens, _ = scan_statement(text, 0)
+    if tokens and tokens[-1].type != "_END":
+        node = _feed("expression", [*tokens, Token("_END", "", len(text), len(text))])
+        if isinstance(node, Node):
+            lowering = Lowering(text, limits)
+            expr = lowering.expression(node)
+            if lowering.problems:
+                raise InvalidInput(lowering.problems[0].message)
+            return expr
+    raise InvalidInput("not an expression")
+
+
+def parse_clause(tokens: list[Token]) -> Clause | int:
+    """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped at."""
+    result = _feed("statement", tokens)
+    return result if isinstance(result, int) else cast(Clause, result)
+
+
+def _single(text: str, mode: str, limits: Limits) -> Statement:
+    reader = Reader(text, parse_clause, limits, mode=mode)
+    found = list(reader.statements())
+    if reader.errors:
+        raise syntax_error(reader.errors)
+    if len(found) != 1:
+        raise InvalidInput(f"expected one {mode}, found {len(found)}")
+    return found[0]
+
+
+def _feed(start: str, tokens: list[Token]) -> Clause | Node | int:
+    from lark.exceptions import UnexpectedToken
+
+    state: Any = _grammar().parse_interactive(start=start).parser_state
+    at = 0
+    try:
+        while at < len(tokens):
+            state.feed_token(tokens[at])
+            at += 1
+        return cast("Clause | Node", state.feed_token(Token("$END", "", 0, 0), True))
+    except UnexpectedToken:
+        return at
+
+
+@lru_cache(maxsize=1)
+def _grammar() -> Lark:
+    from lark import Lark
+    from lark.lexer import Lexer
+
+    class Fed(Lexer):
+        """Stands in for lark's lexer: tokens are fed by hand."""
+
+        def __init__(self, lexer_conf: Any) -> None:
+            pass
+
+        def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
+            return iter(())
+
+    grammar = (files("kbplanner.syntax") / "grammar.lark").read_text(encoding="utf-8")
+    return Lark(
+        grammar, parser="lalr", lexer=Fed, start=["statement", "expression"], transformer=cast(Any, TreeMaker())
+    )

@@ -1,0 +1,159 @@
+"""Terms to canonical text: one text for each term, which parses back to the same term.
+
+`parse(print(x)) == x` for all rules and atoms, also those that came from JSON with names and constants no
+author would write: what is not a plain word or number is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kbplanner.ir.signatures import OPPOSITE
+from kbplanner.ir.terms import (
+    AGGREGATES,
+    ARITHMETIC,
+    COMPARISONS,
+    STRING_FUNCTIONS,
+    STRING_TESTS,
+    Aggregate,
+    Apply,
+    Atom,
+    BodyItem,
+    Comparison,
+    Expr,
+    Goal,
+    HeadTerm,
+    Literal,
+    Rule,
+)
+from kbplanner.syntax.scanner import NUMBER, WORD
+
+_PLAIN = re.compile(rf"{WORD}|-?{NUMBER}")
+_WORD = re.compile(WORD)
+_KEYWORDS = frozenset({"not", "div", "mod"})
+_BUILTINS = frozenset((*STRING_TESTS, *STRING_FUNCTIONS))
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_PRODUCTS = ("*", "/", "div", "mod")
+
+
+def print_constant(text: str) -> str:
+    """Give a constant as an author writes it: plain if it is a word or a number, else in double quotes."""
+    return text if _PLAIN.fullmatch(text) and text not in _KEYWORDS else _quoted(text, '"')
+
+
+def print_term(term: HeadTerm) -> str:
+    """Give an argument of an atom."""
+    if isinstance(term, str):
+        return print_constant(term)
+    if isinstance(term, Aggregate):
+        return f"{term.function}({'*' if term.variable is None else term.variable})"
+    return str(term)
+
+
+def print_atom(atom: Atom) -> str:
+    """Give an atom in the language: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without arguments."""
+    return ("" if atom.positive else "~") + _unsigned(atom, False)
+
+
+def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
+    """Give a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
+    name = _predicate(predicate)
+    sign = "not " if negated else ""
+    return f"{sign}{name}({', '.join(map(print_term, args))})" if args else sign + name
+
+
+def print_expression(expr: Expr) -> str:
+    """Give an expression, with the parentheses it needs and no others."""
+    if not isinstance(expr, Apply):
+        return print_term(expr)
+    if expr.function not in ARITHMETIC:
+        return f"{expr.function}({', '.join(print_expression(arg) for arg in expr.args)})"
+    left, right = expr.args
+    product = expr.function in _PRODUCTS
+    left_text, right_text = print_expression(left), print_expression(right)
+    if product and _is_sum(left):
+        left_text = f"({left_text})"
+    if _is_sum(right) or (product and _is_product(right)):
+        right_text = f"({right_text})"
+    return f"{left_text} {expr.function} {right_text}"
+
+
+def print_item(item: BodyItem) -> str:
+    """Give one item of a body."""
+    if isinstance(item, Literal):
+        sign = "" if item.atom.positive else "~"
+        return ("not " if item.negated else "") + sign + _unsigned(item.atom, True)
+    return _comparison(item)
+
+
+def print_rule(rule: Rule, *, bare: bool = False) -> str:
+    """Give a rule: `head(?x) :- b1(?x, ?y), not b2(?y).`
+
+    Its name, confidence and scope are written around it; `bare` leaves them out.
+    """
+    text = f"{print_atom(rule.head)} :- {', '.join(print_item(item) for item in rule.body)}"
+    if bare:
+        return text + "."
+    notes = []
+    if rule.confidence is not None:
+        notes.append(f"confidence={rule.confidence!r}")
+    if rule.scope is not None:
+        notes.append(f"scope={print_constant(rule.scope)}")
+    name = "" if rule.name is None else f"@{_name(rule.name)}: "
+    return f"{name}{text}{' [' + ', '.join(notes) + ']' if notes else ''}."
+
+
+def print_goal(goal: Goal) -> str:
+    """Give a goal: `?- p(?x).`"""
+    return f"?- {print_item(goal.literal)}."
+
+
+def _comparison(item: Comparison) -> str:
+    left, right = print_expression(item.left), print_expression(item.right)
+    if item.op not in COMPARISONS:
+        return f"{'not ' if item.negated else ''}{item.op}({left}, {right})"
+    return f"{left} {OPPOSITE[item.op] if item.negated else item.op} {right}"
+
+
+def _unsigned(atom: Atom, body: bool) -> str:
+    predicate = _predicate(atom.predicate)
+    if body and atom.args and predicate in AGGREGATES:  # in a body it would be read as the aggregate
+        predicate = _quoted(predicate, "'")
+    if not atom.args:
+        return predicate
+    return f"{predicate}({', '.join(print_term(arg) for arg in atom.args)})"
+
+
+def _predicate(name: str) -> str:
+    """Return the name of a predicate, quoted where it would be read as something else."""
+    plain = _WORD.fullmatch(name) and name not in _KEYWORDS and name not in _BUILTINS
+    return name if plain else _quoted(name, "'")
+
+
+def _name(name: str) -> str:
+    return name if _WORD.fullmatch(name) else _quoted(name, '"')
+
+
+def _is_sum(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.function in ("+", "-")
+
+
+def _is_product(expr: Expr) -> bool:
+    return isinstance(expr, Apply) and expr.function in _PRODUCTS
+
+
+def _quoted(text: str, quote: str) -> str:
+    if text.isprintable() and "\\" not in text and quote not in text:
+        return quote + text + quote
+    return quote + "".join(_escaped(char, quote) for char in text) + quote
+
+
+def _escaped(char: str, quote: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char == quote:
+        return "\\" + char
+    if char.isprintable() or ord(char) > 0xFFFF:
+        return char
+    return f"\\u{ord(char):04x}"

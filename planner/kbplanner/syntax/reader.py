@@ -1,0 +1,306 @@
+"""The way through a text, statement by statement: fast for plain facts, exact for all the rest.
+
+Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern; whatever does
+not fit it takes the grammar. Both ways give the same statements, and the time is linear on either.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from kbplanner.ir.limits import MAX_DEPTH, MAX_TOKENS, RESERVED, Limits
+from kbplanner.ir.terms import Atom
+from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
+from kbplanner.syntax.expected import explain
+from kbplanner.syntax.lowering import Lowering, variable_tokens
+from kbplanner.syntax.scanner import NUMBER, WORD, Token, scan_statement
+from kbplanner.syntax.statements import (
+    NO_ANNOTATIONS,
+    FactStatement,
+    GoalStatement,
+    RuleStatement,
+    Span,
+    Statement,
+)
+from kbplanner.syntax.tree import Clause
+
+ParseClause = Callable[[list[Token]], "Clause | int"]
+"""The grammar: tokens of a statement to its tree, or the index of the token it had to stop at."""
+
+WINDOW = 1 << 16
+"""Characters of a stream looked at together, at least."""
+
+_PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
+_ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
+_PLAIN_FACT = re.compile(rf"({WORD})\(\s*({_ARG}(?:\s*,\s*{_ARG})*)\s*\)\s*\.")
+_ARGS = re.compile(_ARG)
+_SKIP = re.compile(r"\s*(?:(?:[%#]|//)[^\n]*(?:\n\s*|\Z))*")
+_NOT_PLAIN = RESERVED | {"not"}
+
+
+class Reader:
+    """Reads statements from `text`, whose first character is at `line` and `column`.
+
+    With `final=False` more text may follow: the reader stops before a statement that touches the end of
+    the text, and `pos` says where to go on. Errors gather in `errors`; after the first one no statement is
+    given. `mode` is "program", or what a text of a single statement has to be: "rule", "goal" or "atom".
+    """
+
+    def __init__(
+        self,
+        text: str,
+        parse: ParseClause,
+        limits: Limits,
+        *,
+        line: int = 1,
+        column: int = 1,
+        final: bool = True,
+        mode: str = "program",
+    ) -> None:
+        self.text = text
+        self.pos = 1 if text.startswith("\ufeff") and line == column == 1 else 0
+        self.errors: list[Diagnostic] = []
+        self._parse = parse
+        self._limits = limits
+        self._final = final
+        self._mode = mode
+        self._line = line
+        self._line_start = 1 - column  # where the current line begins; before the text if it was cut
+        self._counted = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Line and column of `pos`."""
+        self._count_to(self.pos)
+        return self._line, self.pos - self._line_start + 1
+
+    def statements(self) -> Iterator[Statement]:
+        """Give the statements, as far as the text goes and as long as there is no error."""
+        while len(self.errors) < MAX_ERRORS:
+            start = self._skip(self.pos)
+            if start >= len(self.text):
+                if self._final:
+                    self.pos = start
+                return
+            plain = self._plain_fact(start) if self._mode == "program" else None
+            if plain is not None:
+                if not self.errors:
+                    yield plain
+                continue
+            tokens, end = scan_statement(self.text, start)
+            if not self._final and end >= len(self.text):
+                return
+            self.pos = end
+            for statement in self._read(tokens):
+                if not self.errors:
+                    yield statement
+
+    # ---- the fast way ----
+
+    def _plain_fact(self, start: int) -> FactStatement | None:
+        found = _PLAIN_FACT.match(self.text, start)
+        if found is None:
+            return None
+        predicate, inside = found.groups()
+        if '"' in inside or "'" in inside:
+            args = [arg[1:-1] if arg[0] in "\"'" else arg for arg in _ARGS.findall(inside)]
+        else:
+            args = [arg.strip() for arg in inside.split(",")]
+        limits = self._limits
+        if (
+            predicate in _NOT_PLAIN
+            or len(predicate) > limits.predicate_chars
+            or len(args) > limits.args
+            or len(inside) * 4 > limits.arg_bytes
+        ):
+            return None
+        self._count_to(start)
+        line, line_start = self._line, self._line_start
+        self.pos = end = found.end()
+        self._count_to(end)
+        span = Span(line, start - line_start + 1, self._line, end - self._line_start + 1)
+        return FactStatement(Atom(predicate, tuple(args)), NO_ANNOTATIONS, span)
+
+    # ---- the exact way ----
+
+    def _read(self, tokens: list[Token]) -> Iterator[Statement]:
+        while tokens:
+            self._complete(tokens)
+            fit = _fitting(tokens)
+            result = self._parse(tokens[:fit])
+            if isinstance(result, Clause):
+                statement = self._lower(result, tokens)
+                if statement is not None:
+                    yield statement
+                return
+            where = _Places(self, tokens)
+            if result == fit < len(tokens):
+                message = f"brackets nest at most {MAX_DEPTH} deep"
+                if fit == MAX_TOKENS:
+                    message = f"a statement has at most {MAX_TOKENS} words and signs"
+                where.report([Problem("too-long", message, None, tokens[fit].start, tokens[fit].end)])
+                return
+            line_start = where.line_start(tokens[result].start if result < len(tokens) else tokens[-1].start)
+            problem = explain(self.text, tokens, result, line_start, where.column(tokens[0].start) - 1)
+            where.report([problem])
+            if problem.code != "missing-period" or len(self.errors) >= MAX_ERRORS:
+                return
+            tokens = tokens[result:]  # what follows the missing dot is a statement of its own
+
+    def _complete(self, tokens: list[Token]) -> None:
+        """Add what a text of one statement may leave out: the dot, and the `?-` of a goal."""
+        last = tokens[-1]
+        if last.type != "_END" and (self._mode != "program" or tokens[0].type == "_GOAL"):
+            tokens.append(Token("_END", "", last.end, last.end))
+        if self._mode == "goal" and tokens[0].type != "_GOAL":
+            start = tokens[0].start
+            tokens.insert(0, Token("_GOAL", "", start, start))
+
+    def _lower(self, clause: Clause, tokens: list[Token]) -> Statement | None:
+        where = _Places(self, tokens)
+        lowering = Lowering(self.text, self._limits)
+        span = where.span(tokens[0].start, tokens[-1].end)
+        statement: Statement
+        if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
+            wanted = {"rule": 'a rule: head ":-" body', "goal": "a goal", "atom": "a single atom"}[self._mode]
+            message = f"expected {wanted}, found a {clause.kind}"
+            where.report([Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)])
+            return None
+        if clause.kind == "fact":
+            if self._mode == "atom":
+                statement = FactStatement(lowering.lone_atom(clause), NO_ANNOTATIONS, span)
+            else:
+                atom, annotations = lowering.fact(clause)
+                statement = FactStatement(atom, annotations, span)
+        elif clause.kind == "goal":
+            statement = GoalStatement(lowering.body(clause), span)
+        else:
+            text = self.text[tokens[0].start : tokens[-1].end]
+            statement = RuleStatement(lowering.rule(clause), span, text=text)
+        if lowering.problems:
+            where.report(lowering.problems)
+            return None
+        if isinstance(statement, FactStatement):
+            return statement
+        predicates = tuple((name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates)
+        if isinstance(statement, GoalStatement):
+            return replace(statement, predicates=predicates)
+        variables = tuple((name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens))
+        return replace(statement, predicates=predicates, variables=variables)
+
+    # ---- where things are ----
+
+    def _skip(self, pos: int) -> int:
+        while True:
+            found = _SKIP.match(self.text, pos)
+            pos = found.end() if found else pos
+            if not self.text.startswith("/*", pos):
+                return pos
+            close = self.text.find("*/", pos + 2)
+            if close < 0:
+                return pos
+            pos = close + 2
+
+    def _count_to(self, pos: int) -> None:
+        """Count lines up to `pos`; each character is looked at once, since positions only grow."""
+        lines = self.text.count("\n", self._counted, pos)
+        if lines:
+            self._line += lines
+            self._line_start = self.text.rfind("\n", self._counted, pos) + 1
+        self._counted = max(pos, self._counted)
+
+
+class _Places:
+    """Lines and columns within one statement, from offsets."""
+
+    def __init__(self, reader: Reader, tokens: list[Token]) -> None:
+        start, end = tokens[0].start, tokens[-1].end
+        reader._count_to(start)
+        self._reader = reader
+        self._line = reader._line
+        self._starts = [reader._line_start]
+        self._starts += [found.end() for found in re.compile("\n").finditer(reader.text, start, end)]
+
+    def line_start(self, offset: int) -> int:
+        """Give the offset at which the line of `offset` begins."""
+        return self._starts[bisect_right(self._starts, offset) - 1]
+
+    def column(self, offset: int) -> int:
+        """Give the column of `offset`."""
+        return offset - self.line_start(offset) + 1
+
+    def span(self, start: int, end: int) -> Span:
+        """Give the place of a stretch."""
+        first = bisect_right(self._starts, start) - 1
+        last = bisect_right(self._starts, max(start, end - 1)) - 1
+        return Span(
+            self._line + first, start - self._starts[first] + 1, self._line + last, end - self._starts[last] + 1
+        )
+
+    def report(self, problems: list[Problem]) -> None:
+        """Add errors to the reader's, at most one a place."""
+        text = self._reader.text
+        seen: set[int] = set()
+        for problem in problems:
+            if problem.start in seen or len(self._reader.errors) >= MAX_ERRORS:
+                continue
+            seen.add(problem.start)
+            line_start = self.line_start(problem.start)
+            begin = max(line_start, 0)
+            end = text.find("\n", begin)
+            source = text[begin : len(text) if end < 0 else end].rstrip()
+            span = self.span(problem.start, problem.end)
+            self._reader.errors.append(
+                diagnostic(span, source, problem.code, problem.message, problem.hint, begin - line_start + 1)
+            )
+
+
+def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> Iterator[Statement]:
+    """Read a text that comes in chunks; see `parser.parse_stream`.
+
+    The part of a window that no statement ended in is looked at again with twice as much text, so that the
+    work stays linear whatever the statements' length.
+    """
+    errors: list[Diagnostic] = []
+    line, column, rest, wanted = 1, 1, "", WINDOW
+    parts: list[str] = []
+    size = 0
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size < wanted:
+            continue
+        reader = Reader("".join(parts), parse, limits, line=line, column=column, final=False)
+        yield from _given(reader, errors)
+        line, column = reader.place
+        rest = reader.text[reader.pos :]
+        if len(errors) >= MAX_ERRORS:
+            raise syntax_error(errors)
+        parts, size, wanted = [rest], len(rest), len(rest) * 2 + WINDOW
+    reader = Reader("".join(parts), parse, limits, line=line, column=column)
+    yield from _given(reader, errors)
+    if errors:
+        raise syntax_error(errors)
+
+
+def _given(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
+    for statement in reader.statements():
+        if not errors:
+            yield statement
+    errors.extend(reader.errors[: MAX_ERRORS - len(errors)])
+
+
+def _fitting(tokens: list[Token]) -> int:
+    """Count the tokens up to the first that is too many or opens one bracket too many."""
+    depth = 0
+    for at, token in enumerate(tokens[:MAX_TOKENS]):
+        if token.type == "_LPAR":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return at
+        elif token.type == "_RPAR":
+            depth -= 1
+    return min(len(tokens), MAX_TOKENS)

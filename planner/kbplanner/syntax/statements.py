@@ -1,0 +1,86 @@
+"""Statements: what a text in the rule language consists of, each with its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbplanner.errors import InvalidInput
+from kbplanner.ir.terms import Atom, BodyItem, Goal, Literal, Rule
+
+
+class Span(NamedTuple):
+    """A stretch of text; lines and columns count from 1, columns in code points, the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What a fact says about itself in `[...]`; None where it says nothing.
+
+    `ttl` is in milliseconds. The instants are as written: epoch milliseconds as `int`, anything else as
+    text, to be read as the interface reads instants.
+    """
+
+    confidence: float | None = None
+    ttl: int | None = None
+    scope: str | None = None
+    valid_from: int | str | None = None
+    valid_until: int | str | None = None
+
+
+NO_ANNOTATIONS = Annotations()
+
+
+@dataclass(frozen=True, slots=True)
+class FactStatement:
+    """A ground signed atom to assert."""
+
+    atom: Atom
+    annotations: Annotations
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStatement:
+    """A rule, and where its variables and predicates stand; the head's predicate comes first.
+
+    `text` is the statement as written, for messages about it.
+    """
+
+    rule: Rule
+    span: Span
+    variables: tuple[tuple[str, Span], ...] = ()
+    predicates: tuple[tuple[str, int, Span], ...] = ()
+    text: str = ""
+
+    def where(self, variable_name: str) -> Span:
+        """Give the first place of a variable (with or without its question mark), else the whole statement."""
+        wanted = variable_name.removeprefix("?") or "_"
+        for name, span in self.variables:
+            if name == wanted:
+                return span
+        return self.span
+
+
+@dataclass(frozen=True, slots=True)
+class GoalStatement:
+    """A question: one or more body items to prove together."""
+
+    body: tuple[BodyItem, ...]
+    span: Span
+    predicates: tuple[tuple[str, int, Span], ...] = ()
+
+    @property
+    def goal(self) -> Goal:
+        """The goal, where the question is a single literal; InvalidInput where it is not."""
+        if len(self.body) == 1 and isinstance(self.body[0], Literal):
+            return Goal(self.body[0])
+        raise InvalidInput("a goal here is a single atom; for more, write a rule and ask its head")
+
+
+Statement = FactStatement | RuleStatement | GoalStatement

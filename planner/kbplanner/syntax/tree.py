@@ -1,0 +1,129 @@
+"""The parse tree between grammar and terms: what was written, not yet whether it may stand there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbplanner.syntax.scanner import Token
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of a statement. `token` is its first telling token, `depth` its height as an expression."""
+
+    kind: str
+    token: Token
+    args: tuple[Node, ...] = ()
+    operators: tuple[Token, ...] = ()
+    depth: int = 0
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A whole statement as parsed. `items` is the body; facts have a head only, goals a body only."""
+
+    kind: str
+    head: Node | None = None
+    items: tuple[Node, ...] = ()
+    name: Token | None = None
+    annotations: tuple[tuple[Token, Token, bool], ...] = field(default=())
+
+
+class TreeMaker:
+    """What the parser calls for each grammar rule; keeps no state, so one serves all parses."""
+
+    def leaf(self, parts: list[Any]) -> Node:
+        """Make a variable, constant, word or star."""
+        token = parts[0]
+        return Node(token.type, token, start=token.start, end=token.end)
+
+    def negative(self, parts: list[Any]) -> Node:
+        """Make a number with a sign: the constant `-3`."""
+        minus, number = parts
+        token = Token("NUMBER", "-" + number.value, minus.start, number.end)
+        return Node("NUMBER", token, start=minus.start, end=number.end)
+
+    def call(self, parts: list[Any]) -> Node:
+        """Make a name with arguments in parentheses."""
+        name, *args = parts
+        depth = 1 + max((arg.depth for arg in args), default=0)
+        end = args[-1].end if args else name.end
+        return Node("call", name, tuple(args), depth=depth, start=name.start, end=end)
+
+    def group(self, parts: list[Any]) -> Node:
+        """Make something in parentheses of its own."""
+        (inner,) = parts
+        return Node("group", inner.token, (inner,), depth=inner.depth, start=inner.start, end=inner.end)
+
+    def apply(self, parts: list[Any]) -> Node:
+        """Make an operator between two expressions."""
+        left, operator, right = parts
+        depth = 1 + max(left.depth, right.depth)
+        return Node("apply", left.token, (left, right), (operator,), depth, left.start, right.end)
+
+    def plain(self, parts: list[Any]) -> Node:
+        """Make a body item without comparison: an atom, if all is well."""
+        (expr,) = parts
+        return Node("plain", expr.token, (expr,), start=expr.start, end=expr.end)
+
+    def comparison(self, parts: list[Any]) -> Node:
+        """Make a comparison; more than one operator is a chain, refused later."""
+        first, last = parts[0], parts[-1]
+        return Node("compare", first.token, tuple(parts[::2]), tuple(parts[1::2]), start=first.start, end=last.end)
+
+    def negation(self, parts: list[Any]) -> Node:
+        """Make `not` before an item."""
+        word, item = parts
+        return Node("not", word, (item,), depth=item.depth + 1, start=word.start, end=item.end)
+
+    def falsity(self, parts: list[Any]) -> Node:
+        """Make `~` before an atom."""
+        sign, atom = parts
+        return Node("falsity", sign, (atom,), start=sign.start, end=atom.end)
+
+    def name(self, parts: list[Any]) -> tuple[str, Token]:
+        """Mark the name of a rule, to tell it from a head."""
+        return ("name", parts[0])
+
+    def body(self, parts: list[Any]) -> tuple[Node, ...]:
+        """Collect the items of a body."""
+        return tuple(parts)
+
+    def pair(self, parts: list[Any]) -> tuple[Token, Token, bool]:
+        """Make one annotation: key, value, and whether the value has a minus sign."""
+        key, _, value = parts
+        return (key, value[-1], len(value) == 2)
+
+    def value(self, parts: list[Any]) -> list[Token]:
+        """Keep the tokens of an annotation's value."""
+        return parts
+
+    def annotations(self, parts: list[Any]) -> list[tuple[Token, Token, bool]]:
+        """Collect annotations."""
+        return parts
+
+    def goal(self, parts: list[Any]) -> Clause:
+        """Make a goal statement."""
+        return Clause("goal", items=parts[0])
+
+    def fact(self, parts: list[Any]) -> Clause:
+        """Make a fact statement."""
+        return self._clause("fact", parts)
+
+    def rule(self, parts: list[Any]) -> Clause:
+        """Make a rule statement."""
+        return self._clause("rule", parts)
+
+    def expression(self, parts: list[Any]) -> Node:
+        """Make an expression standing alone."""
+        node: Node = parts[0]
+        return node
+
+    def _clause(self, kind: str, parts: list[Any]) -> Clause:
+        name = parts.pop(0)[1] if isinstance(parts[0], tuple) else None
+        head = parts.pop(0)
+        items = parts.pop(0) if kind == "rule" else ()
+        return Clause(kind, head, items, name, tuple(parts[0]) if parts else ())

@@ -1,0 +1,1 @@
+"""Operations on a log folder that no process has open."""

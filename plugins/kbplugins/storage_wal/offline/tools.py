@@ -1,0 +1,65 @@
+"""What an operator does to a folder that no process has open: check it, salvage it, make one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from kbcore.clock import Clock, SystemClock
+from kbcore.config import Config
+from kbcore.plug.ports import LogSeed
+from kbplugins.storage_wal import lock
+from kbplugins.storage_wal.files import Disk, Files, OsFiles
+from kbplugins.storage_wal.offline import fsck
+from kbplugins.storage_wal.offline import seed as planting
+from kbplugins.storage_wal.offline.salvage import Salvage
+from kbplugins.storage_wal.store import WalStore
+
+
+class WalTools:
+    """`StorageTools` for folders of the durable log; `fs`, `clock` and `segment_bytes` are seams for tests."""
+
+    def __init__(
+        self, config: Config, *, fs: Files | None = None, clock: Clock | None = None, segment_bytes: int | None = None
+    ) -> None:
+        self._config = config
+        self._fs = fs or OsFiles()
+        self._clock = clock or SystemClock()
+        self._segment_bytes = segment_bytes or config.wal_segment_mb << 20
+
+    def check(self, folder: str) -> dict[str, Any]:
+        """Read all of a log and change nothing."""
+        disk = Disk(self._fs, folder)
+        held = lock.look(disk)
+        try:
+            return fsck.check(disk)
+        finally:
+            if held is not None:
+                disk.close(held)
+
+    def plant(self, folder: str, seed: LogSeed, chunks: Iterable[bytes]) -> None:
+        """Make a log in an empty folder that begins with a snapshot."""
+        planting.plant(Disk(self._fs, folder), self._clock, seed, chunks, self._segment_bytes)
+
+    def salvage(
+        self, folder: str, to: str, *, skip_damaged: bool, owners: Callable[[bytes], Iterable[tuple[str, str]]]
+    ) -> dict[str, Any]:
+        """Copy what is sound of a damaged log into an empty folder, in a new term."""
+        disk = Disk(self._fs, folder)
+        held = lock.look(disk)
+        try:
+            found = Salvage(disk, owners, skip_damaged=skip_damaged)
+            self.plant(to, found.seed, found.chunks())
+            config = replace(self._config, storage_dir=to, fsync_policy="always", min_free_mb=0)
+            store = WalStore(config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes)
+            try:
+                for batch in found.batches():
+                    store.append(batch)
+                store.sync()
+            finally:
+                store.close()
+            return found.report()
+        finally:
+            if held is not None:
+                disk.close(held)

@@ -1,0 +1,209 @@
+"""Agent to agent (A2A): a card that says what this agent can do, and messages that have it done.
+
+A message holds data parts, which name an operation and its arguments, or text parts in the rule language; the answer is a
+message with a data part. There are no tasks: everything is answered at once. Clients of version 1.0 and of 0.3 are served,
+each with the names and shapes of its version.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kbcore import __version__
+from kbcore.errors import Forbidden, InvalidInput
+from kbplanner.syntax.textform import literal_from_text
+from kbserver.http.request_context import is_name
+from kbserver.mcp.calls import Call, Toolbox, Who
+from kbserver.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Failure, Json, Message
+from kbserver.mcp.tools import Tool, tools_of
+
+VERSIONS = ("1.0", "0.3")
+
+TASK_NOT_FOUND, UNSUPPORTED, BAD_VERSION = -32001, -32004, -32009
+
+_REASONS = {
+    TASK_NOT_FOUND: "TASK_NOT_FOUND",
+    UNSUPPORTED: "UNSUPPORTED_OPERATION",
+    BAD_VERSION: "VERSION_NOT_SUPPORTED",
+    INVALID_PARAMS: "INVALID_PARAMS",
+    METHOD_NOT_FOUND: "METHOD_NOT_FOUND",
+}
+
+_SEND = {"SendMessage": "1.0", "message/send": "0.3"}
+_GET_TASK = frozenset(("GetTask", "tasks/get", "CancelTask", "tasks/cancel", "SubscribeToTask", "tasks/resubscribe"))
+_REFUSED = frozenset(
+    (
+        *("SendStreamingMessage", "ListTasks", "GetExtendedAgentCard"),
+        *("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs"),
+        "DeleteTaskPushNotificationConfig",
+        *("message/stream", "agent/getAuthenticatedExtendedCard"),
+        *(f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")),
+    )
+)
+"""What the protocol knows and this agent does not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """Something the agent can do: the tools behind it, and a request as an example."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    example: str
+
+
+SKILLS = (
+    Skill("assert", "Store facts and rules", "Stores a fact (tell), many (bulk_assert) or rules (teach).", ("write",),
+          '{"op": "tell", "predicate": "parent", "args": ["ann", "bob"]}'),
+    Skill("infer", "Answer goals", "Answers goals from facts and rules by backward chaining (ask).", ("reasoning",),
+          '{"op": "ask", "predicate": "ancestor", "args": ["ann", "?who"]}'),
+    Skill("query", "Look facts up", "Matches stored facts (query), counts and adds them up (aggregate).", ("read",),
+          '{"op": "query", "predicate": "parent", "args": ["?x", "bob"]}'),
+    Skill("explain", "Explain conclusions", "Tells step by step why a conclusion holds (explain).", ("reasoning", "proof"),
+          '{"op": "explain", "text": "ancestor(ann, cid)"}'),
+    Skill("context-window", "Choose context", "Chooses the facts that matter for a prompt (context, ingest).", ("memory",),
+          '{"op": "context", "maxFacts": 20}'),
+    Skill("context-diff", "Say what changed", "Says what changed since a session's last window (context_diff).", ("memory",),
+          '{"op": "context_diff", "sessionId": "s1"}'),
+    Skill("scopes", "Try things out", "Forks, compares and merges scopes (fork_scope, diff_scope).", ("what-if",),
+          '{"op": "fork_scope", "targetScope": "what-if"}'),
+)  # fmt: skip
+
+
+SYNTHESIZE = Skill(
+    "synthesize", "Answer in words", "Answers questions in words from what is known (synthesize).", ("language",),
+    '{"op": "synthesize", "question": "Who is Cid descended from?"}',
+)  # fmt: skip
+"""There where a language model is configured."""
+
+
+_SECURED: Json = {
+    "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+    "securityRequirements": [{"schemes": {"bearer": {"list": []}}}],
+}
+
+
+def card(url: str, model: bool = False, keys: bool = False) -> Json:
+    """The agent card for a server at `url`: of version 1.0, with what clients of 0.3 need besides.
+
+    `model`: a language model is configured; `keys`: messages need one.
+    """
+    endpoint = f"{url}/a2a"
+    return {
+        "name": "kbcore",
+        "description": "A knowledge base: stores facts and rules, answers goals with proofs, chooses context for prompts.",
+        "version": __version__,
+        "supportedInterfaces": [
+            {"url": endpoint, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
+        ],
+        "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False},
+        "defaultInputModes": ["application/json", "text/plain"],
+        "defaultOutputModes": ["application/json"],
+        "skills": [
+            {
+                "id": skill.id,
+                "name": skill.name,
+                "description": skill.description,
+                "tags": list(skill.tags),
+                "examples": [skill.example],
+            }
+            for skill in (*SKILLS, *((SYNTHESIZE,) if model else ()))
+        ],
+        "url": endpoint,
+        "protocolVersion": "0.3.0",
+        "preferredTransport": "JSONRPC",
+        **(_SECURED if keys else {}),
+    }
+
+
+class Agent:
+    """What answers messages, with the tools of the tool protocol."""
+
+    def __init__(self, toolbox: Toolbox, model: bool) -> None:
+        self._toolbox = toolbox
+        self._tools = tools_of("all", model)
+
+    def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
+        """The result of a request; raises Failure. `version` is what the client says it speaks."""
+        if version is not None and ".".join(version.split(".")[:2]) not in VERSIONS:
+            raise failure(BAD_VERSION, f"version {version[:20]} is not spoken here; {' and '.join(VERSIONS)} are")
+        method = message.method
+        if method in _GET_TASK:
+            raise failure(TASK_NOT_FOUND, "there are no tasks here: every message is answered at once")
+        if method in _REFUSED:
+            raise failure(UNSUPPORTED, f"{method} is not done here; the agent card says so")
+        if method not in _SEND:
+            raise failure(METHOD_NOT_FOUND, f"there is no method {method[:64]!r}")
+        tenant = message.params.get("tenant") or who.tenant
+        if type(tenant) is not str or not is_name(tenant):
+            raise failure(INVALID_PARAMS, "params.tenant is not a name")
+        if who.principal is not None and not who.principal.may_touch(who.database, tenant):
+            raise Forbidden(f"'{who.principal.name}' may not touch tenant '{tenant}' of database '{who.database}'")
+        said = message.params.get("message")
+        if type(said) is not dict:
+            raise failure(INVALID_PARAMS, "params.message must be an object")
+        found = self._done(said.get("parts"), replace(who, tenant=tenant), call)
+        return _reply(found, said.get("contextId"), _SEND[method])
+
+    def _done(self, parts: Any, who: Who, call: Call) -> Json:
+        """What the parts of a message ask for, one after the other; one alone answers for itself."""
+        if type(parts) is not list or not parts:
+            raise failure(INVALID_PARAMS, "params.message.parts must be an array with a part")
+        asked = [_operation(part, f"params.message.parts[{place}]", self._tools) for place, part in enumerate(parts)]
+        found = []
+        for name, arguments in asked:
+            done, outcome = self._toolbox.attempt(self._tools[name], arguments, who, call)
+            found.append({"op": name, "result" if done else "error": outcome})
+            if not done:
+                break
+        return found[0] if len(asked) == 1 else {"results": found}
+
+
+def failure(code: int, message: str) -> Failure:
+    """An error with the reason that the protocol names it by."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": _REASONS[code], "domain": "a2a-protocol.org"}
+    return Failure(code, message, [info])
+
+
+def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Json]:
+    """The tool a part asks for, and its arguments; raises Failure."""
+    data = part.get("data") if type(part) is dict else None
+    text = part.get("text") if type(part) is dict else None
+    if type(data) is dict:
+        name = data.get("op")
+        if type(name) is not str or name not in tools:
+            raise failure(INVALID_PARAMS, f"{path}.data.op must be one of {', '.join(tools)}")
+        return name, {key: value for key, value in data.items() if key != "op"}
+    if type(text) is str and text.strip():
+        return _spoken(text.strip())
+    raise failure(INVALID_PARAMS, f"{path} must have data, an object with op, or text")
+
+
+def _spoken(text: str) -> tuple[str, Json]:
+    """What a text asks for: a goal, with `?-` in front or with variables and no rule in it, is asked; the rest is told."""
+    if not text.startswith("?-") and ("?" not in text or ":-" in text):
+        return "ingest", {"text": text}
+    try:
+        literal_from_text(text)
+    except InvalidInput as error:
+        raise failure(INVALID_PARAMS, f"the text is no goal: {error.message}") from error
+    return "ask", {"text": text}
+
+
+def _reply(found: Json, context: Any, version: str) -> Json:
+    said: Json = {"messageId": str(uuid.uuid4())}
+    if type(context) is str:
+        said["contextId"] = context
+    if version == "0.3":
+        return {"kind": "message", **said, "role": "agent", "parts": [{"kind": "data", "data": found}]}
+    return {"message": {**said, "role": "ROLE_AGENT", "parts": [{"data": found, "mediaType": "application/json"}]}}
+
+
+def version_of(environ: Mapping[str, Any]) -> str | None:
+    """The version a request says it is of, None where it does not say."""
+    return environ.get("HTTP_A2A_VERSION") or None

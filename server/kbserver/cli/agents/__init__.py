@@ -1,0 +1,1 @@
+"""Commands for memory, language models and MCP."""

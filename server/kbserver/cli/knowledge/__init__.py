@@ -1,0 +1,1 @@
+"""Commands on facts, rules, goals and scopes."""

@@ -1,0 +1,123 @@
+"""`kbcore load`: stream files of facts and rules into a knowledge base."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from kbcore.errors import KBError, ReadOnlyFollower
+from kbcore.language.csv_rows import HEADER_MODES, Header, HeaderMode
+from kbcore.language.files import FORMATS, Batch, read_text
+from kbplanner.syntax.printer import print_item
+from kbserver.cli.shared.target import (
+    Failed,
+    Target,
+    report_warnings,
+    strict_option,
+    target_options,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command that apply to each file."""
+
+    scope: str | None
+    predicate: str | None
+    header: HeaderMode
+    quiet: bool
+    strict: bool
+
+
+@click.command("load")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--scope", help="partition for what names none itself")
+@click.option("--predicate", help="for CSV: the predicate of every line, which then holds arguments only")
+@click.option(
+    "--header",
+    type=click.Choice(HEADER_MODES),
+    default="auto",
+    show_default=True,
+    help="for CSV: whether the first row is a header; auto skips it only if the rows below leave no doubt",
+)
+@click.option("--quiet", is_flag=True, help="no progress bar, no goals")
+@strict_option
+@target_options
+def command(
+    target: Target,
+    files: tuple[Path, ...],
+    scope: str | None,
+    predicate: str | None,
+    header: HeaderMode,
+    quiet: bool,
+    strict: bool,
+) -> None:
+    """Load FILES of facts and rules: .kb (rule language), .jsonl (an object a line) or .csv (a fact a line).
+
+    Files of any size are streamed in batches, each stored as a whole. After an error, what came before the faulty batch is
+    stored. Goals in a .kb file are asked at its end.
+    """
+    for path in files:
+        if path.suffix not in FORMATS:
+            raise Failed(f"{path}: the name must end in {', '.join(FORMATS)}")
+        _load(target, path, Options(scope, predicate, header, quiet, strict))
+
+
+def _load(target: Target, path: Path, options: Options) -> None:
+    start = time.monotonic()
+    stored = known = rules = 0
+    goals: list[str] = []
+    try:
+        for batch in _batches(path, options):
+            if batch.header is not None and batch.header.detected and (batch.header.skipped or not options.quiet):
+                _tell_header(path, batch.header)
+            report_warnings(str(path), batch.warnings, options.strict)
+            if batch.rules:
+                rules += len(target.assert_rules(batch.rules))
+            if batch.facts:
+                new, old = target.assert_facts(batch.facts)
+                stored, known = stored + new, known + old
+            if batch.rows:
+                new, old = target.assert_rows(batch.rows)
+                stored, known = stored + new, known + old
+            goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
+    except ReadOnlyFollower:  # nothing of any file can be stored
+        raise
+    except (KBError, Failed) as error:
+        raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"{path}: not UTF-8 ({stored} facts and {rules} rules were stored before)") from error
+    seconds = time.monotonic() - start
+    parts = [f"{stored} facts", f"{rules} rules"] + ([f"{known} facts known before"] if known else [])
+    click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
+    if not options.quiet:
+        for goal in goals:
+            click.echo(f"?- {goal}")
+            for line in target.ask(goal, options.scope) or ["no"]:
+                click.echo(f"   {line}")
+
+
+def _tell_header(path: Path, header: Header) -> None:
+    other = "no" if header.skipped else "yes"
+    click.echo(f"{path}: {header.describe()} (--header {other} if this is wrong)", err=True)
+
+
+def _batches(path: Path, options: Options) -> Iterator[Batch]:
+    """The batches of a file, with a progress bar by bytes on a terminal."""
+    size = path.stat().st_size
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+        batches = read_text(text, path.suffix, scope=options.scope, predicate=options.predicate, header=options.header)
+        with click.progressbar(
+            length=size, label=path.name, file=sys.stderr, hidden=options.quiet or not sys.stderr.isatty()
+        ) as bar:
+            done = 0
+            for batch in batches:
+                yield batch
+                bar.update(raw.tell() - done)
+                done = raw.tell()

@@ -1,0 +1,348 @@
+"""Where a command works: on a running server over HTTP, or on a storage folder no server has open."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import click
+import httpx
+
+from kbcore.config.settings import Config
+from kbcore.config.storage_urls import redacted
+from kbcore.embed import EmbeddedKB, open_kb
+from kbcore.errors import KBError, ReadOnlyFollower
+from kbcore.reason.budget import BudgetWanted
+from kbcore.state.facts import Fact, FactRows
+from kbplanner.ir.terms import BodyItem, Literal, Rule
+from kbplanner.syntax.diagnostics import RuleWarning, printable
+from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.printer import print_item, print_row, print_rule
+from kbplanner.syntax.textform import literal_from_text
+from kbserver.cli.shared.exits import EXIT_CODES
+from kbserver.notices import UNKNOWN_HEADER
+
+TIMEOUT = 120.0
+"""Seconds a request may take: a large batch on a slow disk."""
+
+
+_STRAY = "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
+
+
+class Failed(Exception):
+    """A command that cannot go on; the text is for the person who typed it."""
+
+
+class Target(Protocol):
+    """What the commands need of a knowledge base."""
+
+    def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
+        """Store facts, all or none; how many were new, how many known."""
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none; how many were new, how many known."""
+
+    def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
+        """Teach rules; their texts as stored."""
+
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+        """The answers of a goal, a line of text each."""
+
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text; what was done and answered, line by line."""
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold, as text."""
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated, as text or as JSON; with `analyze` it is run."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, url: str, database: str, tenant: str, api_key: str | None) -> None:
+        headers = {"X-Database": database, "X-Tenant-ID": tenant}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, follow_redirects=False)
+
+    def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
+        """Store facts, all or none."""
+        found = self._post("/assert/facts", {"facts": [_wire(fact) for fact in facts]}).json()
+        return found["asserted"], found["updated"]
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        return self.assert_facts([fact for group in rows for fact in group.facts()])
+
+    def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
+        """Teach rules."""
+        texts = [print_rule(rule) for rule in rules]
+        self._post("/assert/rule", {"text": "\n".join(texts)})
+        return texts
+
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+        """The answers of a goal."""
+        literal_from_text(goal, "goal")
+        answer = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms})
+        _report_unknown(_unknown_in(answer))
+        return [print_row(row["predicate"], row["args"], row["negated"]) for row in answer.json()]
+
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text."""
+        asked = {"command": text, "scope": scope, "timeoutMs": timeout_ms}
+        return str(self._post("/execute", asked).json()["result"])
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold."""
+        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "timeoutMs": timeout_ms}
+        answer = self._post("/explain", body)
+        _report_unknown(_unknown_in(answer))
+        return answer.text.rstrip("\n")
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated."""
+        asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
+        asked["format"] = "json" if as_json else "text"
+        found = self._post("/explain", asked)
+        _report_unknown(_unknown_in(found))
+        return _json(found.json()) if as_json else found.text.rstrip("\n")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def events(self, asked: dict[str, str]) -> Iterator[str]:
+        """What is committed, as it is committed: a text of JSON for each event; raises Failed."""
+        try:
+            with self._http.stream("GET", "/memory/events", params=asked) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise Failed(_message(answer))
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
+                        yield line.removeprefix("data: ")
+        except httpx.HTTPError as error:
+            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+
+    def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        """Send a request and give its answer; raises Failed for any but a success."""
+        try:
+            answer = self._http.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+        if answer.is_success:
+            return answer
+        raise Failed(_message(answer))
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[Iterator[bytes]]:
+        """Get a long answer, to be read in pieces; raises Failed for any but a success, and where it breaks off."""
+        try:
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise Failed(_message(answer))
+                yield answer.iter_bytes()
+        except httpx.HTTPError as error:
+            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+
+
+class Folder:
+    """A storage folder, opened in this process."""
+
+    def __init__(self, kb: EmbeddedKB) -> None:
+        self._kb = kb
+
+    @property
+    def kb(self) -> EmbeddedKB:
+        """What is open."""
+        return self._kb
+
+    def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
+        """Store facts, all or none."""
+        outcome = self._kb.kb.assert_facts(facts)
+        return outcome.asserted, outcome.updated
+
+    def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
+        """Store facts of a bulk load, all or none."""
+        outcome = self._kb.kb.assert_rows(rows)
+        return outcome.asserted, outcome.updated
+
+    def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
+        """Teach rules."""
+        return [stored.text for stored in self._kb.kb.assert_rules(rules).rules]
+
+    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+        """The answers of a goal."""
+        self._report_unknown([literal_from_text(goal, "goal")], scope)
+        rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
+        return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
+
+    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+        """Carry out a text."""
+        return self._kb.execute(text, scope=scope, timeout_ms=timeout_ms).text
+
+    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+        """Why the answers of a goal hold."""
+        wanted = BudgetWanted(timeout_ms)
+        body = parse_goal(goal).body
+        self._report_unknown(body, scope)
+        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=wanted)
+
+    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+        """How a goal is evaluated."""
+        body = parse_goal(goal).body
+        self._report_unknown(body, scope)
+        if not as_json:
+            return self._kb.kb.plan(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
+        plans = self._kb.kb.plans(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
+        return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
+
+    def close(self) -> None:
+        """Write a snapshot and release the folder."""
+        self._kb.close()
+
+    def _report_unknown(self, goal: Sequence[BodyItem], scope: str | None) -> None:
+        atoms = [item.atom for item in goal if isinstance(item, Literal)]
+        unknown = self._kb.kb.unknown_predicates([(atom.predicate, atom.arity) for atom in atoms], scope)
+        _report_unknown(map(str, unknown))
+
+
+def folder(target: Target) -> Folder:
+    """Give a target that is no server."""
+    if not isinstance(target, Folder):
+        raise AssertionError("a target is a server or a folder")
+    return target
+
+
+class Seconds(click.ParamType[int]):
+    """A positive number of seconds, given as whole milliseconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read what was typed."""
+        try:
+            found = float(value) * 1000
+        except ValueError:
+            found = 0.0
+        if not 1 <= found < 1e12:
+            self.fail("must be a positive number of seconds, such as 2.5", param, ctx)
+        return int(found)
+
+
+timeout_option = click.option(
+    "--timeout", "timeout_ms", type=Seconds(), help="give up after so many seconds, fewer than the server's setting"
+)
+"""The option of commands that ask."""
+
+
+def target_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say where a command works; it gets a `target`, and mistakes become one clear line."""
+
+    @click.option(
+        "--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server"
+    )
+    @click.option("--storage-dir", metavar="FOLDER", help="work on this folder instead; no server may have it open")
+    @click.option("--storage-url", metavar="URL", help="the same for a storage of any kind, such as sqlite:FILE")
+    @click.option("--database", default="default", show_default=True, help="database on the server")
+    @click.option("--tenant", default="default", show_default=True, help="tenant")
+    @click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
+    @functools.wraps(function)
+    def command(
+        url: str,
+        storage_dir: str | None,
+        storage_url: str | None,
+        database: str,
+        tenant: str,
+        api_key: str | None,
+        **rest: Any,
+    ) -> None:
+        try:
+            target: Target
+            if storage_url is not None and storage_dir is not None:
+                raise Failed("--storage-url and --storage-dir say two places; give one")
+            if storage_url is not None:
+                config = Config.from_env().updated({"STORAGE_URL": storage_url})
+                target = Folder(open_kb(config.storage_backend, tenant=tenant, config=config))
+            elif storage_dir is None:
+                target = Server(url, database, tenant, api_key)
+            else:
+                target = Folder(open_kb(path=storage_dir, tenant=tenant, config=Config.from_env()))
+            try:
+                function(target=target, **rest)
+            finally:
+                target.close()
+        except ReadOnlyFollower as error:
+            # Only from a storage opened here: a server's refusal comes as Failed, with what it said.
+            leader = (error.details or {})["leader"]
+            click.echo(f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_STRAY}", err=True)
+            sys.exit(EXIT_CODES[ReadOnlyFollower])
+        except (Failed, KBError) as error:
+            click.echo(f"kbcore: {error}", err=True)
+            sys.exit(1)
+
+    return command
+
+
+strict_option = click.option("--strict", is_flag=True, help="warnings about rules are errors; nothing of them is stored")
+"""The option of commands that store rules."""
+
+
+def report_warnings(source: str, warnings: Sequence[RuleWarning], strict: bool) -> None:
+    """Print warnings about rules on standard error. Raises Failed if there are any and they count as errors."""
+    for warning in warnings:
+        click.echo(warning.display(source), err=True)
+    if strict and warnings:
+        raise Failed(f"{len(warnings)} warnings, which --strict makes errors")
+
+
+def _unknown_in(answer: httpx.Response) -> list[str]:
+    text = answer.headers.get(UNKNOWN_HEADER)
+    return [] if text is None else [unquote(each) for each in text.split(", ")]
+
+
+def _report_unknown(unknown: Iterable[str]) -> None:
+    for each in unknown:
+        click.echo(f"kbcore: no fact or rule for {printable(each)}", err=True)
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code} {answer.reason_phrase}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _wire(fact: Fact) -> dict[str, Any]:
+    found: dict[str, Any] = {"predicate": fact.predicate, "args": fact.args}
+    if not fact.positive:
+        found["negated"] = True
+    for key, value in (
+        ("scope", fact.scope),
+        ("ttl", fact.ttl),
+        ("validFrom", fact.valid_from),
+        ("validUntil", fact.valid_until),
+        ("confidence", fact.confidence),
+        ("metadata", fact.metadata or None),
+    ):
+        if value is not None:
+            found[key] = value
+    return found

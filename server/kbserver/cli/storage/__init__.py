@@ -1,0 +1,1 @@
+"""Commands on backups and storage folders."""

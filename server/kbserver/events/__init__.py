@@ -1,0 +1,1 @@
+"""Event streams: server-sent events with a ring of recent events per tenant."""

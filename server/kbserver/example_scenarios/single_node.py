@@ -1,0 +1,206 @@
+"""A story in requests, from which the examples of the document are taken: each is what a server really answered.
+
+`record` runs it on a fresh application with a clock that stands still; `docs/generate.py` writes what comes of it into
+`examples.json`, and a test says when that is out of date. A new route gets a step here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask
+from werkzeug.test import Client
+
+from kbcore.clock import ManualClock
+from kbcore.config.settings import Config
+from kbcore.errors import (
+    BudgetExceeded,
+    Forbidden,
+    LogTruncated,
+    ModelFailed,
+    ModelNotConfigured,
+    NotReady,
+    RateLimited,
+    StorageFull,
+    TooLarge,
+    Unauthorized,
+)
+from kbcore.node.runtime import open_runtime
+from kbserver.answers import JSON
+from kbserver.app import create_app
+from kbserver.errors import UNFORESEEN, UnsupportedMedia, answer_of
+from kbserver.example_scenarios.prepared_model import QUESTION, TEXT, Prepared
+from kbserver.example_scenarios.two_nodes import play_nodes
+
+NOW = 1_767_225_600_000
+"""When the story is told: 2026-01-01, 00:00 UTC, in epoch milliseconds."""
+
+OCTETS, NO_CONTENT = "application/octet-stream", 204
+"""Of answers that are no example to anybody: what machines read, and nothing."""
+
+TOKEN = "the-token-of-the-first-start"  # noqa: S105 - of an example  # nosec B105
+CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOKEN)
+"""The story is told of a node with keys: the first is made in it, and sent from then on."""
+
+Step = tuple[str, str, Any]
+
+FAMILY = "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+_ANN = {"predicate": "parent", "args": ["ann", "bob"]}
+_WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
+
+STORY: tuple[Step, ...] = (
+    ("GET", "/health", None),
+    ("GET", "/health/ready", None),
+    ("GET", "/auth/status", None),
+    ("POST", "/auth/bootstrap", {"name": "operator", "token": TOKEN}),
+    ("GET", "/auth/whoami", None),
+    ("GET", "/auth/keys", None),
+    ("POST", "/auth/keys", {"name": "agent", "role": "writer", "databases": ["default"], "tenants": ["demo"]}),
+    ("POST", "/auth/keys/{id}/rotate", {}),
+    ("DELETE", "/auth/keys/{id}", {}),
+    ("POST", "/assert/fact", _ANN),
+    ("POST", "/assert/facts", {"facts": [{"predicate": "parent", "args": ["bob", name]} for name in ("cid", "dee")]}),
+    ("POST", "/assert/rule", {"text": FAMILY}),
+    ("GET", "/rules", None),
+    ("POST", "/infer", _WHO),
+    ("POST", "/explain", {"text": "ancestor(ann, cid)"}),
+    ("POST", "/query", {"predicate": "parent", "args": ["bob", "?child"]}),
+    ("POST", "/aggregate", {"predicate": "parent", "op": "COUNT"}),
+    ("GET", "/predicates", None),
+    ("POST", "/execute", {"command": "parent(cid, eve).\n?- ancestor(bob, ?who)."}),
+    ("POST", "/memory/priority", {**_ANN, "priority": 0.9}),
+    ("POST", "/memory/query/salient", {"predicate": "parent", "limit": 1}),
+    ("POST", "/memory/query/temporal", {"predicate": "parent", "args": ["ann", None], "timestamp": NOW}),
+    ("POST", "/memory/consolidate", {"minGroupSize": 2, "dryRun": True}),
+    ("POST", "/memory/decay", {"threshold": 0.05}),
+    ("POST", "/memory/context", {"maxFacts": 2, "goals": [_WHO], "sessionId": "chat-1"}),
+    ("POST", "/context/diff", {"sessionId": "chat-1"}),
+    ("POST", "/context/session/clear", {"sessionId": "chat-1"}),
+    ("POST", "/context/ingest", {"text": "likes(ann, tea).", "maxFacts": 1}),
+    ("POST", "/context", {"turns": ["likes(bob, tea)."], "maxFacts": 1}),
+    ("POST", "/extract", {"text": TEXT, "assert": True}),
+    ("POST", "/synthesize", {"question": QUESTION}),
+    ("POST", "/context/summary", {}),
+    ("GET", "/memory/events", None),
+    ("POST", "/scope/fork", {"targetScope": "draft"}),
+    ("POST", "/scope/diff", {"sourceScope": None, "targetScope": "draft"}),
+    ("POST", "/scope/merge", {"sourceScope": "draft", "strategy": "TARGET_WINS"}),
+    ("GET", "/scopes", None),
+    ("DELETE", "/scope/{name}", {"name": "draft"}),
+    ("POST", "/tx/begin", {}),
+    ("POST", "/tx/commit/{id}", {}),
+    ("POST", "/tx/begin", {}),
+    ("POST", "/tx/rollback/{id}", {}),
+    ("POST", "/retract/rule", {"head": _WHO | {"args": ["?x", "?y"]}, "body": [_ANN | {"args": ["?x", "?y"]}]}),
+    ("POST", "/retract/pattern", {"predicate": "parent", "args": ["bob", None]}),
+    ("POST", "/retract", _ANN),
+    ("POST", "/admin/databases", {"name": "shop"}),
+    ("POST", "/admin/databases/{name}/tenants", {"tenantId": "acme", "_path": {"name": "shop"}}),
+    ("POST", "/admin/databases/{name}/tenants", {"tenantId": "acme", "_path": {"name": "shop"}}),
+    ("POST", "/admin/snapshot", {}),
+    ("GET", "/admin/databases", None),
+    ("GET", "/admin/databases/{name}/tenants", {"name": "shop"}),
+    ("POST", "/admin/databases/{name}/tenants/{tenant}/nuke", {"_path": {"name": "shop", "tenant": "acme"}}),
+    ("DELETE", "/admin/databases/{name}/tenants/{tenant}", {"name": "shop", "tenant": "acme"}),
+    ("POST", "/admin/databases/{name}/nuke", {"_path": {"name": "shop"}}),
+    ("DELETE", "/admin/databases/{name}", {"name": "shop"}),
+    ("POST", "/tell", {"predicate": "parent", "args": ["ann", "?x"]}),
+    ("POST", "/tx/commit/{id}", {"_path": {"id": "none"}}),
+    ("POST", "/tx/commit/{id}", {}),
+)
+"""Method, path and body. What stands for `{...}` in a path is in the body of GET and DELETE, else in its `_path`, else the
+last transaction or key."""
+
+MADE = (
+    *(Unauthorized("missing or unknown key"), Forbidden("this key may only read")),
+    TooLarge("a request body has at most 33554432 bytes", {"limit": "MAX_BODY_BYTES", "value": 33554432}),
+    BudgetExceeded("the goal took more than 5000 ms", "timeMs", 5000),
+    RateLimited("too many long goals of this tenant are at work", 1.0),
+    ModelNotConfigured("nothing of the text is in predicate syntax, and no language model is configured"),
+    ModelFailed("openai answered 503", {"provider": "openai", "model": "a-model", "reason": "error", "attempts": 3}),
+    NotReady("the server is stopping"),
+    LogTruncated("records up to 4096 are no longer kept", {"first": 4097}),
+    StorageFull("no room on the disk"),
+    UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"}),
+)
+"""Errors that no story can lead to; they are told by the one table of errors."""
+
+
+def listen(client: Client, address: str, headers: Mapping[str, str]) -> Any:
+    """Hear of one event; the answer has what came until then."""
+    answer = client.get(address, headers=headers, buffered=False)
+    parts = answer.iter_encoded()
+    heard = [next(parts)]
+    client.post("/tell", json={"predicate": "likes", "args": ["cid", "tea"]}, headers=headers)
+    heard.append(next(parts))
+    answer.close()
+    answer.set_data(b"".join(heard))
+    return answer
+
+
+def record() -> dict[str, Any]:
+    """Run the story; the examples of each operation and of each status of an error."""
+    runtime = open_runtime(CONFIG, clock=ManualClock(NOW), llm=Prepared())
+    try:
+        return _told(create_app(runtime))
+    finally:
+        runtime.close()
+
+
+def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
+    """Run the story on an application: method, path, body and answer of each step."""
+    client, last, done = Client(app), "", []
+    headers = {"X-Tenant-ID": "demo"}
+    for method, path, told in STORY:
+        body = dict(told) if isinstance(told, dict) else None
+        places: Mapping[str, str] = body.pop("_path", {}) if body and method == "POST" else body or {}
+        if method != "POST":
+            body = None
+        address = re.sub(r"{(\w+)}", lambda found, known={"id": last, **places}: str(known[found[1]]), path)  # type: ignore[misc]
+        if path == "/memory/events":
+            answer = listen(client, address, headers)
+        else:
+            answer = client.open(address, method=method, json=body, headers=headers)
+        if path == "/tx/begin":
+            last = answer.text
+        if path.startswith("/auth/") and "key" in (made := answer.get_json()):
+            last = made["id"]
+            headers.setdefault("Authorization", f"Bearer {made['key']}")
+        done.append((method, path, body, answer))
+    return done
+
+
+def _told(app: Flask) -> dict[str, Any]:
+    operations: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
+    for method, path, body, answer in [*play(app), *play_nodes(NOW)]:
+        media, status = answer.mimetype, str(answer.status_code)
+        if media == OCTETS or answer.status_code == NO_CONTENT:
+            continue
+        shown = _stable(answer.get_json() if media == JSON else answer.text)
+        if answer.status_code >= 400:
+            errors.setdefault(status, shown)
+            continue
+        known = operations.setdefault(f"{method} {path}", {"answers": {}})
+        if body is not None:
+            known.setdefault("request", body)
+        known["answers"].setdefault(status, {}).setdefault(media, shown)
+    for made in (*map(answer_of, MADE), UNFORESEEN):
+        errors.setdefault(str(made.status), {"code": made.code, "message": made.message, "details": made.details})
+    return {"operations": operations, "errors": errors}
+
+
+def _stable(value: Any) -> Any:
+    """Write what is drawn by lot as something that is not."""
+    if isinstance(value, str):
+        value = re.sub(r"\bkb_[0-9a-f]+_[0-9a-f]+\b", "kb_0123456789abcdef_" + "5f0c1d7e9a3b4c2d" * 4, value)
+        value = re.sub(r"\bkb_[0-9a-f]+\b(?!_)", "kb_0123456789abcdef", value)
+        value = re.sub(r"^[0-9a-f]{8,16}$", "0123456789abcdef", value)
+        value = re.sub(r"\b[0-9a-f]{32}\b", "5f0c1d7e9a3b4c2d8e6f7a1b2c3d4e5f", value)
+        value = re.sub(r"\b[0-9a-f]{8}\.([0-9]+(\.[0-9]+)?)\b", r"0f1e2d3c.\1", value)
+        return re.sub(r"\bctx-[0-9a-f]{16}\b", "ctx-0123456789abcdef", value)
+    if isinstance(value, dict):
+        return {key: _stable(below) for key, below in value.items()}
+    return [_stable(below) for below in value] if isinstance(value, list) else value

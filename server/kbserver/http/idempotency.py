@@ -1,0 +1,151 @@
+"""`Idempotency-Key`: a write that is sent again is not carried out again, and has the answer it had.
+
+The key goes into the log with what the request commits, and the answer after it, so both survive a restart. Only answers of
+success are kept: a request that failed has changed nothing and may be tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from contextlib import AbstractContextManager
+from io import BytesIO
+
+from flask import Flask, Response, g, request
+
+from kbcore.durable.request_key import carrying_out
+from kbcore.errors import Conflict, InvalidInput, KBError
+from kbcore.node.runtime import Runtime
+from kbcore.state.changes import ChangeSet, NoteAnswer
+from kbcore.state.idempotency import ANSWER_BYTES, Answer, Answered, RequestKey
+from kbserver.http.json_body import read_body
+from kbserver.http.request_context import RequestContext, bodies, read_headers
+
+HEADER = "Idempotency-Key"
+ENVIRON = "HTTP_IDEMPOTENCY_KEY"
+REPLAYED = "Idempotency-Replayed"
+
+PATHS = frozenset(
+    (
+        *("/tell", "/assert/fact", "/assert/facts", "/teach", "/assert/rule", "/execute"),
+        *("/retract", "/forget", "/retract/pattern", "/retract/rule"),
+        *("/tx/begin", "/scope/fork", "/scope/merge", "/extract", "/context/ingest", "/context"),
+        *("/memory/decay", "/memory/cleanup", "/memory/consolidate", "/memory/compress"),
+        *("/memory/priority", "/memory/prioritize"),
+    )
+)
+"""Writes of a tenant; and those that end a transaction. Elsewhere the header means nothing."""
+
+_ENDS = ("/tx/commit/", "/tx/rollback/")
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
+_RETRY_SECONDS = 1
+_OF_THE_TRIP = frozenset(("content-length", "x-request-id", "x-kb-version", "vary"))
+
+log = logging.getLogger(__name__)
+
+
+def takes_key(path: str) -> bool:
+    """Whether the header means something for a POST to this path."""
+    return path in PATHS or path.startswith(_ENDS)
+
+
+class InFlight(Conflict):
+    """The first request with this key is still being carried out."""
+
+    retry_after = _RETRY_SECONDS
+
+
+class Idempotency:
+    """The requests with a key of one application that are under way; `install` puts it around the routes."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._mutex = threading.Lock()
+        self._under_way: dict[tuple[str, str, str], str] = {}
+
+    def install(self, app: Flask) -> None:
+        """Look at each request before its route, and at its answer."""
+        app.before_request(self._begin)
+        app.after_request(self._end)
+        app.teardown_request(self._leave)
+
+    def _begin(self) -> Response | None:
+        key = request.environ.get(ENVIRON)
+        if key is None or request.method != "POST" or not takes_key(request.path):
+            return None
+        if not _KEY.fullmatch(key):
+            raise InvalidInput(f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER})
+        context = read_headers(request.environ)
+        wanted = RequestKey(key, self._digest(context))
+        place = (context.database, context.tenant, key)
+        with self._mutex:
+            running = self._under_way.get(place)
+            known = None if running else self._known(context, key)
+            if running is None and known is None:
+                self._under_way[place] = wanted.digest
+                g.idempotent = (place, wanted)
+        if known is not None:
+            return _again(known, wanted)
+        if running is not None:
+            if running != wanted.digest:
+                raise _another()
+            raise InFlight("the first request with this key is still being carried out", {"reason": "in_flight"})
+        mark: AbstractContextManager[None] = carrying_out(context.database, context.tenant, wanted)
+        mark.__enter__()
+        g.idempotent_mark = mark
+        return None
+
+    def _known(self, context: RequestContext, key: str) -> Answered | None:
+        tenant = self._runtime.find_tenant(context.database, context.tenant)
+        return None if tenant is None else tenant.answered.get(key, self._runtime.clock.now_ms())
+
+    def _digest(self, context: RequestContext) -> str:
+        environ = request.environ
+        body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
+        environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
+        what = (request.path, environ.get("QUERY_STRING"), environ.get("HTTP_PREFER"), context.transaction)
+        return hashlib.blake2b(repr(what).encode() + b"\0" + body, digest_size=16).hexdigest()
+
+    def _end(self, response: Response) -> Response:
+        if "idempotent" in g and response.status_code < 300:
+            (database, tenant, _), wanted = g.idempotent
+            headers = [pair for pair in response.headers if pair[0].lower() not in _OF_THE_TRIP]
+            body = response.get_data()
+            answer = None
+            if len(body) <= ANSWER_BYTES:
+                answer = Answer(response.status_code, tuple(headers), body.decode())
+            try:
+                self._runtime.commit(ChangeSet(database, tenant, (NoteAnswer(wanted, answer),)))
+            except KBError as error:
+                log.warning("an answer was not kept for its key: %s", error.message)
+        return response
+
+    def _leave(self, error: BaseException | None) -> None:
+        mark = g.pop("idempotent_mark", None)
+        if mark is not None:
+            mark.__exit__(None, None, None)
+        held = g.pop("idempotent", None)
+        if held is not None:
+            with self._mutex:
+                self._under_way.pop(held[0], None)
+
+
+def _again(known: Answered, wanted: RequestKey) -> Response:
+    if known.digest != wanted.digest:
+        raise _another()
+    if known.answer is None:
+        raise Conflict(
+            "the request with this key was carried out, but its answer was not kept; it is not carried out again",
+            {"reason": "answer_lost"},
+        )
+    response = Response(known.answer.body.encode(), status=known.answer.status)
+    for name, value in known.answer.headers:
+        response.headers[name] = value
+    response.headers[REPLAYED] = "true"
+    return response
+
+
+def _another() -> Conflict:
+    return Conflict("this key belongs to another request", {"reason": "key_reused"})

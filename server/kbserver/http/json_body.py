@@ -1,0 +1,220 @@
+"""Request bodies: bytes of JSON to an object, strictly.
+
+What two JSON readers may read differently is refused rather than guessed: keys given twice, NaN and infinities,
+halves of surrogate pairs, anything after the document. Integers are exact, whatever their size.
+
+An ordinary body is parsed by orjson and then only checked for what orjson lets pass; a body in doubt is read again by the
+standard library, slowly and with precise messages, which has the last word.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+import orjson
+
+from kbcore.errors import InvalidInput, TooLarge
+from kbserver.http.body_memory import Bodies
+
+_EXACT = float(1 << 63)
+"""From here on orjson may have turned an integer into a float; the slow reader decides what was written."""
+
+_DOUBTFUL_ESCAPE = re.compile(rb"\\u00(?:00|3[aA])")
+"""NUL, which is refused, and a colon, which would upset the count of keys."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BRACKET = re.compile(r'[\[\]{}]|"[^"]*"?')
+"""A bracket, or a whole string so that brackets inside it do not count; for texts without escaped quotes."""
+
+_CHUNK = 1 << 16
+"""Bytes of a body that are read, and counted, at first, and of chunks at a time."""
+
+_MESSAGE_KEY = 60
+
+
+def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+    """Read the body of a WSGI request, counted in `bodies`, which whoever answers the request releases.
+
+    Raises TooLarge as soon as it is known to be over `limit` bytes, and TooManyBodies as soon as there is no room for it.
+    """
+    stated = environ.get("CONTENT_LENGTH") or ""
+    try:
+        if stated:
+            if not (stated.isascii() and stated.isdigit()):
+                raise InvalidInput("Content-Length is not a number", {"header": "Content-Length"})
+            length = int(stated) if len(stated) < 20 else limit + 1
+            if length > limit:
+                raise _too_large(limit)
+            body = _stated(environ, length, bodies) if length else b""
+            if len(body) < length:
+                raise InvalidInput("the body ended before the stated Content-Length")
+            return body
+        return _unstated(environ, limit, bodies) if environ.get("wsgi.input_terminated") else b""
+    except OSError as error:
+        raise InvalidInput("the body could not be read to its end") from error
+
+
+def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> bytes:
+    """Read in parts, each as large as all before it: few calls, and never counted for more than twice what came in."""
+    bodies.look(environ, length)
+    parts, size, part = [], 0, b""
+    while size < length:
+        wanted = min(max(_CHUNK, size), length - size)
+        bodies.hold(environ, size + wanted)
+        part = environ["wsgi.input"].read(wanted)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return part if len(parts) == 1 else b"".join(parts)
+
+
+def _unstated(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
+    parts, size = [], 0
+    while part := environ["wsgi.input"].read(_CHUNK):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        bodies.hold(environ, size)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"a request body has at most {limit} bytes", {"limit": "MAX_BODY_BYTES", "value": limit})
+
+
+def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
+    """Give the JSON object a body holds; an empty body is an empty object. Raises InvalidInput on anything else."""
+    if not body:
+        return {}
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        value = _read_slowly(body, max_depth)
+    else:
+        if not _plain(value, max_depth) or _DOUBTFUL_ESCAPE.search(body) or _drops_keys(value, body):
+            value = _read_slowly(body, max_depth)
+    if type(value) is not dict:
+        raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
+    return value
+
+
+def _plain(value: Any, max_depth: int) -> bool:
+    """Whether a parsed value is within the depth and every number in it is surely what was written."""
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(max_depth):
+        below = []
+        for container in level:
+            for item in container.values() if type(container) is dict else container:
+                kind = type(item)
+                if kind is dict or kind is list:
+                    below.append(item)
+                elif kind is float and not -_EXACT < item < _EXACT:
+                    return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def _drops_keys(value: Any, body: bytes) -> bool:
+    """Whether a key was given twice: then the value, written out again, has fewer colons than the body.
+
+    Each key has one colon, and those inside strings are the same on both sides as long as none was written `\\u003a`.
+    """
+    return orjson.dumps(value).count(b":") != body.count(b":")
+
+
+def _read_slowly(body: bytes, max_depth: int) -> Any:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not valid UTF-8 at byte {error.start}") from error
+    if text.startswith("\ufeff"):
+        raise InvalidInput("the body starts with a byte order mark; JSON has none")
+    _check_depth(text, max_depth)
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise InvalidInput(
+            f"the body is not valid JSON: {error.msg} at {place}", {"line": error.lineno, "column": error.colno}
+        ) from error
+    except ValueError as error:
+        raise InvalidInput("the body holds an integer of too many digits") from error
+    _check_strings(value)
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    known = dict(pairs)
+    if len(known) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise InvalidInput(f"key {_shown(key)} is given twice", {"key": key[:_MESSAGE_KEY]})
+            seen.add(key)
+    return known
+
+
+def _no_constant(name: str) -> Any:
+    raise InvalidInput(f"{name} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise InvalidInput(f"the number {digits[:_MESSAGE_KEY]} is too large")
+    return value
+
+
+def _check_depth(text: str, max_depth: int) -> None:
+    """Refuse deep nesting before a recursive parser sees it; linear in the text, whatever it holds."""
+    if text.count("[") + text.count("{") <= max_depth:
+        return
+    depth = 0
+    for token in _BRACKET.finditer(text.replace("\\\\", "").replace('\\"', "")):
+        mark = token.group()[0]
+        if mark in "[{":
+            depth += 1
+            if depth > max_depth:
+                raise InvalidInput(
+                    f"the body nests deeper than {max_depth} levels", {"limit": "MAX_JSON_DEPTH", "value": max_depth}
+                )
+        elif mark in "]}":
+            depth -= 1
+
+
+def _check_strings(value: Any) -> None:
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if type(item) is str:
+            if "\0" in item:
+                raise InvalidInput("the character NUL is not allowed in text")
+            if not item.isascii() and _SURROGATE.search(item):
+                raise InvalidInput("half a surrogate pair is not a character")
+        elif type(item) is dict:
+            pending.extend(item)
+            pending.extend(item.values())
+        elif type(item) is list:
+            pending.extend(item)
+
+
+def _shown(key: str) -> str:
+    return json.dumps(key if len(key) <= _MESSAGE_KEY else key[:_MESSAGE_KEY] + "…")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    return "an array" if isinstance(value, list) else "a number"

@@ -1,0 +1,100 @@
+"""Long answers a page at a time: `?limit=&cursor=`, with a `Link` to the next page.
+
+A cursor belongs to one request and one state of what is known. It is signed, so that nobody takes a made-up one for ours,
+and after a change it is refused instead of giving pages that do not fit together.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Response, request
+
+from kbcore.errors import Conflict, InvalidInput
+from kbserver.http.etags import tag
+from kbserver.http.request_context import current, runtime
+
+_FIELDS = struct.Struct(">Q8s8s")
+_MAC = 16
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of an answer that is wanted: `limit` rows after the first `offset`."""
+
+    offset: int
+    limit: int
+    asked: bytes
+    state: bytes
+
+    def linked(self, response: Response, more: bool, total: int | None = None) -> Response:
+        """Say where the next page is, if there is one, and how many rows there are where that is known."""
+        if more:
+            cursor = _signed(_FIELDS.pack(self.offset + self.limit, self.asked, self.state))
+            query = {**request.args.to_dict(), "limit": str(self.limit), "cursor": cursor}
+            response.headers["Link"] = f'<{request.path}?{urlencode(query)}>; rel="next"'
+        if total is not None:
+            response.headers["X-Total-Count"] = str(total)
+        return response
+
+
+def page(asked: Any) -> Page | None:
+    """The page the query string wants of what is asked (anything with a `repr` of its own), None for everything.
+
+    Raises InvalidInput, and Conflict for a cursor of what was known before.
+    """
+    if "limit" not in request.args and "cursor" not in request.args:
+        return None
+    context = current()
+    if context.transaction is not None:
+        raise InvalidInput("answers inside a transaction have no pages", {"header": "X-Transaction-ID"})
+    text = request.args.get("limit", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 8 and 1 <= int(text) <= _MOST):
+        raise InvalidInput.at("limit", f"must be a whole number from 1 to {_MOST}")
+    asked_by = _digest(repr((request.path, context.database, context.tenant, asked)))
+    state = _digest(tag())
+    cursor = request.args.get("cursor")
+    if cursor is None:
+        return Page(0, int(text), asked_by, state)
+    offset, belongs, then = _FIELDS.unpack(_opened(cursor))
+    if belongs != asked_by:
+        raise InvalidInput.at("cursor", "belongs to another request")
+    if then != state:
+        raise Conflict("what is known has changed since that page; begin again without the cursor", {"reason": "changed"})
+    return Page(offset, int(text), asked_by, state)
+
+
+def part(rows: list[Any], wanted: Page | None) -> list[Any]:
+    """The rows of a list that are on a page."""
+    return rows if wanted is None else rows[wanted.offset : wanted.offset + wanted.limit]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _mac(fields: bytes) -> bytes:
+    return hashlib.blake2b(fields, key=runtime().log_id.encode()[:64], digest_size=_MAC).digest()
+
+
+def _signed(fields: bytes) -> str:
+    return base64.urlsafe_b64encode(fields + _mac(fields)).rstrip(b"=").decode()
+
+
+def _opened(cursor: str) -> bytes:
+    try:
+        whole = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        whole = b""
+    fields, mac = whole[: _FIELDS.size], whole[_FIELDS.size :]
+    if len(whole) != _FIELDS.size + _MAC or not hmac.compare_digest(mac, _mac(fields)) or _signed(fields) != cursor:
+        raise InvalidInput.at("cursor", "is none that was given out here")
+    return fields

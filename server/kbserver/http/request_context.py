@@ -1,0 +1,178 @@
+"""What the headers of a request say: whose knowledge base it is for, and how the answer is wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flask import current_app, g, request
+
+from kbcore.errors import InvalidInput, MissingHeader, UnknownTransaction
+
+if TYPE_CHECKING:
+    from kbcore.kb.knowledge_base import KnowledgeBase
+    from kbcore.kb.transaction import TransactionKB
+    from kbcore.node.runtime import Runtime
+    from kbserver.http.body_memory import Bodies
+
+NAME_RULE = "1 to 128 characters of letters, digits and _ - . : @, other than . and .."
+DEFAULT = "default"
+
+NAME_PATTERN = r"[A-Za-z0-9_.:@-]{1,128}"
+
+_NAME = re.compile(NAME_PATTERN)
+_SHOWN = 128
+_WAIT_DIGITS = 9
+_LONGEST_WAIT = 10**12
+
+CALLER = "kbcore.caller"
+"""Where a server leaves in the WSGI environment who waits for the answer, if it can tell when that one leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The headers of one request, read.
+
+    `strict` asks for unknown keys to be refused, `representation` for JSON instead of an acknowledgement, `wait` for an
+    answer in so many seconds: the text of it, which is judged where it matters.
+    """
+
+    database: str
+    tenant: str
+    transaction: str | None
+    strict: bool
+    representation: bool
+    wait: str | None = None
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may name a database, tenant, scope or session."""
+    return _NAME.fullmatch(text) is not None and text not in (".", "..")
+
+
+def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) -> RequestContext:
+    """Read the headers of a WSGI request; without a default it needs a tenant. Raises MissingHeader and InvalidInput."""
+    tenant = _name(environ, "X-Tenant-ID", "HTTP_X_TENANT_ID", tenant_default)
+    database = _name(environ, "X-Database", "HTTP_X_DATABASE", DEFAULT)
+    prefer = environ.get("HTTP_PREFER")
+    wishes = _wishes(prefer) if prefer else {}
+    return RequestContext(
+        database=database,
+        tenant=tenant,
+        transaction=environ.get("HTTP_X_TRANSACTION_ID") or None,
+        strict=wishes.get("handling") == "strict",
+        representation=wishes.get("return") == "representation",
+        wait=wishes.get("wait"),
+    )
+
+
+def current() -> RequestContext:
+    """Give the context of the request being served."""
+    if "context" not in g:
+        g.context = read_headers(request.environ)
+    context: RequestContext = g.context
+    return context
+
+
+def named(kind: str, name: str) -> str:
+    """Check a name in a path; raises InvalidInput."""
+    if not is_name(name):
+        raise InvalidInput.at(kind, f"is not a name: it has {NAME_RULE}")
+    return name
+
+
+def wait_wanted() -> int | None:
+    """Milliseconds the client waits for this request as its `Prefer: wait` says (RFC 7240), which the answer will confirm.
+
+    Whole seconds; 0 is for an answer that is at hand. Raises InvalidInput.
+    """
+    text = current().wait
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput("header Prefer: wait must be a whole number of seconds", {"header": "Prefer"})
+    applied(f"wait={text}")
+    return int(text[-_WAIT_DIGITS:]) * 1000 if len(text.lstrip("0")) <= _WAIT_DIGITS else _LONGEST_WAIT
+
+
+def applied(preference: str) -> None:
+    """Note a preference that is honoured, for the header of the answer that says so."""
+    g.setdefault("applied", []).append(preference)
+
+
+def runtime() -> Runtime:
+    """Give the runtime this application serves."""
+    found: Runtime = current_app.extensions["kbcore"]
+    return found
+
+
+def bodies() -> Bodies:
+    """Give what counts the bodies of the requests under way."""
+    found: Bodies = current_app.extensions["kbcore.bodies"]
+    return found
+
+
+def reader() -> KnowledgeBase:
+    """Give the knowledge base the request reads, as its transaction sees it if it names one."""
+    return _knowledge_base(current(), writes=False)
+
+
+def writer() -> KnowledgeBase:
+    """Give the knowledge base the request writes to, or its transaction, which any error of the request then ends."""
+    return _knowledge_base(current(), writes=True)
+
+
+def release(error: BaseException | None) -> None:
+    """Let go of the transaction the request works in, if any; `error` is how the request failed."""
+    held: TransactionKB | None = g.pop("transaction", None)
+    if held is not None:
+        held.__exit__(type(error) if error else None, error, None)
+
+
+def outside(tenant_default: str | None = None) -> RequestContext:
+    """The headers of a request that cannot be part of a transaction; raises InvalidInput if it names one.
+
+    With a default it needs no tenant.
+    """
+    context = g.context = read_headers(request.environ, tenant_default)
+    if context.transaction is not None:
+        raise InvalidInput("this cannot be part of a transaction", {"header": "X-Transaction-ID"})
+    return context
+
+
+def _knowledge_base(context: RequestContext, writes: bool) -> KnowledgeBase:
+    if context.transaction is None:
+        return runtime().knowledge_base(context.database, context.tenant, request.environ.get(CALLER))
+    if "transaction" not in g:
+        g.transaction = in_transaction(context, context.transaction, writes).__enter__()
+    held: TransactionKB = g.transaction
+    return held
+
+
+def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:
+    """A handle on a transaction, to be entered; raises UnknownTransaction, and at the door Conflict where it has ended."""
+    if len(id) > _SHOWN:
+        raise UnknownTransaction(id[:_SHOWN])
+    caller = request.environ.get(CALLER)
+    return runtime().in_transaction(context.database, context.tenant, id, writes=writes, caller=caller)
+
+
+def _name(environ: Mapping[str, Any], header: str, key: str, default: str | None) -> str:
+    text = environ.get(key) or default
+    if not text:
+        raise MissingHeader(header)
+    name = str(text)
+    if not is_name(name):
+        raise InvalidInput(f"header {header} is not a name: it has {NAME_RULE}", {"header": header})
+    return name
+
+
+def _wishes(prefer: str) -> dict[str, str]:
+    """Read a `Prefer` header; as its specification says, what is not understood is ignored."""
+    wishes: dict[str, str] = {}
+    for part in prefer.split(","):
+        name, _, value = part.split(";")[0].partition("=")
+        wishes.setdefault(name.strip().lower(), value.strip().strip('"').lower())
+    return wishes

@@ -1,0 +1,177 @@
+"""The head of an HTTP request, read strictly, and answers for requests that never reach the application.
+
+Two readers of one request must agree where it ends, or the second request hidden in it reaches one of them only (request
+smuggling). So whatever the grammar does not allow is refused: bare line feeds, folded headers, spaces before a colon, more
+than one length, a length beside a transfer coding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import unquote_to_bytes
+
+from kbcore import __version__
+from kbserver.errors import ErrorAnswer
+from kbserver.http.request_id import request_id
+
+MAX_LINE = 8192
+MAX_HEAD = 32 * 1024
+MAX_HEADERS = 100
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(rb"[\x21-\x7e]+")
+_VERSION = re.compile(rb"HTTP/1\.[01]")
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
+_ORIGIN = re.compile(rb"(?i:https?)://[^/?#]*")
+_SINGLE = frozenset(("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT"))
+_DIGITS = 18
+
+
+@dataclass(slots=True)
+class Head:
+    """A request line and its headers, by the names of WSGI."""
+
+    method: str = ""
+    target: str = ""
+    version: str = "HTTP/1.1"
+    headers: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "TRANSFER_ENCODING" in self.headers
+
+    @property
+    def length(self) -> int | None:
+        """The stated length of the body."""
+        stated = self.headers.get("CONTENT_LENGTH")
+        return None if stated is None else int(stated)
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client wants the connection closed after the answer."""
+        wish = self.headers.get("CONNECTION", "").lower()
+        return "close" in wish or (self.version == "HTTP/1.0" and "keep-alive" not in wish)
+
+    def environ(self) -> dict[str, str]:
+        """Give the part of the WSGI environment that comes from the request."""
+        path, _, query = self.target.partition("?")
+        found = {
+            "REQUEST_METHOD": self.method,
+            "SERVER_PROTOCOL": self.version,
+            "PATH_INFO": unquote_to_bytes(path).decode("latin-1") if "%" in path else path,
+            "QUERY_STRING": query,
+        }
+        for name, value in self.headers.items():
+            found[name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + name] = value
+        return found
+
+
+class BadRequest(Exception):
+    """A request that is refused before it is one; `status` is 400, 414, 417 or 431."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+def read_head(readline: Callable[[int], bytes], head: Head) -> bool:
+    """Fill `head` from lines; False when the client left before the first one. Raises BadRequest.
+
+    `head` is filled as far as it was read also when that fails, so that the answer can carry the number of the request.
+    """
+    line = readline(MAX_LINE + 1)
+    if line == b"\r\n":  # left over from a body by some old clients
+        line = readline(MAX_LINE + 1)
+    if not line:
+        return False
+    head.size = len(line)
+    if len(line) > MAX_LINE:
+        raise BadRequest(f"a request line has at most {MAX_LINE} bytes", 414)
+    _request_line(_without_end(line), head)
+    for _ in range(MAX_HEADERS + 1):
+        line = readline(MAX_HEAD + 1)
+        if line == b"\r\n":
+            _check_framing(head)
+            return True
+        head.size += len(line)
+        if head.size > MAX_HEAD:
+            raise BadRequest(f"the headers have at most {MAX_HEAD} bytes", 431)
+        _header(_without_end(line), head)
+    raise BadRequest(f"a request has at most {MAX_HEADERS} headers", 431)
+
+
+def _without_end(line: bytes) -> bytes:
+    if not line.endswith(b"\r\n"):
+        raise BadRequest("a line of the head does not end in CR LF")
+    return line[:-2]
+
+
+def _request_line(line: bytes, head: Head) -> None:
+    words = line.split(b" ")
+    if len(words) != 3 or not _TOKEN.fullmatch(words[0]) or not _TARGET.fullmatch(words[1]):
+        raise BadRequest("the request line is not METHOD TARGET VERSION")
+    if not _VERSION.fullmatch(words[2]):
+        raise BadRequest("only HTTP/1.0 and HTTP/1.1 are spoken here")
+    target = _ORIGIN.sub(b"", words[1], count=1) if not words[1].startswith(b"/") else words[1]
+    if not target.startswith((b"/", b"?")) and target not in (b"", b"*"):
+        raise BadRequest("the request target is not a path")
+    head.method, head.version = words[0].decode("ascii"), words[2].decode("ascii")
+    head.target = (target if target.startswith((b"/", b"*")) else b"/" + target).decode("ascii")
+
+
+def _header(line: bytes, head: Head) -> None:
+    match = _HEADER.fullmatch(line)
+    if match is None:
+        raise BadRequest("a header is not NAME: VALUE, without control characters")
+    name, value = match.groups()
+    key = _key(name)
+    if not key:
+        return
+    text = value.strip(b" \t").decode("latin-1")
+    if key in head.headers:
+        if key in _SINGLE:
+            raise BadRequest(f"header {name.decode('ascii')} is given twice")
+        text = f"{head.headers[key]}{'; ' if key == 'COOKIE' else ','}{text}"
+    head.headers[key] = text
+
+
+@lru_cache(maxsize=512)
+def _key(name: bytes) -> str:
+    """Give the WSGI name of a header; none for one with an underscore, which could pass for another with hyphens."""
+    return "" if b"_" in name else name.decode("ascii").replace("-", "_").upper()
+
+
+def _check_framing(head: Head) -> None:
+    headers = head.headers
+    stated, coding = headers.get("CONTENT_LENGTH"), headers.get("TRANSFER_ENCODING")
+    if coding is not None:
+        if stated is not None:
+            raise BadRequest("Transfer-Encoding and Content-Length exclude each other")
+        if coding.lower() != "chunked" or head.version == "HTTP/1.0":
+            raise BadRequest("the only transfer coding is chunked, of HTTP/1.1")
+    if stated is not None and not (stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS):
+        raise BadRequest("Content-Length is not a number of bytes")
+    if headers.get("EXPECT", "100-continue").lower() != "100-continue":
+        raise BadRequest("the only expectation is 100-continue", 417)
+
+
+def refusal(head: Head, answer: ErrorAnswer) -> bytes:
+    """Write a whole response, after which the connection is closed."""
+    body = answer.body()
+    lines = [
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}",
+        f"X-KB-Version: {__version__}",
+        *(f"{name}: {value}" for name, value in answer.headers.items()),
+        "Connection: close",
+    ]
+    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)

@@ -1,0 +1,1 @@
+"""MCP resources: their addresses, contents and subscriptions."""

@@ -1,0 +1,91 @@
+"""Resources: what there is to be read, by address. Facts come a page at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.state.tenant import ALL_SCOPES
+from kbplanner.ir.terms import Atom, Literal, Variable
+from kbserver.mcp.resources import uris
+from kbserver.mcp.resources.uris import Address
+from kbserver.mcp.rpc import written
+from kbserver.schemas.context import shown_entry
+from kbserver.schemas.ingest import shown_summary
+from kbserver.schemas.rules import rule_shape
+
+PAGE = 200
+"""Facts of one page."""
+
+JSON, TEXT = "application/json", "text/plain"
+
+Json = dict[str, Any]
+
+LISTED = tuple(
+    {"uri": f"{uris.SCHEME}://{kind}", "name": kind, "description": said, "mimeType": JSON}
+    for kind, said in (
+        (uris.PREDICATES, "Every predicate with its arity, and how many facts and rules it has."),
+        (uris.RULES, "The rules, as text and as JSON."),
+        (uris.SCOPES, "The scopes there are."),
+        (uris.SUMMARY, "The knowledge base at a glance: counts, what matters most, contradictions."),
+        (uris.FACTS, "The facts of the base scope, a page at a time: next is the address of the page that follows."),
+    )
+)
+
+TEMPLATES = tuple(
+    {"uriTemplate": f"{uris.SCHEME}://{path}", "name": name, "description": said, "mimeType": kind}
+    for path, name, said, kind in (
+        ("facts/{predicate}", "facts of a predicate", "The facts of one predicate in the base scope.", JSON),
+        ("scopes/{scope}/facts/{predicate}", "facts in a scope", "The facts of one predicate in a scope.", JSON),
+        ("context/{sessionId}", "context window", "The last context window of a session.", JSON),
+        ("proof/{predicate}{/args*}", "proof", "Why a fact or conclusion of the base scope holds, as text.", TEXT),
+    )
+)
+
+
+def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
+    """The contents of a resource; None where there is no such thing. Raises what the core raises."""
+    if address.kind == uris.PROOF:
+        literal = Literal(Atom(address.name or "", address.args))
+        return {"uri": uri, "mimeType": TEXT, "text": kb.explain((literal,), limit=1)}
+    found = _contents(kb, address)
+    return None if found is None else {"uri": uri, "mimeType": JSON, "text": written(found).decode()}
+
+
+def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
+    if address.kind == uris.FACTS:
+        return _facts(kb, address)
+    if address.kind == uris.RULES:
+        return {"rules": [rule_shape(rule) for rule in kb.rules(ALL_SCOPES)]}
+    if address.kind == uris.PREDICATES:
+        return kb.predicates()
+    if address.kind == uris.SCOPES:
+        names = kb.scopes()
+        return {"scopes": names, "count": len(names)}
+    if address.kind == uris.SUMMARY:
+        return shown_summary(kb.context_summary(None))
+    window = kb.last_window(address.name or "")
+    if window is None:
+        return None
+    entries = [shown_entry(entry) for entry in window.entries]
+    return {"windowId": window.id, "generatedAt": window.generated_at, "entries": entries, "rules": list(window.rules)}
+
+
+def _facts(kb: KnowledgeBase, address: Address) -> Json:
+    """A page of facts: predicates in their order, those before the page passed over by their counts."""
+    known = kb.predicates(address.scope)["predicates"]
+    chosen = [row for row in known if address.name in (None, row["predicate"]) and row["factCount"]]
+    found: list[Json] = []
+    skip = address.offset
+    for row in chosen:
+        if skip >= row["factCount"]:
+            skip -= row["factCount"]
+            continue
+        most = skip + PAGE + 1 - len(found)
+        pattern = [Variable(f"v{place}") for place in range(row["arity"])]
+        found += kb.query_rows(row["predicate"], pattern, scope=address.scope, limit=most)[skip:]
+        skip = 0
+        if len(found) > PAGE:
+            following = uris.facts_uri(address.name, address.scope, address.offset + PAGE)
+            return {"facts": found[:PAGE], "count": PAGE, "next": following}
+    return {"facts": found, "count": len(found), "next": None}

@@ -1,0 +1,98 @@
+"""Addresses of resources: what each names, and which changes concern it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from kbcore.state.changes import Change, Footprint
+from kbserver.http.request_context import is_name
+
+SCHEME = "kb"
+
+FACTS, RULES, PREDICATES, SCOPES, SUMMARY, CONTEXT, PROOF = (
+    *("facts", "rules", "predicates", "scopes", "summary"),
+    *("context", "proof"),
+)
+
+_MOST = 8192
+_DIGITS = 9
+
+Topic = tuple[str, ...]
+"""What may change: all facts of a scope, those of one predicate in it, rules, the scopes there are, anything."""
+
+ANYTHING: Topic = ("anything",)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What an address names: the kind of resource, the predicate, session or proof, its scope; where a page begins."""
+
+    kind: str
+    name: str | None = None
+    args: tuple[str, ...] = ()
+    scope: str | None = None
+    offset: int = 0
+
+    @property
+    def topic(self) -> Topic:
+        """What must change for this to change."""
+        if self.kind == FACTS:
+            return (FACTS, self.scope or "", *((self.name,) if self.name else ()))
+        return (self.kind,) if self.kind in (RULES, SCOPES) else ANYTHING
+
+
+def read_uri(uri: str) -> Address | None:
+    """Read an address; None where it names nothing there could be."""
+    try:
+        parts = urlsplit(uri)
+        pages = parse_qs(parts.query, strict_parsing=bool(parts.query))
+    except ValueError:
+        return None
+    if parts.scheme != SCHEME or len(uri) > _MOST or parts.fragment or set(pages) - {"offset"}:
+        return None
+    offset = pages.get("offset", ["0"])[-1]
+    if not (offset.isascii() and offset.isdigit() and len(offset) <= _DIGITS):
+        return None
+    path = [unquote(step) for step in parts.path.split("/")[1:]] if parts.path else []
+    found = _named(parts.netloc, path, int(offset))
+    return found if found is None or found.kind == FACTS or not pages else None
+
+
+def _named(kind: str, path: list[str], offset: int) -> Address | None:
+    if not path:
+        return Address(kind, offset=offset) if kind in (FACTS, RULES, PREDICATES, SCOPES, SUMMARY) else None
+    if not path[0]:
+        return None
+    if kind == FACTS and len(path) == 1:
+        return Address(FACTS, path[0], offset=offset)
+    if kind == SCOPES and len(path) == 3 and path[1] == FACTS and is_name(path[0]) and path[2]:
+        return Address(FACTS, path[2], scope=path[0], offset=offset)
+    if kind == CONTEXT and len(path) == 1 and is_name(path[0]):
+        return Address(CONTEXT, path[0])
+    return Address(PROOF, path[0], tuple(path[1:])) if kind == PROOF else None
+
+
+def facts_uri(predicate: str | None = None, scope: str | None = None, offset: int = 0) -> str:
+    """The address of the facts of a predicate."""
+    name = f"{SCHEME}://{FACTS}" if scope is None else f"{SCHEME}://{SCOPES}/{quote(scope, safe='')}/{FACTS}"
+    if predicate is not None:
+        name += f"/{quote(predicate, safe='')}"
+    return f"{name}?offset={offset}" if offset else name
+
+
+def topics(changes: Iterable[Change]) -> set[Topic] | None:
+    """What changes concern; None for everything there is."""
+    print_ = Footprint()
+    print_.add(changes)
+    if print_.anything:
+        return None
+    found: set[Topic] = {ANYTHING}
+    for scope, predicate, _ in print_.asserted | print_.removed:
+        found |= {(FACTS, scope or ""), (FACTS, scope or "", predicate)}
+        if scope is not None:
+            found.add((SCOPES,))
+    if print_.rules:
+        found |= {(RULES,), (SCOPES,)}
+    return found

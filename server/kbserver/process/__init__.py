@@ -1,0 +1,1 @@
+"""The server process: thread pools, garbage collection and request metrics."""

@@ -1,0 +1,1 @@
+"""Replication over HTTP: request headers and the client that reads a leader's log."""

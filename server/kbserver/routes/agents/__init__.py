@@ -1,0 +1,1 @@
+"""Routes for agents: context windows, memory, language, MCP and A2A."""

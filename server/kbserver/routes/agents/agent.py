@@ -1,0 +1,51 @@
+"""The agent card, at the path of today and at the older one, and the address it names for messages."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from kbserver.a2a.agent import Agent, card, version_of
+from kbserver.answers import JSON
+from kbserver.http.etags import digested
+from kbserver.http.request_context import CALLER, runtime
+from kbserver.mcp import rpc
+from kbserver.mcp.calls import Call
+from kbserver.mcp.rpc import Failure
+from kbserver.operations import Answer, operation
+from kbserver.routes.agents.mcp import message_body, transport, who
+from kbserver.security.guard import DISABLED, mode_of
+
+bp = Blueprint("agent", __name__)
+
+_KEEP = "public, max-age=300"
+
+
+@bp.get("/.well-known/agent-card.json")
+@bp.get("/.well-known/agent.json")
+@operation(Answer("The card.", {JSON: {"type": "object"}}), tagged=True, tenant=False)
+def agent_card() -> Response:
+    """Say who this agent is and what it can do."""
+    url = runtime().config.public_url or request.url_root.rstrip("/")
+    keys = mode_of(runtime().config) != DISABLED
+    shown = card(url, runtime().model is not None, keys)
+    response = Response(rpc.written(shown), content_type=JSON, headers={"Cache-Control": _KEEP})
+    return digested(response)
+
+
+@bp.post("/a2a")
+@operation(listed=False)
+def message() -> Response:
+    """Do what a message of another agent asks for, and answer it."""
+    served = transport()
+    served.guard.check(request.environ)
+    caller, id = who(), None
+    try:
+        asked = rpc.read_message(message_body(), runtime().config.max_json_depth)
+        id = asked.id
+        if asked.reply or id is None:
+            raise Failure(rpc.INVALID_REQUEST, "this takes requests, with an id")
+        agent = Agent(served.protocol.toolbox, runtime().model is not None)
+        found = rpc.result(id, agent.answer(asked, version_of(request.environ), caller, Call(request.environ.get(CALLER))))
+    except Failure as failure:
+        found = rpc.error(id, failure)
+    return Response(rpc.written(found), content_type=JSON)

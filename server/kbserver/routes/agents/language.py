@@ -1,0 +1,48 @@
+"""Texts and questions for the language model."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from kbserver.answers import as_json
+from kbserver.http.request_context import outside, reader, writer
+from kbserver.operations import APPLIED, OF_MODELS, as_object, operation
+from kbserver.schemas import language as shapes
+from kbserver.schemas.answers.language import EXTRACTED, SYNTHESIZED
+from kbserver.schemas.base import load
+
+bp = Blueprint("language", __name__)
+
+
+@bp.post("/extract")
+@operation(
+    as_object("What the text states.", EXTRACTED, headers=APPLIED),
+    body=shapes.extraction,
+    prefer=("wait",),
+    writes=True,
+    asks=True,
+    errors=OF_MODELS,
+)
+def extract() -> Response:
+    """Read a text into facts, and store them where that is asked for."""
+    outside()
+    kb, asked = writer(), load(shapes.extraction)
+    found = kb.extract(
+        asked.text, store=asked.store, rules=asked.rules, scope=asked.scope, context=asked.context, wanted=asked.wanted
+    )
+    return as_json(shapes.shown_extracted(found))
+
+
+@bp.post("/synthesize")
+@operation(
+    as_object("The answer, with what it rests on.", SYNTHESIZED, headers=APPLIED),
+    body=shapes.question,
+    prefer=("wait",),
+    asks=True,
+    errors=OF_MODELS,
+)
+def synthesize() -> Response:
+    """Answer a question in words from what is known."""
+    outside()
+    kb, asked = reader(), load(shapes.question)
+    return as_json(shapes.shown_synthesis(kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted)))

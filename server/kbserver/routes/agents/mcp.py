@@ -1,0 +1,86 @@
+"""The tool protocol: one address for both eras, and the older pair of addresses."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, current_app, g, request
+
+from kbserver.http.json_body import read_body
+from kbserver.http.request_context import CALLER, DEFAULT, bodies, read_headers
+from kbserver.mcp import rpc
+from kbserver.mcp.calls import Call, Who
+from kbserver.mcp.rpc import Failure
+from kbserver.mcp.transport import Transport
+from kbserver.operations import operation
+from kbserver.schemas.base import check_media
+from kbserver.security.guard import WHO
+
+bp = Blueprint("mcp", __name__, url_prefix="/mcp")
+
+EXTENSION = "kbcore.mcp"
+"""Where the application keeps the protocol."""
+
+MESSAGES = "/mcp/messages"
+
+
+@bp.before_request
+def _guard() -> None:
+    transport().guard.check(request.environ)
+
+
+@bp.post("")
+@operation(listed=False)
+def post() -> Response:
+    """Answer a message of the tool protocol."""
+    return transport().post(message_body(), request.environ, who(), Call(request.environ.get(CALLER)))
+
+
+@bp.get("")
+@operation(listed=False)
+def stream() -> Response:
+    """Open the stream of a session."""
+    return transport().get(request.environ, who())
+
+
+@bp.delete("")
+@operation(listed=False)
+def end() -> Response:
+    """End a session."""
+    return transport().delete(request.environ, who())
+
+
+@bp.get("/sse")
+@operation(listed=False)
+def older_stream() -> Response:
+    """Open a stream as clients of the version 2024-11-05 do."""
+    return transport().open_stream(who(), MESSAGES)
+
+
+@bp.post("/messages")
+@operation(listed=False)
+def older_post() -> Response:
+    """Take a message of such a client."""
+    return transport().post_message(message_body(), request.args.get("sessionId", ""), who())
+
+
+@bp.errorhandler(Failure)
+def failed(failure: Failure) -> Response:
+    """Answer with the error of a request that has no message to answer."""
+    return Response(rpc.written(rpc.error(None, failure)), status=failure.status or 400, content_type="application/json")
+
+
+def transport() -> Transport:
+    """Give what serves the protocol in this application."""
+    found: Transport = current_app.extensions[EXTENSION]
+    return found
+
+
+def who() -> Who:
+    """Read whose knowledge base the request is about; the tenant is `default` where it does not say."""
+    found = g.context = read_headers(request.environ, DEFAULT)
+    return Who(found.database, found.tenant, g.request_id, found.transaction, found.strict, request.environ.get(WHO))
+
+
+def message_body() -> bytes:
+    """Read the body of a request that is a message; raises UnsupportedMedia, TooLarge and TooManyBodies."""
+    check_media(request.environ)
+    return read_body(request.environ, transport().most_body_bytes, bodies())

@@ -1,0 +1,1 @@
+"""Routes on facts, rules, goals, transactions and scopes."""

@@ -1,0 +1,89 @@
+"""Telling facts and taking them back."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from kbserver.answers import JSON, as_json, text
+from kbserver.http.request_context import applied, current, writer
+from kbserver.operations import APPLIED, PLAIN, Answer, as_object, as_text, operation
+from kbserver.schemas.answers.facts import MATCHED, RETRACTED, STORED
+from kbserver.schemas.base import load
+from kbserver.schemas.facts import (
+    fact_to_retract,
+    many_facts,
+    one_fact,
+    pattern_to_retract,
+    shown_asserted,
+    shown_removal,
+    shown_retraction,
+    spoken,
+)
+from kbserver.schemas.jsonschema import COUNT, TEXT, Schema, said, words
+
+bp = Blueprint("facts", __name__)
+
+_COUNTS: dict[str, Schema] = {
+    "X-Retracted-Count": said(COUNT, "Stored facts that went."),
+    "X-Cascaded-Count": said(COUNT, "Conclusions that fell."),
+    "X-Still-Derivable": said(words("true"), "Rules still give it."),
+    **APPLIED,
+}
+
+
+@bp.post("/assert/fact")
+@bp.post("/tell")
+@operation(as_text("What was stored."), body=one_fact, writes=True, transaction=True)
+def assert_fact() -> Response:
+    """Store one fact."""
+    kb = writer()
+    told = load(one_fact)
+    kb.assert_facts(told.facts, conflict=told.conflict)
+    return text(f"Fact Asserted: {spoken(told.facts[0].predicate, told.facts[0].args)}")
+
+
+@bp.post("/assert/facts")
+@operation(as_object("How many facts were new.", STORED), body=many_facts, writes=True, transaction=True)
+def assert_facts() -> Response:
+    """Store many facts, all or none."""
+    kb = writer()
+    told = load(many_facts)
+    return as_json(shown_asserted(told.asserted(kb)))
+
+
+@bp.post("/retract")
+@bp.post("/forget")
+@operation(
+    Answer("What was taken back.", {PLAIN: TEXT, JSON: RETRACTED}, headers=_COUNTS),
+    body=fact_to_retract,
+    prefer=("return=representation", "wait"),
+    writes=True,
+    transaction=True,
+)
+def retract() -> Response:
+    """Take one fact back, and with it what followed from it."""
+    kb = writer()
+    fact = load(fact_to_retract)
+    outcome = fact.retracted(kb)
+    headers = {"X-Retracted-Count": str(outcome.retracted), "X-Cascaded-Count": str(outcome.cascaded)}
+    if outcome.still_derivable:
+        headers["X-Still-Derivable"] = "true"
+    if not current().representation:
+        return text(f"Retracted: {spoken(fact.predicate, fact.constants)}", headers)
+    applied("return=representation")
+    return as_json(shown_retraction(outcome), headers)
+
+
+@bp.post("/retract/pattern")
+@operation(
+    as_object("What was taken back.", MATCHED, headers=APPLIED),
+    body=pattern_to_retract,
+    prefer=("wait",),
+    writes=True,
+    transaction=True,
+)
+def retract_pattern() -> Response:
+    """Take back every fact that matches."""
+    kb = writer()
+    wanted = load(pattern_to_retract)
+    return as_json(shown_removal(wanted.removed(kb)))

@@ -1,0 +1,1 @@
+"""Routes on the node: administration, keys, operations, replication, events and documents."""

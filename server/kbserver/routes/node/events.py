@@ -1,0 +1,63 @@
+"""Events: what is committed, as it is committed."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, current_app, request
+
+from kbcore.errors import InvalidInput
+from kbcore.events.events import KINDS, Place, Wanted
+from kbcore.timestamps import instant
+from kbserver.events.streams import EventHub
+from kbserver.http.request_context import CALLER, outside
+from kbserver.operations import Answer, operation
+from kbserver.schemas.base import scope_asked
+from kbserver.schemas.fields import scope_to_read, taken
+from kbserver.schemas.jsonschema import TEXT, said
+
+bp = Blueprint("events", __name__)
+
+EVENT_STREAM = "text/event-stream"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Of a stream: nobody on the way keeps it, or keeps it back."""
+
+SEND_SECONDS = 15.0
+"""A client that takes nothing for so long is dropped."""
+
+
+@bp.get("/memory/events")
+@operation(
+    Answer("The events, until one side ends it.", {EVENT_STREAM: TEXT}, headers=dict.fromkeys(HEADERS, TEXT)),
+    query={
+        "predicate": said(TEXT, "Of this predicate; with `*` at its end, of all that begin so."),
+        "events": said(TEXT, f"Of these types, joined by commas: {', '.join(KINDS)}."),
+        "scope": taken(scope_to_read),
+        "since": said(TEXT, "After this event id, or since this time."),
+    },
+    headers={"Last-Event-ID": said(TEXT, "After this event id.")},
+)
+def events() -> Response:
+    """Tell of every committed change as a server-sent event, until one side ends it."""
+    context = outside()
+    asked = request.args
+    kinds = [kind.strip() for kind in ",".join(asked.getlist("events")).split(",")] if "events" in asked else None
+    wanted = Wanted.of(asked.get("predicate"), kinds, scope_asked(asked, None))
+    since = _since(request.headers.get("Last-Event-ID") or asked.get("since"))
+    if request.method == "HEAD":
+        return Response(status=200, content_type=EVENT_STREAM, headers=HEADERS)
+    hub: EventHub = current_app.extensions["kbcore.events"]
+    stream = hub.open(context.database, context.tenant, wanted, since)
+    patience = getattr(request.environ.get(CALLER), "stream", None)
+    if patience is not None:
+        patience(SEND_SECONDS)
+    return Response(stream, content_type=EVENT_STREAM, headers=HEADERS, direct_passthrough=True)
+
+
+def _since(text: str | None) -> Place | int | None:
+    if not text:
+        return None
+    if place := Place.read(text):
+        return place
+    try:
+        return instant(int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 18 else text)
+    except ValueError as error:
+        raise InvalidInput.at("since", f"is no id of an event; as a time it {error}") from error

@@ -1,0 +1,43 @@
+"""Is the server alive, may it be sent requests, what has it counted: no tenant; no key and no storage for the first."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, current_app
+
+from kbcore import __version__
+from kbcore.errors import NotFound
+from kbserver.answers import as_json
+from kbserver.http.request_context import runtime
+from kbserver.operations import as_object, as_text, operation
+from kbserver.schemas.answers.resources import HEALTH, READINESS
+
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+
+bp = Blueprint("ops", __name__)
+
+
+@bp.get("/health")
+@operation(as_object("It answers.", HEALTH), tenant=False)
+def health() -> Response:
+    """Say that the process answers."""
+    uptime = runtime().clock.monotonic() - current_app.extensions["kbcore.started"]
+    return as_json({"status": "healthy", "version": __version__, "uptimeSeconds": round(uptime, 3)})
+
+
+@bp.get("/health/ready")
+@operation(as_object("It can be sent requests.", READINESS), as_object("It cannot.", READINESS, status=503), tenant=False)
+def ready() -> Response:
+    """Say whether every subsystem is ready; 503 when one makes the node useless."""
+    found = runtime().health()
+    shape = {"status": found["status"], "checks": found["checks"], "writable": found["writable"]}
+    return as_json(shape, status=503 if found["status"] == "unhealthy" else 200)
+
+
+@bp.get("/metrics")
+@operation(as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404}))
+def metrics() -> Response:
+    """Give what is counted in the Prometheus text format; 404 where no sink of METRICS_SINKS can."""
+    found = runtime().metrics.expose()
+    if found is None:
+        raise NotFound("no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"})
+    return Response(found, content_type=EXPOSITION)

@@ -1,0 +1,170 @@
+"""Between nodes: the log for followers, the state for new ones, how replication stands; and promotion, for an admin."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterator
+
+from flask import Blueprint, Response, request
+
+from kbcore.errors import Conflict, Forbidden, InvalidInput, NotFound, Unauthorized
+from kbcore.replication.leader import MAX_BYTES, Cursor
+from kbcore.replication.role import LEADER, NONE
+from kbserver.answers import as_json
+from kbserver.http.request_context import DEFAULT, outside, runtime
+from kbserver.operations import Answer, as_object, operation
+from kbserver.schemas.base import load
+from kbserver.schemas.jsonschema import COUNT, TEXT
+from kbserver.schemas.replication import PROMOTED, STANDING, promotion
+from kbserver.security.guard import WHO
+
+bp = Blueprint("replication", __name__, url_prefix="/replication")
+admin = Blueprint("promotion", __name__, url_prefix="/admin")
+
+OCTETS = "application/octet-stream"
+BYTES = {"type": "string", "format": "binary"}
+MOST_WAIT_MS = 20_000
+
+_LOG_ID = re.compile(r"[0-9a-f]{32}")
+_CRC = re.compile(r"[0-9a-f]{8}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+_ABOUT_LOG = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Head-Seq": COUNT, "X-Waited-Ms": COUNT}
+_ABOUT_SNAPSHOT = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Snapshot-Seq": COUNT}
+
+
+def replica_only() -> None:
+    """Let in who has the REPLICATION_TOKEN, also where no keys are asked for; else the guard has seen to role `replica`.
+
+    Where there is neither token nor key everybody is: whoever asks may have a backup there, which is the same.
+    """
+    outside(DEFAULT)
+    config = runtime().config
+    if config.replication_mode == NONE:
+        raise NotFound("this node does not replicate", {"setting": "REPLICATION_MODE"})
+    if WHO in request.environ or not config.replication_token:
+        return
+    scheme, _, token = request.environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthorized("nodes say who they are: Authorization: Bearer REPLICATION_TOKEN")
+    if not hmac.compare_digest(token.strip().encode(), config.replication_token.encode()):
+        raise Forbidden("this is not the REPLICATION_TOKEN of this node")
+
+
+bp.before_request(replica_only)
+
+
+def _leading() -> None:
+    role = runtime().replication.role
+    if role != LEADER:
+        raise Conflict(f"this node is no leader, its role is {role}", {"role": role})
+
+
+@bp.get("/log")
+@operation(
+    Answer("Records as they lie in the log, in frames with checksums.", {OCTETS: BYTES}, headers=_ABOUT_LOG),
+    Answer("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
+    tenant=False,
+    query={
+        "log_id": TEXT,
+        "epoch": COUNT,
+        "from": COUNT,
+        "prev_crc": TEXT,
+        "wait_ms": COUNT,
+        "max_bytes": COUNT,
+        "follower": TEXT,
+    },
+    errors=(404, 409, 410),
+)
+def log() -> Response:
+    """Give what comes after a follower's last record, as soon as there is something."""
+    _leading()
+    crc = request.args.get("prev_crc")
+    if crc is not None and not _CRC.fullmatch(crc):
+        raise InvalidInput.at("prev_crc", "must be 8 hex digits")
+    cursor = Cursor(
+        _matched("log_id", _LOG_ID, "32 hex digits"),
+        _number("epoch"),
+        _number("from", least=1) - 1,
+        None if crc is None else int(crc, 16),
+    )
+    wait = _number("wait_ms", 0, most=MOST_WAIT_MS) / 1000
+    most = _number("max_bytes", MAX_BYTES, least=1)
+    shipment = runtime().replication.leader.ship(_follower(), cursor, wait, most)
+    headers = {
+        "X-Log-Id": shipment.log_id,
+        "X-Epoch": str(shipment.epoch),
+        "X-Head-Seq": str(shipment.head),
+        "X-Waited-Ms": str(int(shipment.waited * 1000)),
+    }
+    if not shipment.data:
+        return Response(status=204, headers=headers)
+    return Response(shipment.data, content_type=OCTETS, headers=headers)
+
+
+@bp.get("/snapshot")
+@operation(
+    Answer("The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers=_ABOUT_SNAPSHOT),
+    tenant=False,
+    query={"follower": TEXT},
+    errors=(404, 409),
+)
+def snapshot() -> Response:
+    """Stream the newest snapshot, which a new follower begins with."""
+    _leading()
+    seed, pieces = runtime().replication.leader.snapshot(_follower())
+    headers = {"X-Log-Id": seed.log_id, "X-Epoch": str(seed.epoch), "X-Snapshot-Seq": str(seed.seq)}
+    return Response(_paced(pieces), content_type=OCTETS, headers=headers)
+
+
+@bp.get("/status")
+@operation(as_object("The role of the node and how it stands.", STANDING), tenant=False, errors=(404,))
+def status() -> Response:
+    """Say what this node is in replication, and how far it and the others are."""
+    return as_json(runtime().replication.describe())
+
+
+@admin.before_request
+def _headers() -> None:
+    outside(DEFAULT)
+
+
+@admin.post("/promote")
+@operation(as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507))
+def promote() -> Response:
+    """Make a follower take writes; while its leader answers only with `force`."""
+    found = runtime().replication.promote(force=load(promotion))
+    return as_json({"promoted": True, "logId": found.log_id, "epoch": found.epoch, "seq": found.seq})
+
+
+def _paced(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    give_way = runtime().give_way
+
+    def paced() -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            give_way()
+
+    return paced()
+
+
+def _follower() -> str:
+    return _matched("follower", _NAME, "1 to 64 letters, digits and _ . -", "follower")
+
+
+def _matched(name: str, pattern: re.Pattern[str], rule: str, default: str | None = None) -> str:
+    text = request.args.get(name, default)
+    if text is None or not pattern.fullmatch(text):
+        raise InvalidInput.at(name, f"must be {rule}")
+    return text
+
+
+def _number(name: str, default: int | None = None, *, least: int = 0, most: int = 10**18) -> int:
+    text = request.args.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+        raise InvalidInput.at(name, f"must be a whole number of {least} to {most}")
+    return int(text)

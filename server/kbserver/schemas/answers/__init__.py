@@ -1,0 +1,1 @@
+"""Answer schemas, and answers in the shapes of the HTTP interface."""

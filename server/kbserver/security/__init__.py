@@ -1,0 +1,1 @@
+"""Authentication, permissions, rate limits, the audit log and redaction."""
