@@ -20,14 +20,14 @@ from kbplanner.engine.backend import Limits
 from kbplanner.ir.terms import BodyItem, Literal
 
 if TYPE_CHECKING:
-    from kbcore.node.runtime import Runtime
+    from kbcore.kb.services import Services
 
 
-class Reading:
+class TenantHandle:
     """A handle on one tenant of a runtime, for reading; `caller` is whoever waits for what it gives, where one may leave."""
 
-    def __init__(self, runtime: Runtime, database: str, tenant: str, caller: Caller | None = None) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services, database: str, tenant: str, caller: Caller | None = None) -> None:
+        self._services = services
         self._caller = caller
         self.database = database
         self.tenant = tenant
@@ -46,7 +46,7 @@ class Reading:
     ) -> list[tuple[Partition, list[Row]]]:
         """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
         wanted = None if limit is None or min_confidence is not None else limit + offset
-        reasoner = self._runtime.reasoner(tenant)
+        reasoner = self._services.reasoner(tenant)
         found = []
         for partition in self._partitions(tenant, scope):
             rows = reasoner.rows(partition, literal, budget, as_of, wanted, undefined)
@@ -66,7 +66,7 @@ class Reading:
             return unknown_predicates(tenant, asked, scope)
 
     def _read_tenant(self) -> Tenant:
-        return self._runtime.read_tenant(self.database, self.tenant)
+        return self._services.read_tenant(self.database, self.tenant)
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
         """The partitions a read looks at; where nothing was written yet rules may still give something."""
@@ -90,24 +90,24 @@ class Reading:
             with tenant.lock.read():
                 yield tenant, budget
         except BudgetExceeded as error:
-            self._runtime.meters.exceeded(error)
+            self._services.meters.exceeded(error)
             raise
         finally:
             budget.turn.leave()
-            meters, seconds = self._runtime.meters, budget.clock.monotonic() - budget.begun
+            meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
             meters.reads[kind](seconds)
             if budget.rows_made:
                 meters.fired(budget.rows_made)
             if goal is not None:
-                if self._runtime.goals_told:
+                if self._services.goals_told:
                     self._told(goal, seconds, budget)
-                slow = self._runtime.config.slow_query_ms
+                slow = self._services.config.slow_query_ms
                 if slow and seconds * 1000 >= slow:
                     self._slow(tenant, kind, goal, seconds, budget)
 
     def _slow(self, tenant: Tenant, kind: str, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
         error = sys.exc_info()[1]
-        reasoner = self._runtime.reasoner(tenant)
+        reasoner = self._services.reasoner(tenant)
         spare = self._budget(BudgetWanted(timeout_ms=PLAN_MS))
         try:
             with tenant.lock.read():
@@ -118,13 +118,13 @@ class Reading:
     def _told(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
         error = sys.exc_info()[0]
         stats = Evaluation(seconds, budget.rows_made, None if error is None else error.__name__)
-        self._runtime.plugins.tell(
+        self._services.plugins.tell(
             "kb_goal_answered", database=self.database, tenant=self.tenant, goal=tuple(goal), stats=stats
         )
 
     def _budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
         """The settings' limits, lowered as wanted. Whoever asks for one calls `budget.turn.leave()` at the end."""
-        run, own = self._runtime, wanted or BudgetWanted()
+        run, own = self._services, wanted or BudgetWanted()
         config, clock = run.config, run.clock
         limits = run.limits
         if wanted is not None:

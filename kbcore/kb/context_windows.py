@@ -17,13 +17,13 @@ from kbcore.context.summary import TOP_FACTS, Summary, summarize
 from kbcore.context.vectors import Near, Vectors, blended, pool, text_of
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
-from kbcore.kb.base import Reading
+from kbcore.kb.base import TenantHandle
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
 
 
-class Windowing(Reading):
+class Windowing(TenantHandle):
     """The part of a knowledge base that chooses what an agent reads."""
 
     def context(self, request: WindowRequest, *, wanted: BudgetWanted | None = None) -> Window:
@@ -70,14 +70,14 @@ class Windowing(Reading):
         """A partition, or with "*" all of them, at a glance; looking is no access. Raises BudgetExceeded."""
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
         with self._reads(wanted, kind="window") as (tenant, budget):
-            scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
+            scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
-            made = make_window(self._runtime.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget)
+            made = make_window(self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget)
             return summarize(tenant, partitions, made.window.entries, scores.now, budget)
 
     def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
         """How near facts are to the query in meaning, where there is an embedder: it works when no lock is held."""
-        embedding = self._runtime.embedding
+        embedding = self._services.embedding
         if embedding is None or request.query is None:
             return None
         with self._reads(wanted) as (tenant, budget):
@@ -88,7 +88,7 @@ class Windowing(Reading):
 
     def _near_again(self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None) -> Near | None:
         """As `_near`, for what is asked of a session once more."""
-        if self._runtime.embedding is None:
+        if self._services.embedding is None:
             return None
         with self._reads(None) as (tenant, _):
             known = self._sessions(tenant).get(session)
@@ -100,12 +100,12 @@ class Windowing(Reading):
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
         """The facts for a window, ranked as of the first window on the present state."""
-        now, scorer = self._runtime.clock.now_ms(), self._runtime.scorer
+        now, scorer = self._services.clock.now_ms(), self._services.scorer
         staged = isinstance(tenant, Overlay)
         ranked = Scores(tenant, scorer, now if staged else self._recent(tenant).ranking_time(tenant, now), budget)
         present = Scores(tenant, scorer, now, budget)
         partitions = self._partitions(tenant, request.scope)
-        weight = self._runtime.config.query_salience_weight
+        weight = self._services.config.query_salience_weight
         matches = matching_facts(tenant, partitions, request, weight, budget)
         return Supply(ranked, partitions, request.min_salience, matches, weight, present)
 
@@ -120,27 +120,27 @@ class Windowing(Reading):
             if near is not None:
                 lexical = blended(lexical, pool(supply, request.predicates), near)
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
-            reasoner, counter = self._runtime.reasoner(tenant), self._runtime.token_counter
+            reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
             made = make_window(reasoner, supply, request, budget, counter)
             if not staged:
                 recent.keep(key, made)
             supply.scores.show(made.shown)
         if request.session is not None:
             self._sessions(tenant).keep(request.session, made.window, request)
-        self._runtime.meters.window_facts(len(made.window.entries))
+        self._services.meters.window_facts(len(made.window.entries))
         return made.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:
         found = tenant.attached.get("sessions")
         if found is None:
-            made = Sessions(self._runtime.clock, self._runtime.config.tenant_max_sessions)
+            made = Sessions(self._services.clock, self._services.config.tenant_max_sessions)
             found = tenant.attached.setdefault("sessions", made)
         return cast(Sessions, found)
 
     def _recent(self, tenant: Tenant) -> Recent:
         found = tenant.attached.get("windows")
         if found is None:
-            found = tenant.attached.setdefault("windows", Recent(self._runtime.clock))
+            found = tenant.attached.setdefault("windows", Recent(self._services.clock))
         return cast(Recent, found)
 
 

@@ -142,7 +142,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
                         raise
         finally:
             budget.turn.leave()
-        done.timestamp = self._runtime.clock.now_ms()
+        done.timestamp = self._services.clock.now_ms()
         return done
 
     _again = True
@@ -151,8 +151,8 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     @contextmanager
     def _together(self) -> Iterator[KnowledgeBase]:
         """Several operations as one, committed at the end: a knowledge base in which each sees those before it."""
-        id = self._runtime.begin(self.database, self.tenant)
-        with self._runtime.in_transaction(self.database, self.tenant, id, caller=self._caller) as inside:
+        id = self._services.begin(self.database, self.tenant)
+        with self._services.in_transaction(self.database, self.tenant, id, caller=self._caller) as inside:
             yield inside
             inside.commit()
 
@@ -228,7 +228,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         fell, still = Fallen(), False
         try:
             with self._reads(wanted) as (tenant, budget):
-                self._runtime.cascades(tenant).fallen(delta.removed, budget, fell)
+                self._services.cascades(tenant).fallen(delta.removed, budget, fell)
                 still = self._still_derivable(tenant, change, predicate, args, budget)
         except (BudgetExceeded, RateLimited, NotReady):
             fell.truncated = True
@@ -239,7 +239,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     ) -> bool:
         if isinstance(change, RetractPattern):
             return False
-        reasoner = self._runtime.reasoner(tenant)
+        reasoner = self._services.reasoner(tenant)
         signs = (True, False) if change.positive is None else (change.positive,)
         return any(
             reasoner.solve(partition, Atom(predicate, args, positive), budget)[1]
@@ -248,11 +248,11 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         )
 
     def _commit(self, changes: tuple[Change, ...], check: Any = None) -> Delta:
-        return self._runtime.commit(ChangeSet(self.database, self.tenant, changes, check))
+        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
 
     def _commit_deciding(self, facts: Sequence[Fact], conflict: str) -> Delta:
         """Store facts as a strategy says what becomes of opposites; raises InvalidInput naming the strategies there are."""
-        known = self._runtime.plugins.conflict_strategies()
+        known = self._services.plugins.conflict_strategies()
         chosen = known.get(conflict)
         if chosen is None:
             raise InvalidInput.at("conflictStrategy", f"must be one of {', '.join(sorted(known))}")
@@ -267,7 +267,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         """What becomes of a fact whose opposite is stored as `row`."""
         if always is not None:
             return always
-        now = self._runtime.clock.now_ms()
+        now = self._services.clock.now_ms()
         start = now if fact.valid_from is None else fact.valid_from
         ends = [end for end in (fact.valid_until, None if fact.ttl is None else now + fact.ttl) if end is not None]
         new = Standing(fact.positive, now, start, min(ends, default=None), fact.confidence, dict(fact.metadata))

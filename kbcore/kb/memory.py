@@ -41,7 +41,7 @@ class Remembering(Asking):
         """
         self._upkeep(scope)
         _from_0_to_1("threshold", threshold)
-        scorer, now, budget = self._runtime.scorer, self._runtime.clock.now_ms(), self._budget(None)
+        scorer, now, budget = self._services.scorer, self._services.clock.now_ms(), self._budget(None)
         try:
             return decay(self._write, self._read_tenant, scope, threshold, scorer, budget, now, dry_run)
         finally:
@@ -63,14 +63,14 @@ class Remembering(Asking):
         self._upkeep(scope)
         if min_group_size < 2:
             raise InvalidInput.at("minGroupSize", "must be at least 2")
-        now, budget = self._runtime.clock.now_ms(), self._budget(None)
+        now, budget = self._services.clock.now_ms(), self._budget(None)
         ask = scope, predicates, min_group_size, budget, now, dry_run
         try:
             found = consolidate(self._write, self._read_tenant, *ask)
         finally:
             budget.turn.leave()
         if not dry_run:
-            self._runtime.meters.consolidated(found.consolidated)
+            self._services.meters.consolidated(found.consolidated)
         return found
 
     def prioritize(
@@ -115,7 +115,7 @@ class Remembering(Asking):
         _from_0_to_1("minSalience", minimum)
         with self._reads(None, kind="salient") as (tenant, budget):
             tenant.accesses.settle_shown()
-            scores = Scores(tenant, self._runtime.scorer, self._runtime.clock.now_ms(), budget)
+            scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             found = scores.most(self._partitions(tenant, scope), predicate, args, limit, minimum)
             budget.check_answers(len(found))
             rows = scores.rows(found)
@@ -144,7 +144,7 @@ class Remembering(Asking):
         return found
 
     def _write(self, changes: ChangeSet) -> Delta:
-        return self._runtime.commit(changes)
+        return self._services.commit(changes)
 
     def _upkeep(self, scope: str | None) -> None:
         """Refuse what upkeep cannot write to."""

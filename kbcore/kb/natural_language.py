@@ -76,7 +76,7 @@ class Conversing(Asking, Windowing, ABC):
         could be read, RateLimited, TooLarge, BudgetExceeded, and with `store` ReadOnlyFollower before the model is asked.
         """
         if store:
-            self._runtime.refuse_on_follower()
+            self._services.refuse_on_follower()
         model = self._model()
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
@@ -109,7 +109,7 @@ class Conversing(Asking, Windowing, ABC):
         def run(query: Query, evidence: Evidence) -> None:
             gather(query, infer, bindings, evidence)
 
-        deadline = self._runtime.clock.monotonic() + self._runtime.config.llm_request_timeout_ms / 1000
+        deadline = self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         known = self._vocabulary(question, scope, wanted)
         return synthesize(question, model, known, run, self._premises, deadline)
 
@@ -123,7 +123,7 @@ class Conversing(Asking, Windowing, ABC):
         model could read none of it, InvalidInput for a rule that cannot be taken, ReadOnlyFollower before the model is
         asked, and BudgetExceeded; where that comes from the window, what was stored stands.
         """
-        self._runtime.refuse_on_follower()
+        self._services.refuse_on_follower()
         if request.scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
         check_request(request)
@@ -134,7 +134,7 @@ class Conversing(Asking, Windowing, ABC):
             budget.turn.leave()
         extracted: Extracted | None = None
         new: list[Fact] = []
-        if taken.unread and self._runtime.model is not None:
+        if taken.unread and self._services.model is not None:
             lines = text.split("\n")
             prose = "\n".join(lines[number - 1] for number in taken.unread)
             extracted, new = self._extracted(self._model(), prose, request.scope, False, hint, wanted)
@@ -170,7 +170,7 @@ class Conversing(Asking, Windowing, ABC):
         return Ingested((*taken.facts, *shown), rules, asserted, unread, window, changes, extracted)
 
     def _model(self) -> Model:
-        model = self._runtime.model
+        model = self._services.model
         if model is None:
             raise ModelNotConfigured("no language model is configured; LLM_PROVIDER names one")
         return model
@@ -193,8 +193,8 @@ class Conversing(Asking, Windowing, ABC):
             text,
             model,
             lambda piece: self._vocabulary(piece, scope, wanted),
-            self._runtime.plugins.extraction_prompt,
-            self._runtime.config,
+            self._services.plugins.extraction_prompt,
+            self._services.config,
             scope=scope,
             rules=rules,
             context=context,

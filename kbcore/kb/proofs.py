@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from kbcore.kb.base import Reading
+from kbcore.kb.base import TenantHandle
 from kbcore.proofs.answers import body_proofs, proofs
 from kbcore.proofs.shapes import MAX_PROOF_NODES, ProofLimits
 from kbcore.proofs.text import no_answer, proof_text
@@ -21,7 +21,7 @@ WriteProofs: TypeAlias = "Callable[[Iterable[dict[str, Any]], Callable[[], None]
 """Gives the JSON array of proofs, which are made one by one, in parts; it calls the function between pieces of its work."""
 
 
-class Explaining(Reading):
+class Explaining(TenantHandle):
     """The part of a knowledge base that explains."""
 
     def prove(
@@ -125,7 +125,7 @@ class Explaining(Reading):
         and UnsafeRule as `explain` does.
         """
         with self._reads(wanted, kind="other") as (tenant, budget):
-            reasoner = self._runtime.reasoner(tenant)
+            reasoner = self._services.reasoner(tenant)
             partitions = self._partitions(tenant, scope)
             return [plan_data(reasoner, one, body, budget, analyze=analyze, as_of=as_of) for one in partitions]
 
@@ -139,7 +139,7 @@ class Explaining(Reading):
         budget: Budget,
     ) -> Generator[dict[str, Any]]:
         """The proofs of the answers of a literal; `asked`: scope, limit, offset, least confidence, moment."""
-        reasoner, as_of = self._runtime.reasoner(tenant), asked[-1]
+        reasoner, as_of = self._services.reasoner(tenant), asked[-1]
         for partition, rows in self._answers(tenant, literal, *asked, budget):
             yield from proofs(reasoner, partition, literal, rows, form, limits, budget, as_of)
 
@@ -154,11 +154,11 @@ class Explaining(Reading):
         as_of: int | None,
     ) -> Generator[dict[str, Any]]:
         """The proofs of the answers of several literals, partition by partition."""
-        reasoner = self._runtime.reasoner(tenant)
+        reasoner = self._services.reasoner(tenant)
         for partition in self._partitions(tenant, scope):
             yield from body_proofs(reasoner, partition, body, limit, limits, budget, as_of)
 
     def _limits_of(self, form: str, nodes: int | None, depth: int | None) -> ProofLimits:
-        config = self._runtime.config
+        config = self._services.config
         deepest = MAX_PROOF_NODES if form == "dag" else config.proof_depth
         return ProofLimits(nodes or config.proof_nodes, depth or deepest)

@@ -72,7 +72,7 @@ class Asking(Explaining):
         with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
             if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
                 (partition,) = self._partitions(tenant, scope)
-                found = self._runtime.reasoner(tenant).written(partition, asked, budget, limit, offset)
+                found = self._services.reasoner(tenant).written(partition, asked, budget, limit, offset)
                 if found is not None:
                     return found
             ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
@@ -97,7 +97,7 @@ class Asking(Explaining):
         with self._reads(wanted, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
                 (partition,) = self._partitions(tenant, scope)
-                found = self._runtime.reasoner(tenant).written_facts(partition, atom, positive, budget, limit)
+                found = self._services.reasoner(tenant).written_facts(partition, atom, positive, budget, limit)
                 if found is not None:
                     return found
             rows = self._stored(tenant, atom.predicate, terms_of(atom), positive, scope, limit, as_of, budget)
@@ -210,7 +210,7 @@ class Asking(Explaining):
     ) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
         with self._reads(wanted, None, "ask", goal) as (tenant, budget):
-            reasoner = self._runtime.reasoner(tenant)
+            reasoner = self._services.reasoner(tenant)
             for partition in self._partitions(tenant, scope):
                 rows, count = solve(reasoner, partition, budget)
                 if not arity:

@@ -68,7 +68,7 @@ class Scoping(Explaining):
         """
         if target == source:
             raise InvalidInput.at("targetScope", "is the source")
-        known = self._runtime.plugins.merge_strategies()
+        known = self._services.plugins.merge_strategies()
         chosen = known.get(strategy)
         if chosen is None:
             raise InvalidInput.at("strategy", f"must be one of {', '.join(sorted(known))}")
@@ -123,10 +123,10 @@ class Scoping(Explaining):
         return self._read_tenant()
 
     def _now(self) -> int:
-        return self._whole().at(self._runtime.clock.now_ms())
+        return self._whole().at(self._services.clock.now_ms())
 
     def _change(self, change: ScopeChange, check: Callable[[], None]) -> Delta:
-        return self._runtime.commit(ChangeSet(self.database, self.tenant, (change,), check))
+        return self._services.commit(ChangeSet(self.database, self.tenant, (change,), check))
 
 
 def always_of(name: str, strategy: MergeStrategy) -> Keep | None:

@@ -29,7 +29,7 @@ from kbcore.state.tenant import Tenant
 from kbplanner.ir.terms import Term
 
 if TYPE_CHECKING:
-    from kbcore.node.runtime import Runtime
+    from kbcore.kb.services import Services
 
 
 class TransactionKB(KnowledgeBase):
@@ -39,9 +39,9 @@ class TransactionKB(KnowledgeBase):
     """
 
     def __init__(
-        self, runtime: Runtime, transaction: Transaction, writes: bool, caller: Caller | None = None
+        self, services: Services, transaction: Transaction, writes: bool, caller: Caller | None = None
     ) -> None:
-        super().__init__(runtime, transaction.database, transaction.tenant, caller)
+        super().__init__(services, transaction.database, transaction.tenant, caller)
         self.transaction = transaction
         self._writes = writes
         self._noting = True
@@ -52,13 +52,13 @@ class TransactionKB(KnowledgeBase):
         if transaction.state is not TransactionState.OPEN:
             transaction.operation.release()
             raise ended(transaction.id, transaction.state)
-        transaction.used = self._runtime.clock.monotonic()
+        transaction.used = self._services.clock.monotonic()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None and self._writes and self.transaction.state is TransactionState.OPEN:
             self.roll_back()
-        self.transaction.used = self._runtime.clock.monotonic()
+        self.transaction.used = self._services.clock.monotonic()
         self.transaction.operation.release()
 
     _again = False
@@ -89,25 +89,25 @@ class TransactionKB(KnowledgeBase):
             transaction.id,
         )
         try:
-            delta = self._runtime.commit(wanted)
+            delta = self._services.commit(wanted)
         except (RateLimited, StorageFull, NotReady):
             self._writes = False
             raise
-        self._runtime.transactions.end(transaction, TransactionState.COMMITTED)
+        self._services.transactions.end(transaction, TransactionState.COMMITTED)
         return delta
 
     def roll_back(self) -> None:
         """Discard what is staged."""
-        self._runtime.transactions.end(self.transaction, TransactionState.ROLLED_BACK)
+        self._services.transactions.end(self.transaction, TransactionState.ROLLED_BACK)
 
     # -- inside: what a knowledge base does its work with -------------------------------------------------------------
 
     def _read_tenant(self) -> Tenant:
         """The view of the transaction, brought to now and to what is committed."""
         transaction = self.transaction
-        transaction.see(self._runtime.find_tenant(self.database, self.tenant))
+        transaction.see(self._services.find_tenant(self.database, self.tenant))
         overlay = transaction.overlay
-        now = self._runtime.clock.now_ms()
+        now = self._services.clock.now_ms()
         if overlay is not None:
             with overlay.base.lock.read():
                 transaction.reads.aged |= overlay.due(now)
@@ -118,7 +118,7 @@ class TransactionKB(KnowledgeBase):
                 overlay.noting = self._noting
                 return overlay
             overlay.drop()
-        base = transaction.base or self._runtime.read_tenant(self.database, self.tenant)
+        base = transaction.base or self._services.read_tenant(self.database, self.tenant)
         overlay = transaction.overlay = Overlay(base, transaction.reads)
         if transaction.staged:
             play(overlay, transaction.staged, now)
@@ -151,11 +151,11 @@ class TransactionKB(KnowledgeBase):
                 self.transaction.overlay.forget()
 
     def _stage(self, changes: tuple[Change, ...]) -> Delta:
-        transaction, config = self.transaction, self._runtime.config
+        transaction, config = self.transaction, self._services.config
         self._admit(changes, config.tx_max_operations, config.tx_max_bytes)
-        tenant = self._runtime.find_tenant(self.database, self.tenant)
+        tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
-        now = self._runtime.clock.now_ms()
+        now = self._services.clock.now_ms()
         simple = transaction.overlay is None and all(isinstance(change, AssertFacts | AssertRows) for change in changes)
         view = None if simple else self._read_tenant()
         delta = self._look(changes, now)
@@ -176,7 +176,7 @@ class TransactionKB(KnowledgeBase):
     def _look(self, changes: Sequence[Change], now: int) -> Delta:
         """Remember how the facts that are written were at first use; what asserts alone would change."""
         transaction, delta = self.transaction, Delta(now)
-        base = transaction.base or self._runtime.read_tenant(self.database, self.tenant)
+        base = transaction.base or self._services.read_tenant(self.database, self.tenant)
         present = transaction.present
         with base.lock.read():
             for change in changes:
@@ -202,25 +202,25 @@ class TransactionKB(KnowledgeBase):
     def _check(self) -> None:
         """Just before the commit is written: is everything still as it was?"""
         transaction = self.transaction
-        tenant = self._runtime.find_tenant(self.database, self.tenant)
+        tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
-        tenant = tenant or self._runtime.read_tenant(self.database, self.tenant)
+        tenant = tenant or self._services.read_tenant(self.database, self.tenant)
         with tenant.lock.read():
-            transaction.check(tenant, self._runtime.clock.now_ms())
+            transaction.check(tenant, self._services.clock.now_ms())
 
 
 class Operations:
     """The methods of a `KnowledgeBase`, each call one operation of a transaction; errors of those that write end it."""
 
-    def __init__(self, runtime: Runtime, database: str, tenant: str) -> None:
-        self._runtime = runtime
+    def __init__(self, services: Services, database: str, tenant: str) -> None:
+        self._services = services
         self._where = (database, tenant)
-        self.id = runtime.begin(database, tenant)
+        self.id = services.begin(database, tenant)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def operation(*args: Any, **options: Any) -> Any:
             writes = name.startswith(("assert_", "retract_", "commit", "execute"))
-            with self._runtime.in_transaction(*self._where, self.id, writes=writes) as kb:
+            with self._services.in_transaction(*self._where, self.id, writes=writes) as kb:
                 return getattr(kb, name)(*args, **options)
 
         return operation

@@ -15,7 +15,6 @@ import pluggy
 if TYPE_CHECKING:
     from kbcore.config.settings import Config
     from kbcore.metrics.catalogue import MetricSpec
-    from kbcore.node.runtime import Runtime
     from kbcore.plug.ports import (
         Embedder,
         Evaluation,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         LogStore,
         MergeStrategy,
         MetricsSink,
+        RunningNode,
         SalienceScorer,
         StorageTools,
         Usage,
@@ -95,12 +95,12 @@ def kb_rule_texts(database: str, tenant: str) -> Iterable[str]:  # type: ignore[
 
 
 @hookspec
-def kb_runtime_started(runtime: Runtime) -> None:
+def kb_runtime_started(runtime: RunningNode) -> None:
     """Recovery is done and nothing has been served yet."""
 
 
 @hookspec
-def kb_runtime_stopping(runtime: Runtime) -> None:
+def kb_runtime_stopping(runtime: RunningNode) -> None:
     """No request is running; the log is still open, and writes are taken."""
 
 

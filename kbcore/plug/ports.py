@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from kbcore.state.standing import Keep as Keep
+from kbcore.state.standing import Standing as Standing
+
 if TYPE_CHECKING:
+    from kbcore.clock import Clock
+    from kbcore.config.settings import Config
     from kbcore.metrics.catalogue import MetricSpec
 
 API_VERSION = 1
@@ -203,22 +207,6 @@ class RemembersLeader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One fact at the predicate and arguments of a conflict: its sign and what it carries.
-
-    Times are epoch milliseconds: it holds from `valid_from` up to, but not at, `valid_until` (None: it does not end).
-    `confidence` is 0 to 1, None for unknown.
-    """
-
-    positive: bool
-    created_at: int
-    valid_from: int
-    valid_until: int | None = None
-    confidence: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class MergeConflict:
     """The facts of one predicate and arguments in two scopes that do not agree: one of each sign at most, never none."""
 
@@ -226,21 +214,6 @@ class MergeConflict:
     args: tuple[str, ...]
     source: tuple[Standing, ...]
     target: tuple[Standing, ...]
-
-
-class Keep(Enum):
-    """Which facts stand in the target after a conflict.
-
-    SOURCE and TARGET: exactly those of that scope. BOTH: those of both; two of the same sign become one, with the higher
-    confidence (unknown counts as 1), the metadata of both (the source's where a key is in both), the earlier creation time,
-    and the smallest window that holds both windows. FACTS: given ones. REFUSE: the merge does not happen.
-    """
-
-    SOURCE = "source"
-    TARGET = "target"
-    BOTH = "both"
-    FACTS = "facts"
-    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,3 +365,16 @@ class LLMProvider(Protocol):
 
     def close(self) -> None:
         """Let go of connections; nothing is asked afterwards."""
+
+
+class RunningNode(Protocol):
+    """The running node, as hooks of its start and stop receive it; `kbcore.Runtime` implements it."""
+
+    config: Config
+
+    @property
+    def clock(self) -> Clock:
+        """Clock of the node."""
+
+    def knowledge_base(self, database: str = ..., tenant: str = ...) -> Any:
+        """Return the handle on a tenant (a `KnowledgeBase`), as HTTP routes use it; raises UnknownDatabase."""

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from kbcore.proofs.prover import ABSENT, Proof, ProofNode
+from kbcore.proofs.prover import ABSENT, Proof, ProofNode, body_prover, goal_prover
 from kbcore.proofs.shapes import ProofLimits, dag, tree
 from kbcore.reason.ask import Reasoner, body_variables
 from kbcore.reason.budget import Budget
@@ -31,7 +31,7 @@ def proofs(
     as_of: int | None,
 ) -> Generator[dict[str, Any]]:
     """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order; raises BudgetExceeded."""
-    prover = reasoner.prover(partition, budget, as_of)
+    prover = goal_prover(reasoner, partition, budget, as_of)
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
         absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
@@ -64,7 +64,7 @@ def body_proofs(
     width = len(variables)
     texts = reasoner.tenant.engine.texts(rows[: count * width])
     answers = [texts[i * width : (i + 1) * width] for i in range(count)]
-    prover, head = reasoner.body_prover(partition, body, variables, budget, as_of)
+    prover, head = body_prover(reasoner, partition, body, variables, budget, as_of)
     schema = RelationSchema(head.predicate, head.arity)
     with closing(prover.proofs(schema, answers)) as found:
         for args, (top, proof) in zip(answers, found, strict=True):

@@ -31,6 +31,7 @@ from kbcore.proofs.batches import (
     variables_of,
     with_values,
 )
+from kbcore.reason.ask import Reasoner
 from kbcore.reason.budget import Budget
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
@@ -393,3 +394,32 @@ class Proof:
         """The symbols of an atom's arguments in an instance, 0 for those that it does not bind."""
         binding, find = instance.binding, self._tenant.engine.find
         return tuple(find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args)
+
+
+def goal_prover(
+    reasoner: Reasoner,
+    partition: Partition,
+    budget: Budget,
+    as_of: int | None,
+    inputs: int = INPUTS,
+    rows: bool = True,
+) -> Prover:
+    """Return a prover for answers of literals in a partition.
+
+    `inputs` bounds the bindings shown below an aggregate; `rows` says whether nodes carry stored rows.
+    """
+    rules = reasoner.tenant.rules.visible(partition.name)
+    return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of, inputs, rows)
+
+
+def body_prover(
+    reasoner: Reasoner,
+    partition: Partition,
+    body: Sequence[BodyItem],
+    variables: Sequence[Variable],
+    budget: Budget,
+    as_of: int | None,
+) -> tuple[Prover, Atom]:
+    """Return a prover for the bindings for which a body holds, and the atom whose arguments they are."""
+    rules, head = reasoner.body_rules(partition, body, variables)
+    return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of), head

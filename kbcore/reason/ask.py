@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
-from kbcore.proofs.prover import INPUTS, Prover
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.json_rows import Written, array_of, plain
@@ -65,8 +64,8 @@ class Reasoner:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
         self._verify = verify
-        self._grounds = GroundPlans(tenant.engine)
-        self._annotations = Annotations(tenant, self._grounds)
+        self.ground_plans = GroundPlans(tenant.engine)
+        self._annotations = Annotations(tenant, self.ground_plans)
         self.writer = Written(tenant)
         self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]] = {}
         self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
@@ -103,25 +102,13 @@ class Reasoner:
         as_of: int | None = None,
     ) -> Answers:
         """The bindings of `variables` for which a whole body holds."""
-        rules, head = self._body(partition, body, variables)
+        rules, head = self.body_rules(partition, body, variables)
         return self._solve(partition, rules, head, budget, as_of)
 
-    def body_prover(
-        self,
-        partition: Partition,
-        body: Sequence[BodyItem],
-        variables: Sequence[Variable],
-        budget: Budget,
-        as_of: int | None,
-    ) -> tuple[Prover, Atom]:
-        """What proves the bindings for which a body holds, and the atom whose arguments they are."""
-        rules, head = self._body(partition, body, variables)
-        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of), head
-
-    def _body(
+    def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
     ) -> tuple[RuleSet, Atom]:
-        """The rules visible in a partition and one more, that concludes its head where the body holds."""
+        """Return the rules visible in a partition plus one rule for the body, and the head of that rule."""
         rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
         visible = self.tenant.rules.visible(partition.name)
         rules = self._bodies.get((visible, rule))
@@ -131,13 +118,6 @@ class Reasoner:
             if len(self._bodies) > 64:
                 self._bodies.popitem(last=False)
         return rules, rule.head
-
-    def prover(
-        self, partition: Partition, budget: Budget, as_of: int | None, inputs: int = INPUTS, rows: bool = True
-    ) -> Prover:
-        """What proves answers of literals in a partition."""
-        rules = self.tenant.rules.visible(partition.name)
-        return Prover(self.tenant, self._grounds, partition, rules, budget, as_of, inputs, rows)
 
     @contextmanager
     def planned(
@@ -150,7 +130,7 @@ class Reasoner:
             atom = counterpart(only) if flipped else only.atom
             rules = self.tenant.rules.visible(partition.name)
         else:
-            rules, atom = self._body(partition, body, body_variables(body))
+            rules, atom = self.body_rules(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         asked = self._asked(rules, schema, atom)
         pattern = None if asked is None else asked[0]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from kbcore.plug.ports import Keep, Standing
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import StoredRule
+from kbcore.state.standing import Keep, Standing
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Rule, Variable
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from kbcore.config import SETTINGS, Config
 from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy
-from kbserver import __main__, cli
+from kbserver import cli, start
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         found.append(config)
         return 0
 
-    monkeypatch.setattr(__main__, "serve", serve)
+    monkeypatch.setattr(start, "serve", serve)
     return found
 
 
@@ -83,7 +83,7 @@ def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, s
     def fail(config: Config) -> int:
         raise error
 
-    monkeypatch.setattr(__main__, "serve", fail)
+    monkeypatch.setattr(start, "serve", fail)
     result = run("serve")
     assert result.exit_code == status
     assert result.output.startswith("kbcore: ")

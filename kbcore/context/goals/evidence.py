@@ -11,7 +11,7 @@ from kbcore.context.capacity import Candidate, FactKey
 from kbcore.context.contradictions import visible
 from kbcore.context.ranking import Supply
 from kbcore.context.window import Provenance
-from kbcore.proofs.prover import ASSERTED, DERIVED, Proof, ProofNode
+from kbcore.proofs.prover import ASSERTED, DERIVED, Proof, ProofNode, goal_prover
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import Row
@@ -130,7 +130,7 @@ class Witness:
 
     def _proved(self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]) -> list[Group]:
         """Conclusions with the base facts of their proofs, the best first."""
-        prover = self.reasoner.prover(partition, self.budget, None, self.most + 1, rows=False)
+        prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
         found: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in shown])) as proofs:
             for row, (top, proof) in zip(shown, proofs, strict=True):

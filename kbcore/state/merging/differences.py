@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
-from kbcore.plug.ports import Standing
 from kbcore.state.partition import Partition, RowKey, StoredRelation
+from kbcore.state.standing import Standing
 from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
 from kbplanner.ir.schema import RelationSchema
 

@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import Decision, Delta, DropScope, ForkScope, MergeScope, ScopeChange
 from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells, differences, flat
 from kbcore.state.partition import RowKey, StoredRelation, located
+from kbcore.state.standing import Keep, Standing
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import FOREVER, Attribute
 from kbplanner.engine.cells import beginning_cell

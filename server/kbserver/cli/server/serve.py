@@ -47,7 +47,7 @@ def command(**flags: str | None) -> None:
 
     A flag wins over the environment setting of the same name (--storage-dir over STORAGE_DIR), which wins over the default.
     """
-    from kbserver.__main__ import serve  # gevent comes in here and nowhere earlier
+    from kbserver.start import serve  # imports gevent, which no other command needs
 
     try:
         config = Config.from_env().updated({name: text for name, text in flags.items() if text is not None})

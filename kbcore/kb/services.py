@@ -1,0 +1,133 @@
+"""What a handle on a tenant needs from the running node: a protocol, so that `kb` does not depend on `node`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from kbcore.clock import Clock
+    from kbcore.config.settings import Config
+    from kbcore.context.text.tokens import TokenCounter
+    from kbcore.durable.transactions import Transactions
+    from kbcore.errors import BudgetExceeded
+    from kbcore.kb.transaction import TransactionKB
+    from kbcore.llm.model import Model
+    from kbcore.plug.manager import Plugins
+    from kbcore.plug.ports import SalienceScorer
+    from kbcore.reason.admission import Caller, Turns
+    from kbcore.reason.ask import Reasoner
+    from kbcore.retraction.cascade import Cascades
+    from kbcore.search.embedder import Embedding
+    from kbcore.state.changes import ChangeSet, Delta
+    from kbcore.state.tenant import Tenant
+    from kbplanner.engine.backend import Limits
+
+
+class ReadCounters(Protocol):
+    """Counters of reads and of the work done for them."""
+
+    @property
+    def reads(self) -> Mapping[str, Callable[[float], None]]:
+        """For each kind of read, the function that takes its duration in seconds."""
+
+    @property
+    def fired(self) -> Callable[[float], None]:
+        """Count rows that rules derived."""
+
+    @property
+    def window_facts(self) -> Callable[[float], None]:
+        """Observe the number of facts in a context window."""
+
+    @property
+    def consolidated(self) -> Callable[[float], None]:
+        """Count facts that a consolidation has summarised."""
+
+    def exceeded(self, error: BudgetExceeded) -> None:
+        """Count a read that met a limit."""
+
+
+class Services(Protocol):
+    """The part of a running node that handles on its tenants use; `kbcore.node.runtime.Runtime` implements it."""
+
+    @property
+    def config(self) -> Config:
+        """Settings of the node."""
+
+    @property
+    def clock(self) -> Clock:
+        """Clock of the node."""
+
+    @property
+    def plugins(self) -> Plugins:
+        """Loaded plugins."""
+
+    @property
+    def transactions(self) -> Transactions:
+        """Open and finished transactions."""
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of one run, from the settings."""
+
+    @property
+    def goals_told(self) -> bool:
+        """True when a plugin listens to answered goals."""
+
+    @property
+    def turns(self) -> Turns:
+        """Admission of long goals."""
+
+    @property
+    def model(self) -> Model | None:
+        """Language model, or None where none is configured."""
+
+    @property
+    def embedding(self) -> Embedding | None:
+        """Embedder, or None where none is configured."""
+
+    @property
+    def offload(self) -> Callable[[Callable[[], Any]], Any]:
+        """Run a function away from the event loop and return its result."""
+
+    @property
+    def pause(self) -> Callable[[], None]:
+        """Let other requests run."""
+
+    @property
+    def token_counter(self) -> TokenCounter:
+        """Counter of tokens for context windows."""
+
+    @property
+    def scorer(self) -> SalienceScorer:
+        """Salience scorer."""
+
+    @property
+    def meters(self) -> ReadCounters:
+        """Counters of reads."""
+
+    def read_tenant(self, database: str, name: str) -> Tenant:
+        """Return a tenant brought to the present time; an unknown one is empty."""
+
+    def find_tenant(self, database: str, name: str) -> Tenant | None:
+        """Return a tenant brought to the present time, or None where it does not exist."""
+
+    def reasoner(self, tenant: Tenant) -> Reasoner:
+        """Return the reasoner of a tenant, with its goal tables."""
+
+    def cascades(self, tenant: Tenant) -> Cascades:
+        """Return the finder of conclusions that no longer hold after a tenant's retractions."""
+
+    def commit(self, changes: ChangeSet) -> Delta:
+        """Make a change set durable and apply it."""
+
+    def begin(self, database: str, tenant: str) -> str:
+        """Open a transaction and return its id."""
+
+    def in_transaction(
+        self, database: str, tenant: str, id: str, *, writes: bool = True, caller: Caller | None = None
+    ) -> TransactionKB:
+        """Return a handle on a tenant as an open transaction sees it."""
+
+    def refuse_on_follower(self) -> None:
+        """Raise ReadOnlyFollower on a node that takes no writes."""

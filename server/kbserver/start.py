@@ -1,0 +1,15 @@
+"""Start of the serving process: gevent replaces the blocking calls of the standard library before anything else runs."""
+
+from __future__ import annotations
+
+from gevent import monkey
+
+from kbcore.config.settings import Config
+
+
+def serve(config: Config) -> int:
+    """Patch this process, serve until it is told to stop, and return its exit status."""
+    monkey.patch_all()
+    from kbserver.serve import run  # imported here because it must see the patched library
+
+    return run(config)
