@@ -81,6 +81,11 @@ class WindowRequest:
         return self.fill == FILL_SALIENCE
 
     @property
+    def fills_buckets_by_salience(self) -> bool:
+        """Whether buckets take facts that neither goals nor the query ask for: a bucket asks for facts of its own."""
+        return self.fills_by_salience or (self.fill is None and self.query is None)
+
+    @property
     def optimizes(self) -> bool:
         """Whether more is asked than the most salient facts: goals, a session or buckets."""
         return bool(self.goals or self.session is not None or self.buckets)

@@ -128,7 +128,7 @@ class Selection:
         if most <= 0:
             return
         refused = 0
-        only_matches = not request.fills_by_salience
+        only_matches = not (request.fills_by_salience if share is None else request.fills_buckets_by_salience)
         ranked = self._supply.best(predicates, most + len(room.taken), full, only_matches=only_matches)
         for looked, fact in enumerate(ranked):
             if looked % 500 == 499:

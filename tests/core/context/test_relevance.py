@@ -131,6 +131,16 @@ def test_nothing_but_what_is_asked_for_enters(kb):
     assert [(entry.text, entry.category) for entry in found.entries] == [('drinks(ann, "green tea")', "second")]
 
 
+def test_buckets_beside_goals_ask_for_facts_too(kb):
+    family(kb)
+    tell(kb, "noise", "x")
+    tell(kb, "likes", "ann", "tea")
+    asked = {"goals": [goal("parent", "ann", X)], "buckets": [Bucket("taste", ("likes",))]}
+    assert texts(window(kb, **asked)) == ["parent(ann, bob)", "likes(ann, tea)"]
+    assert texts(window(kb, fill="none", **asked)) == ["parent(ann, bob)"]
+    assert len(window(kb, fill="salience", **asked).entries) == 6
+
+
 def test_a_diff_with_goals_for_a_session_without_drops_the_padding(kb):
     family(kb)
     window(kb, session="s")
