@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from kbcore.context.cache import Recent
 from kbcore.context.diff import UNKNOWN, WindowDiff, diff
-from kbcore.context.matches import at_least, matching_facts
 from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
+from kbcore.context.relevance.matches import at_least, matching_facts
+from kbcore.context.relevance.vectors import Near, Vectors, blended, pool, text_of
 from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
 from kbcore.context.summary import TOP_FACTS, Summary, summarize
-from kbcore.context.vectors import Near, Vectors, blended, pool, text_of
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput
 from kbcore.kb.base import TenantHandle

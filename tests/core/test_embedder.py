@@ -14,8 +14,8 @@ from support.runtimes import runtime as plain_runtime
 import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
+from kbcore.context.relevance.vectors import NEAR, POOL, VECTOR_WEIGHT, Vectors, text_of
 from kbcore.context.request import WindowRequest
-from kbcore.context.vectors import NEAR, POOL, VECTOR_WEIGHT, Vectors, text_of
 from kbcore.errors import ConfigError
 from kbcore.node.runtime import open_runtime
 from kbcore.plug.conformance.embedder import EmbedderConformance
@@ -139,7 +139,7 @@ def test_a_text_is_embedded_once(kb, embedder):
 
 def test_the_store_is_bounded(kb, monkeypatch):
     kb.assert_facts([Fact("p", (f"c{i}",)) for i in range(700)])
-    monkeypatch.setattr("kbcore.context.vectors.STORE_BYTES", 1)
+    monkeypatch.setattr("kbcore.context.relevance.vectors.STORE_BYTES", 1)
     for at in range(5):
         first(kb, f"text {at}")
     tenant = kb._read_tenant()

@@ -47,9 +47,15 @@ def importers(library: str) -> set[str]:
     return {name(p) for p in PYTHON if any(i == library or i.startswith(library + ".") for i in imports(p))}
 
 
-def test_no_file_is_longer_than_400_lines():
+def test_no_file_is_longer_than_800_lines():
     lengths = {name(path): len(source(path).splitlines()) for path in [*PYTHON, *C, *TESTS]}
-    assert {path: lines for path, lines in lengths.items() if lines > 400} == {}
+    assert {path: lines for path, lines in lengths.items() if lines > 800} == {}
+
+
+def test_no_package_has_more_than_15_modules():
+    packages = {path.parent for path in PYTHON}
+    modules = {name(package): len([*package.glob("*.py")]) - 1 for package in packages}
+    assert {package: count for package, count in modules.items() if count > 15} == {}
 
 
 def test_every_module_says_what_it_is_for():
@@ -57,20 +63,17 @@ def test_every_module_says_what_it_is_for():
     assert silent == []
 
 
-def test_every_file_is_on_the_map():
-    pages = ["ARCHITECTURE.md", "docs/reference/planner-passes.md"]
-    pages += [f"{room}/README.md" for room in ("planner", "plugins", "server", "csrc")]
+def test_every_package_is_on_the_map():
+    pages = ["ARCHITECTURE.md", *(f"{folder}/README.md" for folder in ("planner", "plugins", "server"))]
     maps = "".join(source(ROOT / page) for page in pages)
-    named = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`[^`\n]+`|^## \w+$", maps, re.M))))
-    missing = [
-        name(path)
-        for path in [*PYTHON, *C]
-        if path.stem != "__init__" and path.stem != "__main__" and not {path.stem, path.name} & named
-    ]
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", maps))))
+    missing = [name(path.parent) for path in PYTHON if path.stem == "__init__" and path.parent.name not in named]
+    c_files = "".join(source(ROOT / page) for page in ("csrc/README.md",))
+    missing += [name(path) for path in C if f"`{path.name}`" not in c_files and f"`{path.stem}`" not in c_files]
     assert missing == []
 
 
-def test_one_library_one_room():
+def test_one_package_imports_each_library():
     assert importers("kbplanner._engine") == {"planner/kbplanner/engine/binding.py"}
     assert importers("lark") == {"planner/kbplanner/syntax/parser.py"}
     assert importers("snowballstemmer") == {"kbcore/search/tokens.py"}
