@@ -78,7 +78,7 @@ def test_validity_and_what_is_refused(kb):
         lambda: kb.tell("p", ["x"], ttl=0),
         lambda: kb.tell("p", ["x"], confidence=2),
         lambda: kb.tell("p", ["x"], valid_from="tomorrow"),
-        lambda: kb.tell("=", ["x", "y"]),
+        lambda: kb.tell("p(x)", ["x", "y"]),
         lambda: kb.teach("p(a)."),
     ):
         with pytest.raises(InvalidInput):
@@ -144,7 +144,7 @@ def test_files_of_every_kind(kb, tmp_path):
         ("a.jsonl", '{"predicate": "p", "args": ["a"]}\n{"predicate": "p"}\n', 2),
         ("a.jsonl", "[1]\n", 1),
         ("a.jsonl", '{"predicate": "p", "args": ["?x"]}\n', 1),
-        ("a.csv", "p,a\n=,b\n", 2),
+        ("a.csv", "p,a\n?q,b\n", 2),
     ],
 )
 def test_a_faulty_line_is_named(kb, tmp_path, name, text, line):

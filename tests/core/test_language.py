@@ -95,6 +95,12 @@ def test_a_fact_said_twice_counts_once_and_the_last_word_stands() -> None:
     assert [(fact.positive, fact.confidence) for fact in taken.facts] == [(True, 0.7), (False, None)]
 
 
+@pytest.mark.parametrize("name", ["contains", "length", "div", "count"])
+def test_a_line_may_state_a_fact_with_the_name_of_a_builtin(name: str) -> None:
+    taken = read(f"Hello\n{name}(a, b)")
+    assert [(fact.predicate, fact.args) for fact in taken.facts] == [(name, ("a", "b"))]
+
+
 @pytest.mark.parametrize("text", ["Yes.", "Ann likes tea.", "", "\n\n", "?- p(a).", "# only a comment"])
 def test_prose_states_nothing(text: str) -> None:
     assert not read(text)
@@ -109,7 +115,7 @@ def test_mistakes_in_rules_have_their_line() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("Hello\ncontains(a, b)", "line 2"),
+        ("Hello\n'p(a'(b)", "line 2"),
         ("Hello\np(" + "a" * 70_000 + ")", "line 2"),
         ("p(a) [scope=other].", "scope"),
         ("p(" + ", ".join("a" * 65) + ")\nx", "line 1"),

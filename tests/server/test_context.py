@@ -141,7 +141,7 @@ def deprecated(response: Any) -> None:
         ({"format": "poem"}, "format"),
         ({"goals": {}}, "goals"),
         ({"goals": [GOAL, {"predicate": "p"}]}, "goals[1].args"),
-        ({"goals": [{"predicate": "<", "args": ["1", "2"]}]}, "goals[0].predicate"),
+        ({"goals": [{"predicate": "?p", "args": ["1", "2"]}]}, "goals[0].predicate"),
         ({"sessionId": ""}, "sessionId"),
         ({"sessionId": "a b"}, "sessionId"),
         ({"relevanceBuckets": [{"weight": 1}]}, "relevanceBuckets[0].name"),

@@ -318,8 +318,8 @@ def test_a_bulk_of_bare_facts_is_stored_like_any_other(client):
     found = client.post("/assert/facts", {"facts": bare}).get_json()
     assert (found["asserted"], found["updated"], found["failed"], found["errors"]) == (4, 2, 0, [])
     assert client.ask("b", "x", "?n") == [["x", "0"], ["x", "1"], ["x", "2"]]
-    variable, operator = {"predicate": "b", "args": ["?v"]}, {"predicate": "=", "args": ["a", "b"]}
-    for odd, place in ((variable, "args[0]"), (operator, "predicate")):
+    variable, no_name = {"predicate": "b", "args": ["?v"]}, {"predicate": "b(x)", "args": ["a", "b"]}
+    for odd, place in ((variable, "args[0]"), (no_name, "predicate")):
         answer = client.post("/assert/facts", {"facts": [*bare, odd]})
         assert answer.status_code == 400
         assert f"facts[6].{place}" in answer.get_json()["details"]["fields"]

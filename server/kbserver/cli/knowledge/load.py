@@ -75,8 +75,6 @@ def _load(target: Target, path: Path, options: Options) -> None:
     goals: list[str] = []
     try:
         for batch in _batches(path, options):
-            if batch.header is not None and batch.header.detected and (batch.header.skipped or not options.quiet):
-                _tell_header(path, batch.header)
             report_warnings(str(path), batch.warnings, options.strict)
             if batch.rules:
                 rules += len(target.assert_rules(batch.rules))
@@ -86,6 +84,8 @@ def _load(target: Target, path: Path, options: Options) -> None:
             if batch.rows:
                 new, old = target.assert_rows(batch.rows)
                 stored, known = stored + new, known + old
+            if batch.header is not None and batch.header.detected and (batch.header.skipped or not options.quiet):
+                _tell_header(path, batch.header)  # only now: it says that a row was loaded
             goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
     except ReadOnlyFollower:  # nothing of any file can be stored
         raise
