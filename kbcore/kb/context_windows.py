@@ -11,6 +11,7 @@ from kbcore.context.optimize import make_window
 from kbcore.context.ranking import Supply
 from kbcore.context.relevance.matches import at_least, matching_facts
 from kbcore.context.relevance.vectors import Near, Vectors, blended, pool, text_of
+from kbcore.context.removed import Reasons
 from kbcore.context.request import FILLS, FORMATS, WindowRequest
 from kbcore.context.salience import Scores
 from kbcore.context.sessions import Sessions
@@ -37,13 +38,27 @@ class Windowing(TenantHandle):
         check_request(request)
         near = self._near(request, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
-            return self._window(tenant, request, budget, near)
+            return self._window(tenant, request, budget, near)[0]
+
+    def context_with_changes(
+        self, request: WindowRequest, *, wanted: BudgetWanted | None = None
+    ) -> tuple[Window, WindowDiff | None]:
+        """Make the window for a request, and say what has changed since the last one of its session, if there is one.
+
+        Raises InvalidInput and BudgetExceeded.
+        """
+        check_request(request)
+        near = self._near(request, wanted)
+        with self._reads(wanted, kind="window") as (tenant, budget):
+            return self._window(tenant, request, budget, near, compare=True)
 
     def context_diff(self, session: str, changes: dict[str, Any], *, wanted: BudgetWanted | None = None) -> WindowDiff:
         """What has changed since the last window of a session, of which a new one is made and kept.
 
-        What is asked is as for the last one but for `changes`, fields of WindowRequest. Of an unknown session there is
-        nothing to say but that. Raises InvalidInput and BudgetExceeded.
+        What is asked is as for the last one but for `changes`, fields of WindowRequest. Each removed entry has the reason
+        why it was removed, from what is known now. Of an unknown session there is nothing to say but that.
+
+        Raises InvalidInput and BudgetExceeded.
         """
         near = self._near_again(session, changes, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
@@ -52,8 +67,8 @@ class Windowing(TenantHandle):
                 return UNKNOWN
             request = replace(known.request, **changes)
             check_request(request)
-            window = self._window(tenant, request, budget, near)
-        return diff(known.window, window)
+            _, found = self._window(tenant, request, budget, near, compare=True)
+        return found or UNKNOWN
 
     def last_window(self, session: str) -> Window | None:
         """The last window of a session, None where nothing is known of it."""
@@ -100,16 +115,52 @@ class Windowing(TenantHandle):
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
         """The facts for a window, ranked as of the first window on the present state."""
-        now, scorer = self._services.clock.now_ms(), self._services.scorer
-        staged = isinstance(tenant, Overlay)
-        ranked = Scores(tenant, scorer, now if staged else self._recent(tenant).ranking_time(tenant, now), budget)
-        present = Scores(tenant, scorer, now, budget)
+        ranked = self._ranking(tenant, budget)
+        present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
         partitions = self._partitions(tenant, request.scope)
         weight = self._services.config.query_salience_weight
         matches = matching_facts(tenant, partitions, request, weight, budget)
         return Supply(ranked, partitions, request.min_salience, matches, weight, present)
 
-    def _window(self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None = None) -> Window:
+    def _window(
+        self,
+        tenant: Tenant,
+        request: WindowRequest,
+        budget: Budget,
+        near: Near | None = None,
+        *,
+        compare: bool = False,
+    ) -> tuple[Window, WindowDiff | None]:
+        """Make a window and keep it in its session; with `compare`, say what has changed since the session's last one.
+
+        Both are of the same state, and where BudgetExceeded is raised the session keeps its last window.
+        """
+        window = self._made(tenant, request, budget, near)
+        changes = None
+        if request.session is not None:
+            sessions = self._sessions(tenant)
+            known = sessions.get(request.session) if compare else None
+            if known is not None:
+                reasons = self._reasons(tenant, known.window, window, request, budget)
+                changes = diff(known.window, window, reasons.of, request.format)
+            sessions.keep(request.session, window, request)
+        self._services.meters.window_facts(len(window.entries))
+        return window, changes
+
+    def _reasons(
+        self, tenant: Tenant, before: Window, after: Window, request: WindowRequest, budget: Budget
+    ) -> Reasons:
+        scores = self._ranking(tenant, budget)
+        now = self._services.clock.now_ms()
+        return Reasons(self._services.reasoner(tenant), scores, before, after, request, now, budget)
+
+    def _ranking(self, tenant: Tenant, budget: Budget) -> Scores:
+        """The scores that facts are ranked by: as of the first window on the present state."""
+        now = self._services.clock.now_ms()
+        at = now if isinstance(tenant, Overlay) else self._recent(tenant).ranking_time(tenant, now)
+        return Scores(tenant, self._services.scorer, at, budget)
+
+    def _made(self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None) -> Window:
         recent = self._recent(tenant)
         staged = isinstance(tenant, Overlay)  # a transaction's writes do not show in generations
         key = recent.key(tenant, request)
@@ -125,9 +176,6 @@ class Windowing(TenantHandle):
             if not staged:
                 recent.keep(key, made)
             supply.scores.show(made.shown)
-        if request.session is not None:
-            self._sessions(tenant).keep(request.session, made.window, request)
-        self._services.meters.window_facts(len(made.window.entries))
         return made.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:
@@ -142,7 +190,6 @@ class Windowing(TenantHandle):
         if found is None:
             found = tenant.attached.setdefault("windows", Recent(self._services.clock))
         return cast(Recent, found)
-
 
 
 def check_request(request: WindowRequest) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kbcore.context.diff import WindowDiff, diff
+from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput, ModelNotConfigured
@@ -163,9 +163,7 @@ class Conversing(Asking, Windowing, ABC):
         if taken.rules or taken.facts or fresh:
             stored = self.assert_rules(taken.rules, [*taken.facts, *fresh])
             rules, asserted = stored.rules, stored.asserted
-        before = None if request.session is None else self.last_window(request.session)
-        window = self.context(request, wanted=wanted)
-        changes = None if before is None else diff(before, window)
+        window, changes = self.context_with_changes(request, wanted=wanted)
         unread = () if extracted is not None else tuple(taken.unread)
         return Ingested((*taken.facts, *shown), rules, asserted, unread, window, changes, extracted)
 

@@ -275,12 +275,13 @@ def test_contradictions_in_windows(client: Client) -> None:
 
 
 def test_context_diff_and_clear(client: Client) -> None:
-    """removed: key of the form predicate/arg1/arg2. Response: plain text `Session '<sessionId>' cleared`."""
+    """removed: key of the form predicate/arg1/arg2, with a reason. Response: `Session '<sessionId>' cleared`."""
     client.tell("p", "a", "b")
     client.post("/memory/context", {"sessionId": "s"})
     client.post("/retract", {"predicate": "p", "args": ["a", "b"]})
     found = client.post("/context/diff", {"sessionId": "s"}).get_json()
-    assert found["removed"] == [{"key": "p/a/b", "predicate": "p", "args": ["a", "b"], "negated": False, "scope": None}]
+    gone = {"key": "p/a/b", "predicate": "p", "args": ["a", "b"], "negated": False, "scope": None, "reason": "retracted"}
+    assert found["removed"] == [gone]
     assert client.post("/context/session/clear", {"sessionId": "s"}).text == "Session 's' cleared"
 
 

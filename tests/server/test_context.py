@@ -90,12 +90,34 @@ def test_diffs(family: Client) -> None:
     assert {"predicate", "args", "salience", "category", "charCount"} <= set(found["added"][0])
     assert [row["key"] for row in found["added"]] == ["likes/ann/a%2Fb"]
     assert found["removed"] == [
-        {"key": "parent/bob/cy", "predicate": "parent", "args": ["bob", "cy"], "negated": False, "scope": None}
+        {
+            "key": "parent/bob/cy", "predicate": "parent", "args": ["bob", "cy"], "negated": False, "scope": None,
+            "reason": "retracted",
+        }
     ]
+    assert "formattedText" not in found
     assert (found["unchanged"], found["fullRefreshRecommended"]) == (1, True)
     cleared = family.post("/context/session/clear", {"sessionId": "s"})
     assert (cleared.text, cleared.content_type) == ("Session 's' cleared", "text/plain; charset=utf-8")
     assert family.post("/context/diff", {"sessionId": "s"}).get_json()["previousWindowId"] is None
+
+
+def test_changes_as_text(client: Client) -> None:
+    client.tell("likes", "ann", "tea")
+    client.tell("likes", "ann", "milk")
+    window(client, {"sessionId": "s"})
+    client.post("/retract", {"predicate": "likes", "args": ["ann", "tea"]})
+    client.tell("other", "a")
+    found = client.post("/context/diff", {"sessionId": "s", "format": "natural", "predicates": ["other"]}).get_json()
+    assert {row["key"]: row["reason"] for row in found["removed"]} == {
+        "likes/ann/tea": "retracted",
+        "likes/ann/milk": "not_selected",
+    }
+    assert found["formattedText"] == "New: a is other.\nNo longer true: ann likes tea."
+    client.post("/retract", {"predicate": "other", "args": ["a"]})
+    found = client.post("/context/diff", {"sessionId": "s", "format": "facts"}).get_json()
+    assert found["formattedText"] == "% No longer true: other(a)."
+    assert client.post("/context/diff", {"sessionId": "s", "format": "poem"}).status_code == 400
 
 
 def test_before_its_sunset_the_old_route_serves(family: Client) -> None:

@@ -136,9 +136,12 @@ class Draft(ABC):
         self._scope_size -= step.scope_units
         return step.item
 
-    def text(self) -> str:
-        """Return the text; empty when nothing was added. It ends without a line break."""
-        scoped = len(self._scopes) > 1
+    def text(self, *, scoped: bool = False) -> str:
+        """Return the text; empty when nothing was added. It ends without a line break.
+
+        Scopes are named when there are several, and always with `scoped`.
+        """
+        scoped = scoped or len(self._scopes) > 1
         return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
 
     @abstractmethod

@@ -75,16 +75,21 @@ def sentence(atom: Atom) -> str:
 
 def premise(text: str) -> str:
     """A premise, a fact in the language, as a clause; anything else as it is."""
+    atom = premise_atom(text)
+    return text if atom is None else sentence(atom)
+
+
+def premise_atom(text: str) -> Atom | None:
+    """Return the signed atom of a premise; None where it is no fact, such as a comparison."""
     positive = not text.startswith(("not ", "~"))
     bare = text if positive else text.removeprefix("not ").removeprefix("~").lstrip()
     try:
         found = parse_program(bare + ".")
     except KBError:
-        return text
+        return None
     if len(found) != 1 or not isinstance(found[0], FactStatement):
-        return text
-    atom = found[0].atom
-    return sentence(Atom(atom.predicate, atom.args, positive))
+        return None
+    return Atom(found[0].atom.predicate, found[0].atom.args, positive)
 
 
 @lru_cache(maxsize=1024)

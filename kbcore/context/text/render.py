@@ -1,16 +1,23 @@
 """Context windows and their changes as text for a prompt; the same window always gives the same text.
 
-Whatever came from outside is a word, a number or quoted, so that no argument can pass for a sentence of its own.
+Everything that came from outside is a word, a number or quoted, so that no argument can pass for a sentence of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kbcore.context.diff import WindowDiff
+from kbcore.context.removed import NO_LONGER_TRUE, SUPERSEDED
 from kbcore.context.request import NATURAL
 from kbcore.context.text.drafts import draft_for
 from kbcore.context.window import Entry, Window
+
+NEW = "New"
+CHANGED = "Changed"
+UNTRUE = "No longer true"
+SUMMARIZED = "Now in a summary"
+"""Labels of the lines about changes; a fact that is now in a summary is still true."""
 
 
 def render(window: Window, text_format: str = NATURAL) -> str:
@@ -27,14 +34,41 @@ def render(window: Window, text_format: str = NATURAL) -> str:
     return draft.text()
 
 
-def render_changes(changes: WindowDiff) -> str:
-    """Give what came into a window and what went, as natural text; empty where nothing did."""
-    lines = [f"New: {line}" for line in _lines(changes.added)]
-    return "\n".join([*lines, *(f"No longer: {line}" for line in _lines(changes.removed))])
+def render_changes(changes: WindowDiff, text_format: str = NATURAL) -> str:
+    """Return what has changed in a window as text in a format; empty where nothing did.
+
+    Added entries come first, then those that have other details than before, then what is no longer true, then what its
+    summary stands for. Entries that left the window while they are still true are not mentioned. In the rule language
+    everything but what is true now is in comments.
+    """
+    replaced = {one.key for one in changes.removed if one.reason == SUPERSEDED}
+    in_place = replaced & {entry.key for entry in changes.added}
+    groups: dict[str, list[Entry]] = {NEW: [], CHANGED: [], UNTRUE: [], SUMMARIZED: []}
+    for entry in changes.added:
+        groups[CHANGED if entry.key in in_place else NEW].append(entry)
+    for one in changes.removed:
+        bare = one.entry._replace(provenance=None, contradicted=False)
+        if one.reason in NO_LONGER_TRUE:
+            groups[UNTRUE].append(bare)
+        elif one.key in replaced - in_place:
+            groups[SUMMARIZED].append(bare)
+    scoped = len({entry.scope for entries in groups.values() for entry in entries}) > 1
+    lines: list[str] = []
+    for label, entries in groups.items():
+        lines += _lines(label, entries, text_format, scoped)
+    return "\n".join(lines)
 
 
-def _lines(entries: Sequence[Entry]) -> list[str]:
-    draft = draft_for(NATURAL)
+def _lines(label: str, entries: Sequence[Entry], text_format: str, scoped: bool) -> Iterator[str]:
+    draft = draft_for(text_format)
     for entry in entries:
         draft.add(entry)
-    return draft.text().splitlines()
+    if not entries:
+        return
+    lines = draft.text(scoped=scoped).split("\n")
+    if text_format == NATURAL:
+        yield from (f"{label}: {line}" for line in lines)
+    elif label in (NEW, CHANGED):
+        yield from (f"% {label}", *lines)
+    else:  # a line that begins with % is the heading of a scope
+        yield from (line if line.startswith("%") else f"% {label}: {line}" for line in lines)

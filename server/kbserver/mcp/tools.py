@@ -187,7 +187,7 @@ _ALL = (
         ("prefix", "scope", "limit"),
         answers.SCHEMA,
         work.predicates,
-        "List what is known about: predicates with arity and counts of facts and rules. Start here.",
+        "List predicates with arity and counts of facts and rules. Start here.",
         usual=True,
     ),
     Tool(
@@ -207,10 +207,10 @@ _ALL = (
     Tool(
         "context_diff",
         context.diff,
-        ("sessionId", "goals", "maxFacts", "scope"),
+        ("sessionId", "goals", "maxFacts", "scope", "format"),
         answers.CHANGES,
         work.context_diff,
-        "What has changed since the last window of a session.",
+        "Changes since a session's last window.",
         grouped=False,
         usual=True,
     ),

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import FILLS, FORMATS, STRUCTURED, Bucket, WindowRequest
+from kbcore.context.text.render import render_changes
 from kbcore.context.window import Entry, Window
 from kbcore.errors import InvalidInput
 from kbcore.reason.budget import BudgetWanted
@@ -203,25 +204,29 @@ def shown_window(window: Window, request: WindowRequest, *, whole: bool = False)
 
 
 def shown_diff(diff: WindowDiff) -> dict[str, Any]:
-    """A diff for the outside."""
-    return {
+    """A diff for the outside, with its text unless the format is `structured`."""
+    found: dict[str, Any] = {
         "previousWindowId": diff.previous,
         "currentWindowId": diff.current,
         "added": [{"key": entry.key, **shown_entry(entry)} for entry in diff.added],
         "removed": [
             {
-                "key": entry.key,
-                "predicate": entry.predicate,
-                "args": list(entry.args),
-                "negated": entry.negated,
-                "scope": entry.scope,
+                "key": one.key,
+                "predicate": one.entry.predicate,
+                "args": list(one.entry.args),
+                "negated": one.entry.negated,
+                "scope": one.entry.scope,
+                "reason": one.reason,
             }
-            for entry in diff.removed
+            for one in diff.removed
         ],
         "unchanged": diff.unchanged,
         "fullRefreshRecommended": diff.refresh,
         "reason": diff.reason,
     }
+    if diff.format != STRUCTURED:
+        found["formattedText"] = render_changes(diff, diff.format)
+    return found
 
 
 def _fields(found: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kbcore.context.removed import REASONS
 from kbserver.schemas.answers.facts import ROW, ROWS
 from kbserver.schemas.answers.language import FAILURES, REJECTED
 from kbserver.schemas.jsonschema import (
@@ -88,11 +89,24 @@ CHANGES = named(
             "currentWindowId": TEXT,
             "added": array(obj({"key": TEXT, **_ENTRY})),
             "removed": array(
-                obj({"key": TEXT, "predicate": TEXT, "args": TEXTS, "negated": FLAG, "scope": nullable(TEXT)})
+                obj(
+                    {
+                        "key": TEXT,
+                        "predicate": TEXT,
+                        "args": TEXTS,
+                        "negated": FLAG,
+                        "scope": nullable(TEXT),
+                        "reason": said(
+                            words(*REASONS),
+                            "Why it is not in the new window. With `superseded` and `not_selected` it is still true.",
+                        ),
+                    }
+                )
             ),
             "unchanged": COUNT,
             "fullRefreshRecommended": FLAG,
             "reason": nullable(TEXT),
+            "formattedText?": said(TEXT, "With `format: natural` or `facts`: the changes as text."),
         }
     ),
 )

@@ -1,0 +1,164 @@
+"""Why an entry of the last window is missing from the new one: it is no longer true, or there was no place for it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kbcore.context.contradictions import stored_clashes
+from kbcore.context.goals.evidence import ABSENCE, Group, Witness
+from kbcore.context.ranking import Supply
+from kbcore.context.request import WindowRequest
+from kbcore.context.resolution import Judge
+from kbcore.context.salience import Scores
+from kbcore.context.summaries import Summaries
+from kbcore.context.text.phrases import premise_atom
+from kbcore.context.window import Entry, Window
+from kbcore.reason.ask import Reasoner
+from kbcore.reason.budget import Budget
+from kbcore.state.partition import Partition
+from kbplanner.engine.backend import NO_ROW
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.ir.terms import Atom, Literal
+
+RETRACTED = "retracted"
+"""It is not stored any more, or nothing that it was concluded from is left."""
+
+EXPIRED = "expired"
+"""Its validity has ended, or that of a fact it was concluded from."""
+
+SUPERSEDED = "superseded"
+"""It is still true: its summary stands for it, or the same fact is in the new window with other details."""
+
+CONTRADICTED = "contradicted"
+"""The opposite is known since then, or has won against it."""
+
+NOT_SELECTED = "not_selected"
+"""It is still true; other facts took its place, or the request no longer asks for it."""
+
+REASONS = (RETRACTED, EXPIRED, SUPERSEDED, CONTRADICTED, NOT_SELECTED)
+NO_LONGER_TRUE = frozenset({RETRACTED, EXPIRED, CONTRADICTED})
+"""The reasons for which an entry is no longer true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An entry that left a window, and one of REASONS."""
+
+    entry: Entry
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The name of the entry in diffs."""
+        return self.entry.key
+
+
+class Reasons:
+    """Finds out why entries left a window, from what is known now; the caller holds the tenant's read lock.
+
+    `before` is the window they were in, `after` the one that was made of `request`, `now` the present time.
+    """
+
+    def __init__(
+        self,
+        reasoner: Reasoner,
+        scores: Scores,
+        before: Window,
+        after: Window,
+        request: WindowRequest,
+        now: int,
+        budget: Budget,
+    ) -> None:
+        self._reasoner = reasoner
+        self._tenant = reasoner.tenant
+        self._now = self._tenant.at(now)
+        self._resolves = request.auto_resolve
+        self._budget = budget
+        self._kept = {entry.key for entry in after.entries}
+        self._before: Mapping[tuple[str | None, str], Entry] = {(one.scope, one.text): one for one in before.entries}
+        scopes = dict.fromkeys(entry.scope for entry in before.entries)
+        self._partitions: dict[str | None, Partition] = {
+            scope: self._tenant.partition(scope) or self._tenant.new_partition(scope) for scope in scopes
+        }
+        self._supply = Supply(scores, list(self._partitions.values()), request.min_salience)
+        self._witness = Witness(reasoner, self._supply, request.max_facts, budget)
+        self._summaries: Summaries | None = None
+        self._judge: Judge | None = None
+
+    def of(self, entries: Iterable[Entry]) -> tuple[Removed, ...]:
+        """Give each entry its reason. Raises BudgetExceeded."""
+        return tuple(Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries)))
+
+    def _reason(self, entry: Entry) -> str:
+        if entry.key in self._kept:
+            return SUPERSEDED
+        partition = self._partitions[entry.scope]
+        atom = Atom(entry.predicate, entry.args, not entry.negated)
+        if entry.provenance is not None and entry.provenance.rule == ABSENCE:
+            return self._reason_of_absence(partition, atom)
+        found = self._witness.first(partition, atom)
+        if found is None:
+            return self._reason_of_untrue(entry, partition, atom)
+        if self._resolves and self._has_lost(found):
+            return CONTRADICTED
+        return SUPERSEDED if self._is_summarized(found, partition) else NOT_SELECTED
+
+    def _reason_of_absence(self, partition: Partition, atom: Atom) -> str:
+        """Why it is not shown any more that something is not known."""
+        literal = Literal(Atom(atom.predicate, atom.args), negated=True)
+        if self._reasoner.rows(partition, literal, self._budget, None, 1):
+            return NOT_SELECTED
+        return CONTRADICTED
+
+    def _reason_of_untrue(self, entry: Entry, partition: Partition, atom: Atom) -> str:
+        if self._is_expired(entry.scope, atom, entry):
+            return EXPIRED
+        opposite = Atom(atom.predicate, atom.args, not atom.positive)
+        if not entry.contradicted and self._witness.first(partition, opposite) is not None:
+            return CONTRADICTED
+        return EXPIRED if self._rests_on_expired(entry) else RETRACTED
+
+    def _has_lost(self, found: Group) -> bool:
+        """Whether a fact, or one that it depends on, is on the losing side of a contradiction."""
+        if self._judge is None:
+            self._judge = Judge(self._witness, stored_clashes(self._tenant, self._supply, None, self._budget))
+        return any(self._judge.loses(fact) for fact in found.facts)
+
+    def _is_summarized(self, found: Group, partition: Partition) -> bool:
+        """Whether the new window has the summary of a stored fact."""
+        self._summaries = self._summaries or Summaries(self._supply)
+        summary = self._summaries.of(found.answer)
+        if summary is None:
+            return False
+        row = summary.row
+        key = Entry(row["predicate"], tuple(row["args"]), row["negated"], partition.name, 0.0, "", "", 0).key
+        return key in self._kept
+
+    def _rests_on_expired(self, entry: Entry) -> bool:
+        """Whether a fact that a conclusion depends on has expired, as far as the last window and the store show it."""
+        todo, seen = [entry], {entry.text}
+        while todo:
+            provenance = todo.pop().provenance
+            for text in provenance.premises if provenance is not None else ():
+                known = self._before.get((entry.scope, text))
+                atom = premise_atom(text)
+                if text in seen or atom is None:
+                    continue
+                seen.add(text)
+                if self._is_expired(entry.scope, atom, known):
+                    return True
+                if known is not None:
+                    todo.append(known)
+        return False
+
+    def _is_expired(self, scope: str | None, atom: Atom, known: Entry | None) -> bool:
+        """Whether a fact is stored but no longer valid, or was removed after the end that its entry names."""
+        stored = self._partitions[scope].get(RelationSchema(atom.predicate, atom.arity, atom.positive))
+        if stored is not None:
+            symbols = array("I", [self._tenant.find(str(arg)) for arg in atom.args])
+            (place,) = stored.relation.locate(symbols, 1)
+            if place != NO_ROW:
+                return bool(stored.limited) and next(stored.windows(array("I", [place])))[1] <= self._now
+        return known is not None and known.valid_until is not None and known.valid_until <= self._now
