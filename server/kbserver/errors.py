@@ -1,4 +1,4 @@
-"""Any failure to an answer: the only place that knows HTTP statuses.
+"""Mapping of exceptions to HTTP error answers; no other module knows HTTP statuses.
 
 Every error leaves as `{code, message, details}`; `details` is an object or null.
 """
@@ -16,7 +16,18 @@ from marshmallow import ValidationError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.http import HTTP_STATUS_CODES
 
-from kbcore.errors import CallerLeft, InvalidInput, KBError, NotFound, RateLimited
+from kbcore.errors import (
+    CallerLeft,
+    InvalidInput,
+    KBError,
+    LogCorrupted,
+    NotFound,
+    RateLimited,
+    SnapshotFailed,
+    StorageBusy,
+    StorageFailed,
+    StorageFull,
+)
 from kbserver.rate_headers import rate_headers, used_up
 
 STATUS: dict[str, int] = {
@@ -39,7 +50,19 @@ STATUS: dict[str, int] = {
 """The status of each error code."""
 
 _CODES_OF_HTTP = {404: "NOT_FOUND", 410: "NOT_FOUND", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 503: "NOT_READY"}
-"""Codes of the errors HTTP itself raises; other 4xx are VALIDATION_ERROR and keep their status."""
+"""Codes of errors that werkzeug raises; other 4xx are VALIDATION_ERROR and keep their status."""
+
+_STORAGE_MESSAGES: dict[type[KBError], str] = {
+    StorageFull: "the disk of the server is full; writes are refused until there is free space, reads go on",
+    StorageFailed: "the storage of the server failed; the server log has the details",
+    SnapshotFailed: "the server could not store a snapshot; the server log has the details",
+    StorageBusy: "the storage of the server is in use by another process; the server log has the details",
+    LogCorrupted: "the storage of the server is damaged; the server log has the details",
+}
+"""Messages for clients: storage errors name files of the server, which only the server log may show."""
+
+_STORAGE_DETAILS = ("freeBytes", "neededBytes")
+"""Details of storage errors that clients may see."""
 
 _NOT_READY_RETRY_SECONDS = "1"
 
@@ -47,7 +70,7 @@ log = logging.getLogger(__name__)
 
 
 class UnsupportedMedia(InvalidInput):
-    """A body of another kind than JSON in UTF-8; answered with 415."""
+    """A body that is not JSON in UTF-8; answered with 415."""
 
 
 class Gone(NotFound):
@@ -56,7 +79,7 @@ class Gone(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """An error as it is sent."""
+    """An HTTP error: status, body members and extra headers."""
 
     status: int
     code: str
@@ -65,36 +88,39 @@ class ErrorAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def line(self) -> str:
-        """Write the status line, as Flask does."""
+        """Return the status line in the form that Flask writes."""
         return f"{self.status} {HTTP_STATUS_CODES[self.status].upper()}"
 
     def body(self) -> bytes:
-        """Write the JSON of it."""
+        """Return the JSON body."""
         shape = {"code": self.code, "message": self.message, "details": self.details}
         try:
             return orjson.dumps(shape, default=str)
-        except TypeError:  # text no encoding takes, such as half a surrogate pair of a refused name
+        except TypeError:  # text that UTF-8 cannot hold, such as a lone surrogate in a refused name
             shape["message"] = self.message.encode("ascii", "backslashreplace").decode()
             return orjson.dumps({**shape, "details": None})
 
 
-UNFORESEEN = ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
-"""The answer to what nobody foresaw."""
+UNEXPECTED = ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
+"""The answer to an unexpected exception."""
 
 
 def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
-    """Turn any exception into the answer for request number `request`; what nobody foresaw is only told to the log."""
+    """Return the answer to an exception; `request` is the request id for the log.
+
+    Unexpected exceptions are logged and answered without any detail.
+    """
     if isinstance(error, KBError):
-        return _of_ours(error, request)
+        return _kb_answer(error, request)
     if isinstance(error, ValidationError):
-        return _of_ours(invalid(error), request)
+        return _kb_answer(invalid(error), request)
     if isinstance(error, HTTPException) and ((error.code or 500) < 500 or error.code in _CODES_OF_HTTP):
-        return _of_http(error)
+        return _http_answer(error)
     log.error("unexpected failure", exc_info=error, extra={"fields": {"id": request}})
-    return UNFORESEEN
+    return UNEXPECTED
 
 
-def _of_ours(error: KBError, request: str) -> ErrorAnswer:
+def _kb_answer(error: KBError, request: str) -> ErrorAnswer:
     headers = {}
     if isinstance(error, RateLimited):
         wait = max(1, math.ceil(error.retry_after))
@@ -110,12 +136,23 @@ def _of_ours(error: KBError, request: str) -> ErrorAnswer:
     if error.code == "INTERNAL_ERROR":
         log.error("%s: %s", type(error).__name__, error.message, exc_info=error, extra={"fields": {"id": request}})
     status = 415 if isinstance(error, UnsupportedMedia) else 410 if isinstance(error, Gone) else STATUS.get(error.code, 500)
-    return ErrorAnswer(status, error.code, error.message, error.details, headers)
+    message, details = _for_clients(error, request)
+    return ErrorAnswer(status, error.code, message, details, headers)
 
 
-def _of_http(error: HTTPException) -> ErrorAnswer:
+def _for_clients(error: KBError, request: str) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the message and details of an error without paths of the server's file system."""
+    message = next((text for kind, text in _STORAGE_MESSAGES.items() if isinstance(error, kind)), None)
+    if message is None:
+        return error.message, error.details
+    if isinstance(error, StorageFull):
+        log.warning("write refused: %s", error.message, extra={"fields": {"id": request}})
+    return message, {key: (error.details or {})[key] for key in _STORAGE_DETAILS if key in (error.details or {})} or None
+
+
+def _http_answer(error: HTTPException) -> ErrorAnswer:
     status = error.code or 500
-    if status < 400:  # a redirect to the path with its slashes put right: that path is not ours either
+    if status < 400:  # a redirect to the same path with other slashes, which is no route here
         return ErrorAnswer(404, "NOT_FOUND", "no such path")
     if isinstance(error, MethodNotAllowed):
         allowed = sorted(error.valid_methods or ())
@@ -126,7 +163,7 @@ def _of_http(error: HTTPException) -> ErrorAnswer:
 
 
 def invalid(error: ValidationError, path: str = "") -> InvalidInput:
-    """Give marshmallow's findings the one shape: `details.fields` maps the path of each field to its problems."""
+    """Convert an error of marshmallow: `details.fields` maps the path of each field to its problems."""
     fields: dict[str, list[str]] = {}
     for name, problem in _flat(error.messages, path):
         fields.setdefault(name, []).append(problem)

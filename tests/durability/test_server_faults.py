@@ -56,6 +56,7 @@ def test_a_full_disk_means_reads_only_and_passes_by_itself(tmp_path) -> None:
             assert (status, error["code"]) == (507, "STORAGE_FULL")
             assert error["details"]["freeBytes"] == 0
             assert error["details"]["neededBytes"] > 0
+            assert str(tmp_path) not in str(body)
         assert facts(server) == ["before"]
         status, found = ready(server)
         assert (status, found["status"], found["writable"]) == (200, "degraded", False)

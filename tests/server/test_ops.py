@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.http import ALONE, READS, SCOPES, WRITES, Client, Served, error_of
 
-from kbcore.errors import NotReady, RateLimited, StorageFailed, StorageFull
+from kbcore.errors import KBError, LogCorrupted, NotReady, RateLimited, SnapshotFailed, StorageFailed, StorageFull
 from kbserver.app import stop_process
 
 GOAL = {"predicate": "p", "args": ["a"]}
@@ -189,6 +189,33 @@ def test_failures_below(
     assert headers.items() <= dict(response.headers).items()
     assert "Traceback" not in response.text
     assert served.stopped == []
+
+
+SERVER_PATH = "/srv/kb/secret-folder"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageFull(f"no room on the disk of {SERVER_PATH}", {"file": f"{SERVER_PATH}/x.wal", "errno": 28, "freeBytes": 0}),
+        StorageFailed(f"fsync of {SERVER_PATH}/x.wal failed", {"file": f"{SERVER_PATH}/x.wal"}),
+        SnapshotFailed(f"snapshot {SERVER_PATH}/s was not stored", {"file": f"{SERVER_PATH}/s"}),
+        LogCorrupted("bad checksum", directory=SERVER_PATH, segment="x.wal", offset=7),
+    ],
+)
+def test_storage_errors_show_no_path_of_the_server(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: KBError
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(type(served.runtime), "knowledge_base", fail)
+    response = served.client.post("/ask", GOAL)
+    assert response.status_code == (507 if isinstance(error, StorageFull) else 500)
+    assert "secret-folder" not in response.text
+    assert "x.wal" not in response.text
+    assert response.get_json()["details"] == ({"freeBytes": 0} if isinstance(error, StorageFull) else None)
+    assert error.message in caplog.text
 
 
 def test_stopping_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from kbcore.errors import (
 from kbcore.node.runtime import open_runtime
 from kbserver.answers import JSON
 from kbserver.app import create_app
-from kbserver.errors import UNFORESEEN, UnsupportedMedia, answer_of
+from kbserver.errors import UNEXPECTED, UnsupportedMedia, answer_of
 from kbserver.example_scenarios.prepared_model import QUESTION, TEXT, Prepared
 from kbserver.example_scenarios.two_nodes import play_nodes
 
@@ -187,7 +187,7 @@ def _told(app: Flask) -> dict[str, Any]:
         if body is not None:
             known.setdefault("request", body)
         known["answers"].setdefault(status, {}).setdefault(media, shown)
-    for made in (*map(answer_of, MADE), UNFORESEEN):
+    for made in (*map(answer_of, MADE), UNEXPECTED):
         errors.setdefault(str(made.status), {"code": made.code, "message": made.message, "details": made.details})
     return {"operations": operations, "errors": errors}
 
