@@ -32,6 +32,7 @@ from kbcore.kb.transaction import Operations
 from kbcore.language.csv_rows import Header, header_mode
 from kbcore.language.extract import Extracted
 from kbcore.language.files import Batch, plain_rows, read_file, read_statements
+from kbcore.language.rule_review import RuleReview
 from kbcore.language.synthesize import Synthesis
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
@@ -152,16 +153,17 @@ class EmbeddedKB:
         asserted = updated = rules = 0
         goals: list[GoalStatement] = []
         first_row: Header | None = None
-        warnings: list[RuleWarning] = []
+        review = RuleReview(self.kb.known_predicates)
         for batch in batches:
             first_row = first_row or batch.header
-            warnings += batch.warnings
+            review.add(batch)
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
             if batch.facts or batch.rows:
                 outcome = self.kb.assert_facts(batch.facts) if batch.facts else self.kb.assert_rows(batch.rows)
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
+        warnings = review.all(stored.rule for stored in self.kb.rules()) if review.has_rules else ()
         return LoadOutcome(asserted, updated, rules, tuple(goals), first_row, tuple(warnings))
 
     def ask(

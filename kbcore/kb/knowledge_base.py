@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from kbcore.kb.memory import Remembering
 from kbcore.kb.natural_language import Conversing
 from kbcore.kb.scopes import Scoping, always_of
 from kbcore.kb.scripts import TRIES, Block, Executed, blocks_of, run
+from kbcore.language.rule_review import Known, known_predicates
 from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Standing
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.reason.predicates import predicates
@@ -43,6 +44,8 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.terms import Atom, Rule, Term
 from kbplanner.passes.check import check_rule
 from kbplanner.syntax.arity import arity_warnings, rule_statement
+from kbplanner.syntax.diagnostics import RuleWarning
+from kbplanner.syntax.lint import lint
 
 KEEP_BOTH = "KEEP_BOTH"
 
@@ -95,13 +98,20 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
-    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
+    def assert_rules(
+        self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[tuple[str, int]] = ()
+    ) -> RulesOutcome:
         """Teach rules, and store facts with them, all or none.
 
+        `defined` are predicates (name, arity) that are about to get facts or rules: no warning calls them unknown.
         Raises InvalidInput (with the variable or the cycle) where a rule cannot be taken.
         """
         warnings = [warning for rule in rules for warning in check_rule(rule)]
-        warnings += arity_warnings([rule_statement(rule) for rule in rules], self._known(facts))
+        statements = [rule_statement(rule) for rule in rules]
+        known = self.known_predicates()
+        for name, arity in (*((fact.predicate, len(fact.args)) for fact in facts), *defined):
+            known.setdefault(name, set()).add(arity)
+        later = [*lint(statements), *arity_warnings(statements, known)]
         stored = tuple(stored_rule(rule) for rule in rules)
         for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
             self._writable(scope)
@@ -116,8 +126,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
 
         delta = self._commit(changes, check=check)
         warnings += self._read_tenant().rules.endless(stored)
-        told = [f"{w.message} ({w.hint})" if w.hint else w.message for w in warnings]
-        return RulesOutcome(stored, (*told, *map(recursion_warning, cycles)), delta.asserted)
+        warnings += [RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles]
+        texts = [f"{w.message} ({w.hint})" if w.hint else w.message for w in (*warnings, *later)]
+        return RulesOutcome(stored, tuple(texts), delta.asserted)
 
     def execute(
         self, text: str | Sequence[Block], *, scope: str | None = None, wanted: BudgetWanted | None = None
@@ -206,6 +217,10 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         tenant = self._read_tenant()
         with tenant.lock.read():
             return predicates(tenant, self._partitions(tenant, scope), scope)
+
+    def known_predicates(self) -> Known:
+        """Return the predicates of every partition with their arities."""
+        return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
 
     def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
         """Rules in the order they were taught: all of them, or those that hold in one partition."""
@@ -312,15 +327,6 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
             found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1)
             if found:
                 raise _contradiction(found[0])
-
-    def _known(self, facts: Sequence[Fact]) -> dict[str, set[int]]:
-        """Predicates with their arities: those of every partition, and those of facts about to be stored."""
-        known: dict[str, set[int]] = {}
-        for row in self.predicates(ALL_SCOPES)["predicates"]:
-            known.setdefault(row["predicate"], set()).add(row["arity"])
-        for fact in facts:
-            known.setdefault(fact.predicate, set()).add(len(fact.args))
-        return known
 
     def _writable(self, scope: str | None) -> None:
         if scope == ALL_SCOPES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kbcore.errors import BudgetExceeded
 from kbcore.language.files import fact_of, rule_of
 from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.unknown import UnknownPredicate
 from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import StoredRule
 from kbplanner.ir.terms import BodyItem, Literal, Rule, Variable
@@ -20,6 +21,9 @@ from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatem
 
 TRIES = 3
 """How often a text is begun anew because somebody else wrote what its questions had read."""
+
+Signature = tuple[str, int]
+"""A predicate by name and arity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Executed:
     """What came of a text; `text` tells it line by line, `timestamp` is in epoch milliseconds.
 
     An element of `answers` has `question` (which one it answers, from 0) and `bindings` (variables with their values), and
-    where the question is a single atom the keys of a row.
+    where the question is a single atom the keys of a row. `unknown` are predicates of questions without answers that had no
+    fact and no rule when the question was asked.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -43,6 +48,7 @@ class Executed:
     questions: list[Question] = field(default_factory=list)
     rules: list[StoredRule] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unknown: list[UnknownPredicate] = field(default_factory=list)
     asserted: int = 0
     timestamp: int = 0
 
@@ -84,8 +90,15 @@ class Doing(Protocol):
     def assert_facts(self, facts: Sequence[Fact]) -> AssertOutcome:
         """Store facts."""
 
-    def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> Rules:
-        """Teach rules, and store facts with them."""
+    def assert_rules(
+        self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[Signature] = ()
+    ) -> Rules:
+        """Teach rules, and store facts with them; `defined` are predicates of later clauses."""
+
+    def unknown_predicates(
+        self, asked: Iterable[tuple[str, int | None]], scope: str | None = None
+    ) -> list[UnknownPredicate]:
+        """Return the predicates without facts and rules."""
 
     def infer(self, literal: Literal, *, scope: str | None, wanted: BudgetWanted) -> list[Row]:
         """Answer a goal."""
@@ -128,17 +141,19 @@ def run(
 
 def _run(kb: Doing, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
     done = Executed()
+    heads = {(rule.head.predicate, rule.head.arity) for block in blocks for rule in block.rules}
+    defined = heads | {(fact.predicate, len(fact.args)) for block in blocks for fact in block.facts}
     for block in blocks:
-        _tell(kb, block, done)
+        _tell(kb, block, done, defined)
         if block.goal:
             _ask(kb, block.goal, scope, budget, done)
     return done
 
 
-def _tell(kb: Doing, block: Block, done: Executed) -> None:
+def _tell(kb: Doing, block: Block, done: Executed, defined: Iterable[Signature]) -> None:
     stored: Iterator[StoredRule] = iter(())
     if block.rules:
-        taught = kb.assert_rules(block.rules, block.facts)
+        taught = kb.assert_rules(block.rules, block.facts, defined)
         stored = iter(taught.rules)
         done.rules += taught.rules
         done.warnings += taught.warnings
@@ -182,6 +197,9 @@ def _ask(kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budge
             done.lines.append("   " + (", ".join(f"{name} = {value}" for name, value in bound.items()) or "yes"))
     if len(done.answers) == before:
         done.lines.append("   no")
+        atoms = [item.atom for item in goal if isinstance(item, Literal)]
+        unknown = kb.unknown_predicates([(atom.predicate, atom.arity) for atom in atoms], scope)
+        done.unknown += [each for each in unknown if each not in done.unknown]
     done.questions.append(Question(shown, len(done.answers) - before))
 
 

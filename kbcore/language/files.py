@@ -11,7 +11,7 @@ Errors name the line. Nothing after a faulty place is handed out, batches before
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +25,8 @@ from kbcore.timestamps import instant
 from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import DEFAULT_LIMITS, plain_texts, text_problem
 from kbplanner.ir.terms import Atom, Rule
-from kbplanner.passes.check import check_fact, check_statements
+from kbplanner.passes.check import check_fact, check_rule, check_statements
+from kbplanner.syntax.arity import rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.jsonform import atom_from_json, rule_from_json
 from kbplanner.syntax.lint import lint
@@ -51,7 +52,7 @@ class Batch:
     """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
 
     `rows` are facts too: those of a CSV file, where they need no objects. `header` is the decision on the first row of a CSV
-    file, in the first batch of it. `warnings` are about the rules.
+    file, in the first batch of it. `statements` are the rules with their places, `warnings` are about each rule by itself.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Batch:
     line: int = 0
     header: Header | None = None
     warnings: list[RuleWarning] = field(default_factory=list)
+    statements: list[RuleStatement] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.facts or self.rows or self.rules or self.goals or self.header)
@@ -101,21 +103,20 @@ def read_text(
 def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator[Batch]:
     """Read text in the rule language, in chunks cut anywhere."""
     batch = Batch()
-    rules: list[Statement] = []
     for statement in parse_stream(chunks):
         batch.line = statement.span.end_line
         if isinstance(statement, FactStatement):
             batch.facts.append(fact_of(statement, scope))
         elif isinstance(statement, RuleStatement):
-            rules.append(statement)
             batch.rules.append(rule_of(statement, scope))
+            batch.statements.append(replace(statement, rule=batch.rules[-1]))
         else:
             batch.goals.append(statement)
-        if len(batch.facts) >= BATCH or len(rules) >= BATCH:
-            batch.warnings = rule_warnings(rules)
+        if len(batch.facts) >= BATCH or len(batch.rules) >= BATCH:
+            batch.warnings = rule_warnings(batch.statements)
             yield batch
-            batch, rules = Batch(), []
-    batch.warnings = rule_warnings(rules)
+            batch = Batch()
+    batch.warnings = rule_warnings(batch.statements)
     if batch:
         yield batch
 
@@ -171,6 +172,10 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
                 raise LoadError(number, "expected a JSON object")
             if "head" in found:
                 batch.rules.append(_scoped(rule_from_json(found), scope))
+                statement = rule_statement(batch.rules[-1], number)
+                batch.statements.append(statement)
+                batch.warnings += [replace(each, span=statement.span) for each in check_rule(statement.rule)]
+                batch.warnings += lint([statement])
             else:
                 batch.facts.append(_json_fact(found, scope))
         except orjson.JSONDecodeError as error:
@@ -179,7 +184,7 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             raise
         except (InvalidInput, ValueError) as error:
             raise LoadError(number, str(error)) from error
-        if len(batch.facts) >= BATCH:
+        if len(batch.facts) >= BATCH or len(batch.rules) >= BATCH:
             yield batch
             batch = Batch()
     if batch:

@@ -47,7 +47,7 @@ def both(kb, goal, **more):
 
 
 def test_a_game_has_won_lost_and_drawn_positions(kb):
-    outcome = kb.assert_rules([parse_rule(WIN)])
+    outcome = kb.assert_rules([parse_rule(WIN)], defined=[("move", 2)])
     assert outcome.warnings == (
         (
             "recursion through negation: win/1 (answers follow the well-founded semantics, "

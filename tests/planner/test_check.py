@@ -194,15 +194,14 @@ def test_arity_warnings() -> None:
             "predicates of different arity are different predicates",
             Span(2, 10, 2, 16),
         ),
-        RuleWarning(
-            "unknown-predicate", "no facts or rules for parnet/2", 'did you mean "parent"?', Span(2, 22, 2, 28)
-        ),
+        RuleWarning("unknown-predicate", "no facts or rules for parnet/2", "did you mean parent/2?", Span(2, 22, 2, 28)),
         RuleWarning(
             "arity",
             "stored has 1 argument here and 2 or 3 elsewhere",
             "predicates of different arity are different predicates",
             Span(2, 37, 2, 43),
         ),
+        RuleWarning("unknown-predicate", "no facts or rules for new/1", None, Span(2, 49, 2, 52)),
     ]
 
 

@@ -30,4 +30,5 @@ PRODUCT = (
 )
 def test_warnings_of_a_rule(rule, warnings):
     with kbcore.open_kb() as kb:
+        kb.load("q(a). q(a, b). r(a). r(a, b). s(a, b). flag(on). any(a).")
         assert [warning.display("f") for warning in kb.load(rule).warnings] == warnings

@@ -116,6 +116,7 @@ def test_refused_rules_change_nothing(client: Client, body: dict[str, Any]) -> N
 
 
 def test_what_looks_wrong_is_said_in_a_header(client: Client) -> None:
+    client.post("/teach", {"text": "q(X). parent(ann, bob)."})
     as_json = {"head": {"predicate": "p", "args": ["X"]}, "body": [{"predicate": "q", "args": ["X"]}]}
     for body in ({"text": "p(X) :- q(X)."}, as_json):
         response = client.post("/teach", body)

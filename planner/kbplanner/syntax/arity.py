@@ -20,7 +20,7 @@ def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]
 
     `known` holds the stored predicates with their arities; facts and rule heads of the text itself count as
     well. Warned about are a known predicate with a new arity, and, in bodies and goals, an unknown
-    predicate with a known one of a similar name.
+    predicate, with the known one of a similar name if there is one.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
     for name, arity, _ in _defined(statements):
@@ -39,17 +39,16 @@ def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]
             warnings.append(_arity_warning(name, arity, defined[name], span))
             continue
         nearest = nearest_name(name, (other for other, arities in defined.items() if arity in arities))
-        if nearest is not None:
-            message = f"no facts or rules for {name}/{arity}"
-            warnings.append(RuleWarning("unknown-predicate", message, f'did you mean "{nearest}"?', span))
+        hint = None if nearest is None else f"did you mean {nearest}/{arity}?"
+        warnings.append(RuleWarning("unknown-predicate", f"no facts or rules for {name}/{arity}", hint, span))
     return warnings
 
 
-def rule_statement(rule: Rule) -> RuleStatement:
-    """A statement for a rule that does not come from a text: its predicates have no place."""
-    nowhere = Span(1, 1, 1, 1)
+def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
+    """Return a statement for a rule that is not text; `line` is its place in a file of JSON lines."""
+    start = Span(line, 1, line, 1)
     atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
-    return RuleStatement(rule, nowhere, (), tuple((atom.predicate, atom.arity, nowhere) for atom in atoms))
+    return RuleStatement(rule, start, (), tuple((atom.predicate, atom.arity, start) for atom in atoms))
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:

@@ -14,6 +14,8 @@ import click
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.language.csv_rows import HEADER_MODES, Header, HeaderMode
 from kbcore.language.files import FORMATS, Batch, read_text
+from kbcore.language.rule_review import RuleReview
+from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_item
 from kbserver.cli.shared.target import (
     Failed,
@@ -32,7 +34,6 @@ class Options:
     predicate: str | None
     header: HeaderMode
     quiet: bool
-    strict: bool
 
 
 @click.command("load")
@@ -61,21 +62,63 @@ def command(
     """Load FILES of facts and rules: .kb (rule language), .jsonl (an object a line) or .csv (a fact a line).
 
     Files of any size are streamed in batches, each stored as a whole. After an error, what came before the faulty batch is
-    stored. Goals in a .kb file are asked at its end.
+    stored. Goals in a .kb file are asked at its end. With --strict all files are read for warnings first.
     """
     for path in files:
         if path.suffix not in FORMATS:
             raise Failed(f"{path}: the name must end in {', '.join(FORMATS)}")
-        _load(target, path, Options(scope, predicate, header, quiet, strict))
+    options = Options(scope, predicate, header, quiet)
+    if strict:
+        _refuse_warnings(target, files, options)
+    reviews = {path: RuleReview(target.known_predicates) for path in files}
+    for path, review in reviews.items():
+        _load(target, path, options, review)
+    if not strict:
+        for path, warnings in _whole_warnings(target, reviews):
+            report_warnings(str(path), warnings, strict=False)
 
 
-def _load(target: Target, path: Path, options: Options) -> None:
+def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) -> None:
+    """Read all files and raise Failed if there are warnings about their rules; nothing is stored."""
+    reviews = {path: RuleReview(target.known_predicates) for path in files}
+    for path, review in reviews.items():
+        if not path.is_file():
+            raise Failed(f"{path}: --strict reads a file twice, so it must be a regular file")
+        try:
+            for batch in _batches(path, options):
+                review.add(batch)
+        except KBError as error:
+            raise Failed(f"{path}: {error} (nothing was stored)") from error
+        except UnicodeDecodeError as error:
+            raise Failed(f"{path}: not UTF-8 (nothing was stored)") from error
+    count = 0
+    for path, warnings in _whole_warnings(target, reviews, with_batches=True):
+        report_warnings(str(path), warnings, strict=False)
+        count += len(warnings)
+    if count:
+        raise Failed(f"{count} warnings, which --strict makes errors; nothing was stored")
+
+
+def _whole_warnings(
+    target: Target, reviews: dict[Path, RuleReview], with_batches: bool = False
+) -> Iterator[tuple[Path, list[RuleWarning]]]:
+    """Yield the warnings that need all files; `with_batches` adds those about each rule by itself."""
+    if not any(review.has_rules for review in reviews.values()):
+        return
+    stored = target.rules()
+    for path, review in reviews.items():
+        others = [each for other in reviews.values() if other is not review for each in other.defined]
+        yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
+
+
+def _load(target: Target, path: Path, options: Options, review: RuleReview) -> None:
     start = time.monotonic()
     stored = known = rules = 0
     goals: list[str] = []
     try:
         for batch in _batches(path, options):
-            report_warnings(str(path), batch.warnings, options.strict)
+            report_warnings(str(path), batch.warnings, strict=False)
+            review.add(batch)
             if batch.rules:
                 rules += len(target.assert_rules(batch.rules))
             if batch.facts:

@@ -6,8 +6,8 @@ from typing import TextIO
 
 import click
 
-from kbcore.language.files import rule_warnings
-from kbplanner.syntax.parser import parse_program
+from kbcore.language.files import read_statements
+from kbcore.language.rule_review import RuleReview
 from kbserver.cli.shared.target import (
     Target,
     report_warnings,
@@ -29,7 +29,11 @@ def command(target: Target, file: TextIO, scope: str | None, timeout_ms: int | N
     All of it or nothing; a question sees the clauses before it. `kbcore load` is for large files.
     """
     text = file.read()
-    report_warnings(file.name, rule_warnings(parse_program(text)), strict)
+    review = RuleReview(target.known_predicates)
+    for batch in read_statements([text], scope):
+        review.add(batch)
+    if review.has_rules:
+        report_warnings(file.name, review.all(target.rules()), strict)
     found = target.execute(text, scope, timeout_ms)
     if found:
         click.echo(found)

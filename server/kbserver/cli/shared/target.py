@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -17,11 +18,12 @@ from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError, ReadOnlyFollower
+from kbcore.language.rule_review import Known, known_predicates
 from kbcore.reason.budget import BudgetWanted
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.terms import BodyItem, Literal, Rule
 from kbplanner.syntax.diagnostics import RuleWarning, printable
-from kbplanner.syntax.parser import parse_goal
+from kbplanner.syntax.parser import parse_goal, parse_rule
 from kbplanner.syntax.printer import print_item, print_row, print_rule
 from kbplanner.syntax.textform import literal_from_text
 from kbserver.cli.shared.exits import EXIT_CODES
@@ -49,6 +51,12 @@ class Target(Protocol):
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
         """Teach rules; their texts as stored."""
+
+    def known_predicates(self) -> Known:
+        """Return the predicates of every scope with their arities."""
+
+    def rules(self) -> list[Rule]:
+        """Return the rules of every scope."""
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal, a line of text each."""
@@ -90,6 +98,15 @@ class Server:
         self._post("/assert/rule", {"text": "\n".join(texts)})
         return texts
 
+    def known_predicates(self) -> Known:
+        """Return the predicates of every scope with their arities."""
+        return known_predicates(self.send("GET", "/predicates?scope=*").json()["predicates"])
+
+    def rules(self) -> list[Rule]:
+        """Return the rules of every scope, each with its id as its name."""
+        rows = self.send("GET", "/rules?scope=*").json()["rules"]
+        return [replace(parse_rule(row["text"]), name=row["id"], scope=row["scope"]) for row in rows]
+
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
         literal_from_text(goal, "goal")
@@ -100,7 +117,9 @@ class Server:
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
         """Carry out a text."""
         asked = {"command": text, "scope": scope, "timeoutMs": timeout_ms}
-        return str(self._post("/execute", asked).json()["result"])
+        answer = self._post("/execute", asked)
+        _report_unknown(_unknown_in(answer))
+        return str(answer.json()["result"])
 
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
         """Why the answers of a goal hold."""
@@ -185,6 +204,14 @@ class Folder:
         """Teach rules."""
         return [stored.text for stored in self._kb.kb.assert_rules(rules).rules]
 
+    def known_predicates(self) -> Known:
+        """Return the predicates of every scope with their arities."""
+        return self._kb.kb.known_predicates()
+
+    def rules(self) -> list[Rule]:
+        """Return the rules of every scope."""
+        return [stored.rule for stored in self._kb.rules()]
+
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """The answers of a goal."""
         self._report_unknown([literal_from_text(goal, "goal")], scope)
@@ -193,7 +220,9 @@ class Folder:
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
         """Carry out a text."""
-        return self._kb.execute(text, scope=scope, timeout_ms=timeout_ms).text
+        done = self._kb.execute(text, scope=scope, timeout_ms=timeout_ms)
+        _report_unknown(map(str, done.unknown))
+        return done.text
 
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
         """Why the answers of a goal hold."""
@@ -298,7 +327,7 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-strict_option = click.option("--strict", is_flag=True, help="warnings about rules are errors; nothing of them is stored")
+strict_option = click.option("--strict", is_flag=True, help="if there are warnings about rules, fail and store nothing")
 """The option of commands that store rules."""
 
 
@@ -307,7 +336,7 @@ def report_warnings(source: str, warnings: Sequence[RuleWarning], strict: bool) 
     for warning in warnings:
         click.echo(warning.display(source), err=True)
     if strict and warnings:
-        raise Failed(f"{len(warnings)} warnings, which --strict makes errors")
+        raise Failed(f"{len(warnings)} warnings, which --strict makes errors; nothing was stored")
 
 
 def _unknown_in(answer: httpx.Response) -> list[str]:

@@ -102,7 +102,7 @@ def aggregate() -> Response:
 
 @bp.post("/execute")
 @operation(
-    as_object("What was done and answered.", EXECUTED, headers=APPLIED),
+    as_object("What was done and answered.", EXECUTED, headers={**UNKNOWN, **APPLIED}),
     body=command,
     prefer=("wait",),
     writes=True,
@@ -116,7 +116,8 @@ def execute() -> Response:
     """
     kb = writer()
     asked = load(command)
-    return as_json(shown_executed(kb.execute(asked.blocks, scope=asked.scope, wanted=asked.wanted)))
+    done = kb.execute(asked.blocks, scope=asked.scope, wanted=asked.wanted)
+    return as_json(shown_executed(done), unknown_headers(done.unknown))
 
 
 @bp.get("/predicates")
