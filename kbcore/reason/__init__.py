@@ -1,1 +1,1 @@
-"""Answers: from stored facts, through rules, and counted up."""
+"""Query answering: stored facts, rules, aggregates, goal tables and request budgets."""

@@ -1,7 +1,7 @@
-"""Long goals take turns: so many of a tenant at a time, the others wait in line. And how a goal is stopped from outside.
+"""Admission of long goals: a limit per tenant with a first-come queue, and cancellation of admitted goals.
 
-A goal that ends in its first slice never comes here. Among tenants nothing is shared out: each has an engine of its own, and
-whoever works the engines does so in slices.
+A goal that ends in its first slice needs no admission. Tenants do not compete for slots: each has
+its own engine, and engine work is done in slices.
 """
 
 from __future__ import annotations
@@ -15,54 +15,62 @@ from kbcore.errors import Cancelled, KBError, RateLimited
 from kbplanner.engine.backend import RunState, Steps, Via
 
 LIMIT = "TENANT_MAX_INFERENCES"
-"""What an error names where no turn came."""
+"""The setting that an error names if no slot became free."""
 
 RETRY_SECONDS = 1.0
 
 
 class Caller(Protocol):
-    """Whoever waits for an answer, such as the client at the other end of a connection."""
+    """The receiver of an answer, such as the client of a connection."""
 
     def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
-        """Call `stop` once when the answer is not wanted any more, with what to raise; gives a function that ends this."""
+        """Call `stop` once with the error to raise when the receiver is gone.
+
+        Return a function that stops watching.
+        """
 
 
 class Turns:
-    """Who works and who waits, by tenant; first come, first served. Safe between threads."""
+    """The slots for long goals and their queues by tenant, first come, first served.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    Thread-safe.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._mutex = threading.Lock()
         self._working: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, deque[Turn]] = {}
 
     def working(self, tenant: Hashable) -> int:
-        """How many goals of a tenant have their turn."""
+        """Return the number of admitted goals of a tenant."""
         return self._working.get(tenant, 0)
 
     def waiting(self, tenant: Hashable) -> int:
-        """How many wait for theirs."""
+        """Return the number of queued goals of a tenant."""
         return len(self._waiting.get(tenant, ()))
 
     def all_working(self) -> int:
-        """How many goals have their turn, of all tenants."""
+        """Return the number of admitted goals of all tenants."""
         return sum(list(self._working.values()))
 
     def all_waiting(self) -> int:
-        """How many wait, of all tenants."""
+        """Return the number of queued goals of all tenants."""
         return sum(len(line) for line in list(self._waiting.values()))
 
     def enter(self, turn: Turn) -> bool:
-        """Have a turn at once, or join the line: then `turn.come` is set when it comes."""
+        """Take a free slot and return True, or join the queue: `turn.come` is set when a slot
+        becomes free.
+        """
         with self._mutex:
-            if self.working(turn.tenant) < self.most:
+            if self.working(turn.tenant) < self.limit:
                 self._working[turn.tenant] = self.working(turn.tenant) + 1
                 return True
             self._waiting.setdefault(turn.tenant, deque()).append(turn)
             return False
 
     def leave(self, turn: Turn) -> None:
-        """Give a turn to the first who waits, or leave the line."""
+        """Pass the slot to the first waiting goal, or leave the queue."""
         with self._mutex:
             line = self._waiting.get(turn.tenant)
             if line and turn in line:
@@ -78,7 +86,7 @@ class Turns:
 
 
 class Turn:
-    """One request, from when its goal turns out to be long until it is answered; and what stops it before."""
+    """The admission of one request with a long goal, and the error that cancels it."""
 
     def __init__(self, turns: Turns, tenant: Hashable, caller: Caller | None = None) -> None:
         self.tenant = tenant
@@ -92,9 +100,9 @@ class Turn:
         self._at_work: Steps | None = None
 
     def take(self, seconds: float) -> None:
-        """Wait for the turn at most so long; from here on the caller is watched.
+        """Wait at most `seconds` for a slot, and watch the caller for a disconnect from here on.
 
-        Raises RateLimited when no turn came in time, and what the work was stopped with.
+        Raises RateLimited if no slot became free in time, or the error that stopped the work.
         """
         if self.taken:
             return
@@ -103,13 +111,13 @@ class Turn:
             self._unwatch = self._caller.watch(self.stop)
         self._in_line = True
         if not self._turns.enter(self) and not self.come.wait(max(seconds, 0)):
-            most = self._turns.most
-            said = f"{most} long goals of this tenant are at work already, and none ended in time"
-            raise RateLimited(said, RETRY_SECONDS, {"limit": LIMIT, "value": most})
+            limit = self._turns.limit
+            message = f"{limit} long goals of this tenant are running and none ended in time; retry later"
+            raise RateLimited(message, RETRY_SECONDS, {"limit": LIMIT, "value": limit})
         self.check()
 
     def leave(self) -> None:
-        """The request is done: whoever waits may go on."""
+        """Release the slot at the end of the request, for the next goal in the queue."""
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
@@ -118,7 +126,7 @@ class Turn:
             self._turns.leave(self)
 
     def stop(self, error: KBError) -> None:
-        """Make the work end soon, with this error; from any thread or greenlet."""
+        """Cancel the work with this error; may be called from any thread or greenlet."""
         self.stopped = self.stopped or error
         self.come.set()
         run = self._at_work
@@ -126,7 +134,7 @@ class Turn:
             run.cancel()
 
     def check(self) -> None:
-        """Raise what the work was stopped with, if it was."""
+        """Raise the error that stopped the work, if any."""
         if self.stopped is not None:
             raise self.stopped
 

@@ -22,7 +22,7 @@ OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 @dataclass(frozen=True, slots=True)
 class AggregateOutcome:
-    """The result (None for MIN, MAX, AVG of nothing) and how many facts it was taken over."""
+    """The result (None for MIN, MAX, AVG of no facts) and the number of facts it covers."""
 
     result: int | float | None
     matched: int
@@ -42,7 +42,7 @@ def aggregate(
     """Aggregate one argument of the positive, currently valid facts of a predicate that match a pattern (None: any arity).
 
     Raises InvalidInput for an unknown operation, a missing argIndex or one that no matching fact has, and for a value
-    that is not a number unless those are skipped; BudgetExceeded when the time is over.
+    that is not a number unless those are skipped; BudgetExceeded at the deadline.
     """
     if op not in OPERATIONS:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
@@ -54,20 +54,20 @@ def aggregate(
     for partition in partitions:
         for stored in partition.named(predicate, None if pattern is None else len(pattern), True):
             arity = stored.schema.arity
-            wanted = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
-            if wanted is None:
+            symbols = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
+            if symbols is None:
                 continue
             column = arg_index if op != "COUNT" and arg_index is not None and 0 <= arg_index < arity else None
-            found = _total(tenant, stored, wanted, column, as_of, budget)
-            matched += found.matched
-            if op == "COUNT" or not found.matched:
+            part = _total(tenant, stored, symbols, column, as_of, budget)
+            matched += part.matched
+            if op == "COUNT" or not part.matched:
                 continue
             if column is None:
                 raise InvalidInput.at("argIndex", f"{predicate} has {arity} arguments, counted from 0")
-            if found.other and not skip_non_numeric:
-                text = engine.text(found.other)
+            if part.other and not skip_non_numeric:
+                text = engine.text(part.other)
                 raise InvalidInput(f"'{text}' is not a number; skipNonNumeric leaves such values out", {"value": text})
-            totals.append(found)
+            totals.append(part)
     if arg_index is not None and (arg_index < 0 or (pattern is not None and arg_index >= len(pattern))):
         raise InvalidInput.at("argIndex", "is out of range")
     return AggregateOutcome(matched if op == "COUNT" else _result(tenant, op, totals), matched)
@@ -76,7 +76,9 @@ def aggregate(
 def _total(
     tenant: Tenant, stored: StoredRelation, pattern: list[int], column: int | None, as_of: int | None, budget: Budget
 ) -> Total:
-    """What the facts that match now, or held at `as_of`, have in a column; None: only how many there are."""
+    """Return the total of a column (None: only the count) over the facts that match now or at
+    `as_of`.
+    """
     if as_of is None:
         return stored.relation.total(pattern, column, budget.rest)
     rows, ids = held(stored, pattern, as_of, budget)
@@ -87,7 +89,10 @@ def _total(
 
 
 def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
-    """Sums of integers are exact; those with other numbers among them are rounded once."""
+    """Return the overall result.
+
+    Integer sums are exact; mixed sums are rounded once, at the end.
+    """
     if op in ("MIN", "MAX"):
         texts = [tenant.engine.text(found.least if op == "MIN" else found.greatest) for found in totals if found.numbers]
         value = number((min if op == "MIN" else max)(texts, key=answer_key)) if texts else None

@@ -1,4 +1,4 @@
-"""How a goal is evaluated, as a value for programs: its plan, what is expected of each step, and what a run of it met."""
+"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from kbplanner.ir.terms import BodyItem
 from kbplanner.passes.order import NoStatistics
 from kbplanner.syntax.printer import print_item, print_rule
 
-MOST = 1e18
-"""What is expected beyond this is said to be this: estimates are products, and grow without bound."""
-
+MAX_ESTIMATED_ROWS = 1e18
+"""Cap on reported estimates: estimates are products and grow without bound."""
 
 DONE = ("rows", "rowsRead", "lookUps")
-"""What is counted of a rule: new rows, rows read, look-ups."""
+"""The figures of a rule: new rows, rows read, look-ups."""
 
 
 def plan_data(
@@ -48,9 +47,9 @@ def plan_data(
     analyze: bool,
     as_of: int | None = None,
 ) -> dict[str, Any]:
-    """The plan of a goal; with `analyze` the goal is run once beside the goal tables. Raises BudgetExceeded.
+    """Return the plan of a goal; with `analyze` run it once without goal tables. Raises BudgetExceeded.
 
-    What only a run can tell is None without one. The shape is that of `POST /explain` in the reference.
+    Figures that only a run provides are None without `analyze`. The shape is that of `POST /explain` in the reference.
     """
     clock = budget.clock.monotonic
     with reasoner.planned(partition, body, budget, as_of) as planned:
@@ -58,7 +57,7 @@ def plan_data(
         state = "none"
         if goal is not None and pattern is not None and as_of is None:
             state = reasoner.tables.state(partition.key, goal, pattern)
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "goal": ", ".join(print_item(item) for item in body),
             "scope": partition.name,
             "analyzed": analyze,
@@ -75,22 +74,22 @@ def plan_data(
             schema = RelationSchema(planned.atom.predicate, planned.atom.arity, planned.atom.positive)
             start = clock()
             if analyze:
-                found["answers"] = reasoner.solve(partition, planned.atom, budget, as_of)[1]
-                found["ms"] = _ms(clock() - start)
+                result["answers"] = reasoner.solve(partition, planned.atom, budget, as_of)[1]
+                result["ms"] = _ms(clock() - start)
             look_up = {"relation": str(schema), "relationRows": partition.rows(schema)}
-            return {**found, "lookUp": look_up, "rules": [], "strata": []}
+            return {**result, "lookUp": look_up, "rules": [], "strata": []}
         if not analyze or pattern is None:
-            found["answers"] = 0 if analyze else None
-            return {**found, **_Plan(planned, goal).data()}
+            result["answers"] = 0 if analyze else None
+            return {**result, **_Plan(planned, goal).data()}
         run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits)
         try:
             watched = Watched(run.run, len(goal.plan.strata), clock)
-            found["answers"] = run.measure(pattern, lambda _: budget.work(watched))
-            found["ms"] = _ms(sum(stage.seconds for stage in watched.stages))
+            result["answers"] = run.measure(pattern, lambda _: budget.work(watched))
+            result["ms"] = _ms(sum(stage.seconds for stage in watched.stages))
             stats = run.run.stats()
-            found["rowsMade"], found["rowsRead"] = stats.rows_made, stats.rows_read
-            found["lookUps"], found["rounds"] = stats.probes, stats.rounds
-            return {**found, **_Plan(planned, goal, run.run, watched.stages).data()}
+            result["rowsMade"], result["rowsRead"] = stats.rows_made, stats.rows_read
+            result["lookUps"], result["rounds"] = stats.probes, stats.rounds
+            return {**result, **_Plan(planned, goal, run.run, watched.stages).data()}
         finally:
             run.close()
 
@@ -100,15 +99,13 @@ def _ms(seconds: float) -> float:
 
 
 def _about(rows: float) -> float:
-    return round(min(rows, MOST), 1)
+    return round(min(rows, MAX_ESTIMATED_ROWS), 1)
 
 
 class _Plan:
-    """A plan with, where it was run, the run and what its strata took."""
+    """A plan with, if it was run, the run and the figures of its strata."""
 
-    def __init__(
-        self, planned: Planned, goal: CompiledGoal, run: Run | None = None, stages: Sequence[Stage] = ()
-    ) -> None:
+    def __init__(self, planned: Planned, goal: CompiledGoal, run: Run | None = None, stages: Sequence[Stage] = ()) -> None:
         self._planned = planned
         self._goal = goal
         self._run = run
@@ -130,8 +127,8 @@ class _Plan:
         }
 
     def _rule(self, number: int, versions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """A rule with what all its versions did."""
-        done = {key: sum(one[key] for one in versions) if self._run is not None else None for key in DONE}
+        """Return a rule with the summed figures of its versions."""
+        done = {key: sum(version[key] for version in versions) if self._run is not None else None for key in DONE}
         return {"id": number, "text": self._text(number), **done}
 
     def _text(self, number: int) -> str:
@@ -143,8 +140,8 @@ class _Plan:
         return print_rule(rule, bare=True)
 
     def _strata(self, plan: Plan) -> Iterator[dict[str, Any]]:
-        for place, stratum in enumerate(plan.strata):
-            stage = self._stages[place] if self._stages else None
+        for index, stratum in enumerate(plan.strata):
+            stage = self._stages[index] if self._stages else None
             yield {
                 "relations": [str(plan.slots[slot]) for slot in stratum.relations],
                 "recursive": stratum.recursive,
@@ -166,26 +163,24 @@ class _Plan:
             "steps": list(self._steps(join, expected, counts)),
         }
 
-    def _steps(
-        self, join: JoinPlan, expected: Sequence[Estimate], counts: RuleCounts | None
-    ) -> Iterator[dict[str, Any]]:
-        place = 0
+    def _steps(self, join: JoinPlan, expected: Sequence[Estimate], counts: RuleCounts | None) -> Iterator[dict[str, Any]]:
+        index = 0
         for step, estimate in zip(join.steps, expected, strict=True):
-            place += isinstance(step, Intersect)  # the engine takes it for two
+            index += isinstance(step, Intersect)  # the engine counts it as two steps
             text = step_text(step, join, self._goal.plan)
-            found: dict[str, Any] = {"operator": text.split(" ", 1)[0], "text": text}
+            row: dict[str, Any] = {"operator": text.split(" ", 1)[0], "text": text}
             reads = list(_reads(step))
             for number, (slot, columns) in enumerate(reads):
-                told = self._read(join, slot, columns)
-                found.update(told if number == 0 else {"with": told})
+                read = self._read(join, slot, columns)
+                row.update(read if number == 0 else {"with": read})
             if reads:
                 per = estimate.a_look_up
-                found["estimatedPerLookUp"] = None if per is None else _about(per)
-            found["estimatedRows"] = _about(estimate.rows)
-            found["assumed"] = estimate.assumed
-            found["rows"] = None if counts is None else counts.steps[place]
-            place += 1
-            yield found
+                row["estimatedPerLookUp"] = None if per is None else _about(per)
+            row["estimatedRows"] = _about(estimate.rows)
+            row["assumed"] = estimate.assumed
+            row["rows"] = None if counts is None else counts.steps[index]
+            index += 1
+            yield row
 
     def _read(self, join: JoinPlan, slot: int, columns: Sequence[Column]) -> dict[str, Any]:
         plan = self._goal.plan
@@ -210,7 +205,7 @@ def _done(counts: RuleCounts | None) -> tuple[int | None, int | None, int | None
 
 
 def _reads(step: Step) -> Iterator[tuple[int, Sequence[Column]]]:
-    """The slots a step reads, each with what it does with the columns."""
+    """Yield the slots a step reads, each with its use of the columns."""
     if isinstance(step, Intersect):
         yield step.probe.slot, step.probe.columns
         yield step.other.slot, step.other.columns

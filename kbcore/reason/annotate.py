@@ -1,7 +1,8 @@
-"""What rows of answers say beside their arguments: inherited confidence and validity, contradictions, reliance on absences.
+"""Annotations of answer rows: inherited confidence and validity, contradictions, non-monotonic conclusions.
 
-Most goals read no fact with a confidence or a window, no absence and no explicit negative; a look at their marks, kept until
-something changes, is all they pay here.
+Most goals read no fact with a confidence or a validity window, no negation and no explicit
+negative. For these goals the only cost is one lookup of their marks, which are cached until the
+tenant changes.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Atom
 
 Answers: TypeAlias = "tuple[array[int], int]"
-"""Rows of symbols in answer order, and how many."""
+"""Flat rows of symbols in answer order, and the number of rows."""
 
 Solve = Callable[[Partition, RuleSet, Atom, Budget, "int | None"], Answers]
-"""Answer an atom with some rules."""
+"""Function that answers an atom with a rule set."""
 
 
 class Absence(Enum):
-    """Which conclusions of a goal rest on something being absent in every proof of theirs."""
+    """The share of a goal's conclusions whose every proof depends on an absent fact."""
 
     NONE = 0
     SOME = 1
@@ -45,7 +46,9 @@ class Absence(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What conclusions of a relation can rest on: clauses, stored relations, absences, rules with a confidence."""
+    """Everything a relation's conclusions can depend on: clauses, stored relations, absences, rules
+    with a confidence.
+    """
 
     clauses: tuple[Clause, ...]
     stored: frozenset[RelationSchema]
@@ -55,9 +58,10 @@ class Slice:
 
 @dataclass(slots=True)
 class Marks:
-    """What the answers of a goal have to be looked at for, at one version of the tenant.
+    """The annotations that answers of a goal may need, at one version of the tenant.
 
-    `weighed` are the stored relations with confidences or windows; None: nothing is inherited.
+    `weighed` holds the stored relations with confidences or validity windows. None means that
+    nothing is inherited.
     """
 
     version: int
@@ -65,9 +69,9 @@ class Marks:
     absence: Absence
     opposite: bool
     alike: bool = field(init=False)
-    """Whether all conclusions say the same beside their arguments: nothing, or that they rest on an absence."""
+    """True if all conclusions have the same annotation: none, or `nonMonotonic`."""
     plain: bool = field(init=False)
-    """Whether rows are shown as they are."""
+    """True if rows need no annotation."""
 
     def __post_init__(self) -> None:
         self.alike = self.weighed is None and self.absence is not Absence.SOME and not self.opposite
@@ -75,7 +79,7 @@ class Marks:
 
 
 class Annotations:
-    """Annotates the rows of one tenant's answers. The caller holds the read lock."""
+    """Annotator for the answer rows of one tenant. The caller holds the tenant's read lock."""
 
     def __init__(self, tenant: Tenant, grounds: GroundPlans) -> None:
         self._tenant = tenant
@@ -86,35 +90,38 @@ class Annotations:
         self._monotone: OrderedDict[RuleSet, MonotoneRules] = OrderedDict()
 
     def marks(self, partition: Partition, atom: Atom) -> Marks:
-        """What the answers of an atom have to be looked at for."""
+        """Return the annotations that answers of an atom may need, from the cache or computed."""
         key = (partition.name, atom.predicate, len(atom.args), atom.positive)
-        found = self._marks.get(key)
-        if found is None or found.version != self._tenant.version:
+        marks = self._marks.get(key)
+        if marks is None or marks.version != self._tenant.version:
             if len(self._marks) > 1024:
                 self._marks.clear()
-            found = self._marks[key] = self._look(partition, RelationSchema(atom.predicate, atom.arity, atom.positive))
-        return found
+            marks = self._marks[key] = self._look(partition, RelationSchema(atom.predicate, atom.arity, atom.positive))
+        return marks
 
     def annotate(
         self,
         partition: Partition,
         atom: Atom,
         answers: Answers,
-        shown: Sequence[Row],
+        result_rows: Sequence[Row],
         marks: Marks,
         budget: Budget,
         as_of: int | None,
         solve: Solve,
     ) -> None:
-        """Complete the rows of answers of an atom; `solve` answers more goals. Raises BudgetExceeded."""
-        if not shown:
+        """Add the annotations of `marks` to the rows of an atom's answers.
+
+        `solve` answers the additional goals this needs. Raises BudgetExceeded.
+        """
+        if not result_rows:
             return
         if marks.weighed is not None:
             weights = self._weights(partition, atom, answers, marks.weighed, budget, as_of)
-            for row, weight in budget.paced(zip(shown, weights, strict=True)):
+            for row, weight in budget.paced(zip(result_rows, weights, strict=True)):
                 _inherit(row, weight)
         elif marks.absence is Absence.ALL:
-            for row in budget.paced(shown):
+            for row in budget.paced(result_rows):
                 if row["createdAt"] is None:
                     row["metadata"]["nonMonotonic"] = True
         elif marks.absence is Absence.SOME:
@@ -125,14 +132,14 @@ class Annotations:
                 if len(self._monotone) > 64:
                     self._monotone.popitem(last=False)
             firm = set(budget.keys(*solve(partition, monotone, atom, budget, as_of), atom.arity))
-            for row, key in zip(shown, budget.keys(*answers, atom.arity), strict=True):
+            for row, key in zip(result_rows, budget.keys(*answers, atom.arity), strict=True):
                 if row["createdAt"] is None and key not in firm:
                     row["metadata"]["nonMonotonic"] = True
         if marks.opposite:
             opposite = Atom(atom.predicate, atom.args, not atom.positive)
-            found = solve(partition, self._rules(partition), opposite, budget, as_of)
-            denied = set(budget.keys(*found, atom.arity))
-            for row, key in zip(shown, budget.keys(*answers, atom.arity), strict=True):
+            opposite_answers = solve(partition, self._rules(partition), opposite, budget, as_of)
+            denied = set(budget.keys(*opposite_answers, atom.arity))
+            for row, key in zip(result_rows, budget.keys(*answers, atom.arity), strict=True):
                 if key in denied:
                     row["metadata"]["contradicted"] = True
 
@@ -145,35 +152,37 @@ class Annotations:
         opposite = schema.opposite in rules.derived or bool(stored and stored.relation.counts().live)
         if schema not in rules.derived:
             return Marks(version, None, Absence.NONE, opposite)
-        # Explicit negatives count also while none of them is valid: goals may be asked of another moment.
+        # Explicit negatives count even if none is valid now: a goal may ask for another point in time.
         denied = frozenset(s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live)
-        found = self._slice(rules, schema, denied)
-        relations = [relation for s in found.stored if (relation := partition.get(s))]
+        slice_ = self._slice(rules, schema, denied)
+        relations = [relation for s in slice_.stored if (relation := partition.get(s))]
         weighed = frozenset(r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE))
         absence = Absence.NONE
-        if found.absence:
-            told = frozenset(r.schema for r in relations if r.relation.counts().live)
-            absence = Absence.SOME if self._can_be_firm(found, schema, told) else Absence.ALL
-        return Marks(version, weighed if weighed or found.confident else None, absence, opposite)
+        if slice_.absence:
+            nonempty = frozenset(r.schema for r in relations if r.relation.counts().live)
+            absence = Absence.SOME if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
+        return Marks(version, weighed if weighed or slice_.confident else None, absence, opposite)
 
-    def _can_be_firm(self, slice_: Slice, goal: RelationSchema, told: frozenset[RelationSchema]) -> bool:
-        """Whether a conclusion can be without an absence, as far as it depends on which relations have facts."""
-        key = (slice_, told)
-        found = self._firm.get(key)
-        if found is None:
-            found = self._firm[key] = goal.derived in _firm(slice_.clauses, told)
+    def _can_be_firm(self, slice_: Slice, goal: RelationSchema, nonempty: frozenset[RelationSchema]) -> bool:
+        """Return whether a goal can have a proof without an absence, given the relations with
+        facts.
+        """
+        key = (slice_, nonempty)
+        can_be_firm = self._firm.get(key)
+        if can_be_firm is None:
+            can_be_firm = self._firm[key] = goal.derived in _firm(slice_.clauses, nonempty)
             if len(self._firm) > 1024:
                 self._firm.popitem(last=False)
-        return found
+        return can_be_firm
 
     def _slice(self, rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:
         key = (rules, goal, denied)
-        found = self._slices.get(key)
-        if found is None:
-            found = self._slices[key] = _slice(rules, goal, denied)
+        slice_ = self._slices.get(key)
+        if slice_ is None:
+            slice_ = self._slices[key] = _slice(rules, goal, denied)
             if len(self._slices) > 1024:
                 self._slices.popitem(last=False)
-        return found
+        return slice_
 
     def _weights(
         self,
@@ -185,10 +194,10 @@ class Annotations:
         as_of: int | None,
     ) -> list[Weight]:
         engine, rules = self._tenant.engine, self._rules(partition)
-        asked = goal_shape(atom.args, engine.find)
-        if asked is None:
+        shape = goal_shape(atom.args, engine.find)
+        if shape is None:
             return []
-        pattern, adornment = asked
+        pattern, adornment = shape
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         with viewed(self._tenant, partition, rules, (schema,), budget, as_of) as view:
             goal = self._grounds.get(view.rules, schema, adornment, view.denied, view.statistics, weighed)
@@ -201,18 +210,18 @@ class Annotations:
 
 
 def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:
-    """What the positive parts of proofs of a stored schema's conclusions can use."""
+    """Return the slice that the positive parts of proofs of a stored schema can use."""
     heads: dict[RelationSchema, list[int]] = {}
     clauses = rules.clauses(denied)
-    for place, clause in enumerate(clauses):
-        heads.setdefault(clause.head.schema, []).append(place)
+    for index, clause in enumerate(clauses):
+        heads.setdefault(clause.head.schema, []).append(index)
     used: list[Clause] = []
     stored: set[RelationSchema] = set()
     reached, todo = {goal.derived}, [goal.derived]
     absence = confident = False
     while todo:
-        for place in heads.get(todo.pop(), ()):
-            clause = clauses[place]
+        for index in heads.get(todo.pop(), ()):
+            clause = clauses[index]
             used.append(clause)
             absence = absence or tests_absence(clause)
             confident = confident or (clause.rule > 0 and rules.rules[clause.rule - 1].confidence is not None)
@@ -225,22 +234,27 @@ def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchem
     return Slice(tuple(used), frozenset(stored), absence, confident)
 
 
-def _firm(clauses: Sequence[Clause], told: frozenset[RelationSchema]) -> set[RelationSchema]:
-    """The relations that can have conclusions by clauses that test no absence, from the stored relations of `told`."""
-    found: set[RelationSchema] = set(told)
+def _firm(clauses: Sequence[Clause], nonempty: frozenset[RelationSchema]) -> set[RelationSchema]:
+    """Return the relations derivable from `nonempty` stored relations by clauses that test no
+    absence.
+    """
+    firm: set[RelationSchema] = set(nonempty)
     grown = True
     while grown:
         grown = False
         for clause in clauses:
             head = clause.head.schema
-            if head not in found and not tests_absence(clause) and all(atom.schema in found for atom in clause.atoms()):
-                found.add(head)
+            if head not in firm and not tests_absence(clause) and all(atom.schema in firm for atom in clause.atoms()):
+                firm.add(head)
                 grown = True
-    return found
+    return firm
 
 
 def _inherit(row: Row, weight: Weight) -> None:
-    """Give a row what its best proofs say; a fact that is asserted keeps what it says itself where no proof is better."""
+    """Set the inherited values of a row.
+
+    An asserted fact keeps its own where no proof is better.
+    """
     if row["createdAt"] is None:
         row["confidence"] = weight.confidence
         better = True

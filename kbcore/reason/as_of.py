@@ -1,4 +1,4 @@
-"""The facts of a partition as they held at another moment, for `asOf`."""
+"""The facts of a partition that were valid at another point in time, for `asOf`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from kbplanner.engine.backend import Relation
 from kbplanner.ir.schema import RelationSchema
 
 
-class Moment:
-    """A view of a partition at a time: relations all of whose facts held then serve as they are, others as copies."""
+class AsOfView:
+    """A point-in-time view of a partition.
+
+    Only relations with facts not valid at that time are copied.
+    """
 
     def __init__(self, partition: Partition, at: int, budget: Budget) -> None:
         self._budget = budget
@@ -20,7 +23,7 @@ class Moment:
         self._copies: dict[RelationSchema, Relation] = {}
 
     def bind(self, schema: RelationSchema) -> Relation:
-        """The relation to read for a stored schema."""
+        """Return the relation to read for a stored schema."""
         if schema not in self._copies:
             stored = self._partition.need(schema)
             rows, ids = held(stored, [0] * schema.arity, self._at, self._budget)
@@ -29,26 +32,28 @@ class Moment:
                 return stored.relation
             self._budget.rest()
             copy = self._copies[schema] = stored.relation.copy()
-            everything, _ = copy.match([0] * schema.arity, hidden=True, rest=self._budget.rest)
-            copy.delete(everything, counts.live)
+            all_rows, _ = copy.match([0] * schema.arity, hidden=True, rest=self._budget.rest)
+            copy.delete(all_rows, counts.live)
             copy.insert(rows, len(ids))
         return self._copies[schema]
 
     def close(self) -> None:
-        """Give the copies back."""
+        """Drop the copied relations."""
         for copy in self._copies.values():
             copy.drop()
 
 
 def held(stored: StoredRelation, pattern: list[int], at: int, budget: Budget) -> tuple[array[int], array[int]]:
-    """The rows that match a pattern and held at a moment, and their ids."""
+    """Return the rows that match a pattern and were valid at `at` (epoch milliseconds), and their
+    ids.
+    """
     arity = stored.schema.arity
     rows, ids = stored.relation.match(pattern, hidden=True, rest=budget.rest)
-    kept, kept_ids = array("I"), array("I")
+    held_rows, held_ids = array("I"), array("I")
     for part in budget.slices(len(ids)):
-        some = ids[part.start : part.stop]
-        for i, (start, end) in zip(part, stored.windows(some), strict=True):
+        part_ids = ids[part.start : part.stop]
+        for i, (start, end) in zip(part, stored.windows(part_ids), strict=True):
             if start <= at < end:
-                kept.extend(rows[i * arity : (i + 1) * arity])
-                kept_ids.append(ids[i])
-    return kept, kept_ids
+                held_rows.extend(rows[i * arity : (i + 1) * arity])
+                held_ids.append(ids[i])
+    return held_rows, held_ids

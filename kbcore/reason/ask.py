@@ -1,4 +1,4 @@
-"""Goals to answers: stored facts and rules together, in one partition or in all."""
+"""Answering of goals from stored facts and rules, in one partition."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import POSSIBLE
 
 GOAL = "?goal"
-"""Predicate of the rule that stands for a goal of several literals; no rule text can use this name."""
+"""Head predicate of the rule for a goal of several literals; no rule text can use this name."""
 
-MAX_READY = 1024
-"""Shapes of goals whose plan is found without asking the plan cache."""
+MAX_READY_PLANS = 1024
+"""Maximum number of goal shapes whose plan is found without the plan cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A goal before it is run: the atom it answers, the pattern of its constants (None: nothing can have them), its plan.
+    """A goal before its run: the atom to answer, the pattern of its constants, and its plan.
 
-    Without a plan a look-up among the stored facts is all there is to it.
+    The pattern is None if no fact or conclusion can have these constants. The plan is None if a
+    lookup of stored facts answers the goal.
     """
 
     atom: Atom
@@ -56,11 +57,12 @@ class Planned:
 
 
 class Reasoner:
-    """Answers goals of one tenant. The caller holds the tenant's read lock and has brought it to now."""
+    """Query evaluator of one tenant.
 
-    def __init__(
-        self, tenant: Tenant, table_bytes: int, verify: bool = False, counts: TableCounts | None = None
-    ) -> None:
+    The caller holds the tenant's read lock and has applied expiry up to now.
+    """
+
+    def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False, counts: TableCounts | None = None) -> None:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
         self._verify = verify
@@ -72,26 +74,29 @@ class Reasoner:
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
     def close(self) -> None:
-        """Give up the goal tables."""
+        """Drop the goal tables."""
         self.tables.clear()
 
     def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
-        """The answers of a signed atom in a partition; those that are stored have been accessed. Raises BudgetExceeded."""
+        """Return the answers of a signed atom in a partition, and record accesses of stored facts.
+
+        Raises BudgetExceeded.
+        """
         tenant = self.tenant
-        asked = goal_shape(atom.args, tenant.find)
-        if asked is None:
+        shape = goal_shape(atom.args, tenant.find)
+        if shape is None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
-        pattern, adornment = asked
-        if max(pattern, default=0) & SAME:  # goals that repeat a variable have a plan of their own
+        pattern, adornment = shape
+        if max(pattern, default=0) & SAME:  # goals that repeat a variable have a separate plan
             adornment += str([value & SAME and value for value in pattern])
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
         if ready is None or ready[0] != tenant.plan_version or as_of is not None:
             return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
-        found = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
-        if found[1] and ready[2].version and budget.counts_accesses:
-            tenant.accesses.note(ready[2], found[0], pattern, tenant.read_at)
-        return found
+        answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
+        if answers[1] and ready[2].version and budget.counts_accesses:
+            tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
+        return answers
 
     def solve_body(
         self,
@@ -101,14 +106,16 @@ class Reasoner:
         budget: Budget,
         as_of: int | None = None,
     ) -> Answers:
-        """The bindings of `variables` for which a whole body holds."""
+        """Return the bindings of `variables` for which a whole body is true."""
         rules, head = self.body_rules(partition, body, variables)
         return self._solve(partition, rules, head, budget, as_of)
 
     def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
     ) -> tuple[RuleSet, Atom]:
-        """Return the rules visible in a partition plus one rule for the body, and the head of that rule."""
+        """Return the rules visible in a partition plus one rule for the body, and the head of that
+        rule.
+        """
         rule = Rule(Atom(GOAL, tuple(variables)), tuple(body))
         visible = self.tenant.rules.visible(partition.name)
         rules = self._bodies.get((visible, rule))
@@ -123,17 +130,19 @@ class Reasoner:
     def planned(
         self, partition: Partition, body: Sequence[BodyItem], budget: Budget, as_of: int | None = None
     ) -> Iterator[Planned]:
-        """The plan for a goal in a partition, and what a run of it would need; recursion through negation is settled."""
-        only = body[0]
-        if len(body) == 1 and isinstance(only, Literal):
-            flipped = only.negated and (only.atom.positive or not only.atom.ground)  # `not ~p(a)` reads `~p` alone
-            atom = counterpart(only) if flipped else only.atom
+        """Provide the plan for a goal in a partition and the inputs of a run, with recursion
+        through negation resolved.
+        """
+        item = body[0]
+        if len(body) == 1 and isinstance(item, Literal):
+            flipped = item.negated and (item.atom.positive or not item.atom.ground)  # `not ~p(a)` reads `~p` alone
+            atom = counterpart(item) if flipped else item.atom
             rules = self.tenant.rules.visible(partition.name)
         else:
             rules, atom = self.body_rules(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        asked = self._asked(rules, schema, atom)
-        pattern = None if asked is None else asked[0]
+        shape = self._asked(rules, schema, atom)
+        pattern = None if shape is None else shape[0]
         if schema not in rules.derived:
             yield Planned(atom, pattern, partition.bind)
             return
@@ -153,19 +162,20 @@ class Reasoner:
         limit: int | None,
         undefined: bool = False,
     ) -> list[Row]:
-        """The answers of a literal as rows for the outside, the first `limit` in answer order.
+        """Return the first `limit` answers of a literal, in answer order, as answer rows.
 
-        A negated literal without variables has one row where it holds, with the basis in its metadata; `not p` with
-        variables has the explicit negatives, `not ~p` raises UnsafeRule. `undefined` adds what is neither true nor false.
+        A ground negated literal has one row if it is true, with the basis in its metadata. `not p`
+        with variables returns the explicit negatives; `not ~p` with variables raises UnsafeRule.
+        `undefined` adds the answers that are neither true nor false.
         """
         atom = literal.atom
         if literal.negated:
             opposite = counterpart(literal)
             if not atom.ground:
                 return self.rows(partition, Literal(opposite), budget, as_of, limit, undefined)
-            found = self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
+            result = self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
             basis = "explicit"
-            if not found:
+            if not result:
                 certain = not self.possible(partition, atom, budget, as_of)[1]
                 fails = not certain and self.solve(partition, atom, budget, as_of)[1]
                 unknown = undefined and not certain
@@ -174,28 +184,28 @@ class Reasoner:
                 else:
                     basis = "absence"
                 if certain or unknown:
-                    found = [derived_row(opposite, list(opposite.args), partition.name)]
+                    result = [derived_row(opposite, list(opposite.args), partition.name)]
                 if unknown:
-                    found[0]["metadata"]["truth"] = "undefined"
-            for row in found:
+                    result[0]["metadata"]["truth"] = "undefined"
+            for row in result:
                 row["metadata"]["basis"] = basis
-            return found
+            return result
         budget.whole, budget.first = limit is None, None if undefined else limit
         answers = self.solve(partition, atom, budget, as_of)
         budget.first = None
         if undefined:
-            every = self.possible(partition, atom, budget, as_of)
-            if every[1] != answers[1]:
-                return self._with_undefined(partition, atom, answers, every, budget, as_of, limit)
+            possible = self.possible(partition, atom, budget, as_of)
+            if possible[1] != answers[1]:
+                return self._with_undefined(partition, atom, answers, possible, budget, as_of, limit)
         budget.whole = False
         return self._true(partition, atom, answers, budget, as_of, limit)
 
     def described(self, partition: Partition, atom: Atom, answers: Answers, budget: Budget) -> list[Row]:
-        """Rows for some answers of an atom that `solve` gave, with what they inherit."""
+        """Return rows for answers of an atom from `solve`, with their inherited values."""
         return self._true(partition, atom, answers, budget, None, None)
 
     def possible(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
-        """The answers of an atom that are not false: those that are true, and those that are undefined."""
+        """Return the answers of an atom that are not false: the true and the undefined ones."""
         return self._solve(partition, self.tenant.rules.visible(partition.name), atom, budget, as_of, possible=True)
 
     def _with_undefined(
@@ -203,60 +213,63 @@ class Reasoner:
         partition: Partition,
         atom: Atom,
         answers: Answers,
-        every: Answers,
+        possible: Answers,
         budget: Budget,
         as_of: int | None,
         limit: int | None,
     ) -> list[Row]:
-        """Rows for `every` answer, of which `answers` are true."""
+        """Return rows for the `possible` answers, of which `answers` are true."""
         arity = atom.arity
-        rows, count = every
+        rows, count = possible
         count = count if limit is None else min(count, limit)
         budget.check_answers(count)
         known = set(budget.keys(*answers, arity))
         keys = list(budget.keys(rows, count, arity))
         held = [key for key in budget.paced(keys) if key in known]
         true = array("I", [symbol for key in held for symbol in key]), len(held)
-        shown = iter(self._true(partition, atom, true, budget, as_of, None))
-        found: list[Row] = []
+        true_rows = iter(self._true(partition, atom, true, budget, as_of, None))
+        result: list[Row] = []
         for part in budget.slices(count):
-            for place in part:
-                if keys[place] in known:
-                    found.append(next(shown))
+            for index in part:
+                if keys[index] in known:
+                    result.append(next(true_rows))
                     continue
-                texts = self.tenant.engine.texts(array("I", keys[place]))
-                found.append(derived_row(atom, texts, partition.name))
-                found[-1]["metadata"]["truth"] = "undefined"
-        return found
+                texts = self.tenant.engine.texts(array("I", keys[index]))
+                result.append(derived_row(atom, texts, partition.name))
+                result[-1]["metadata"]["truth"] = "undefined"
+        return result
 
     def _true(
         self, partition: Partition, atom: Atom, answers: Answers, budget: Budget, as_of: int | None, limit: int | None
     ) -> list[Row]:
-        """Rows for the first answers of an atom that are true, with what they inherit."""
+        """Return rows for the first `limit` true answers of an atom, with their inherited values."""
         rows, count = answers
         marks = self._annotations.marks(partition, atom)
         arity = atom.arity
         if limit is not None and limit < count:
             rows, count = rows[: limit * arity], limit
         budget.check_answers(count)
-        shown: list[Row] = []
+        result: list[Row] = []
         for part in budget.slices(count):
-            some = rows[part.start * arity : part.stop * arity]
-            shown.extend(self._shown(partition, atom, some, len(part), as_of))
+            part_rows = rows[part.start * arity : part.stop * arity]
+            result.extend(self._shown(partition, atom, part_rows, len(part), as_of))
         if not marks.plain:
-            self._annotations.annotate(partition, atom, (rows, count), shown, marks, budget, as_of, self._solve)
-        return shown
+            self._annotations.annotate(partition, atom, (rows, count), result, marks, budget, as_of, self._solve)
+        return result
 
     def written(
         self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
     ) -> list[bytes] | None:
-        """Answers from `offset` on, `limit` at most, as a JSON array in parts; None where rows need a closer look."""
+        """Return at most `limit` answers from `offset` on as a JSON array in parts.
+
+        None if rows need annotations.
+        """
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
         marks = self._annotations.marks(partition, atom)
         if not marks.alike or not plain(stored):
             return None
-        absence = not marks.plain  # then nothing of the predicate is stored, or some answer could do without one
+        absence = not marks.plain  # every answer depends on an absence, and no fact of the predicate is stored
         budget.whole, budget.first = limit is None and not offset, None if limit is None else limit + offset
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
@@ -268,7 +281,9 @@ class Reasoner:
     def written_facts(
         self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
     ) -> list[bytes] | None:
-        """Stored facts of one sign or (None) both that match, each with its truth value; otherwise as `written`."""
+        """Return matching stored facts of one sign (None: both), each with its truth value, as
+        `written` does.
+        """
         parts: list[bytes] = []
         for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None, budget):
             if not plain(stored):
@@ -293,17 +308,17 @@ class Reasoner:
         ready: tuple[str | None, str, bool, str] | None = None,
         possible: bool = False,
     ) -> Answers:
-        """Answer with the given rules: what is true, or what is `possible`.
+        """Return the true (or `possible`) answers of an atom under a rule set.
 
-        A plan found for what is visible now is noted under `ready`, unless it is for what models of this moment say. It is
-        given for goals of the outside: answers of these that are stored have been accessed.
+        `ready` is the cache key of a client's goal. The plan is cached under it unless the plan
+        depends on a model of this version, and accesses of stored answers are recorded.
         """
         tenant = self.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        asked = self._asked(rules, schema, atom)
-        if asked is None:
+        shape = self._asked(rules, schema, atom)
+        if shape is None:
             return array("I"), 0
-        pattern, adornment = asked
+        pattern, adornment = shape
         if schema not in rules.derived:
             matched = matching(tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget)
             for stored, rows, ids in matched:
@@ -320,32 +335,35 @@ class Reasoner:
             if as_of is not None:
                 return self.tables.once(goal, pattern, view.bind, budget)
             if ready is not None and not view.settled:
-                if len(self._ready) >= MAX_READY:
+                if len(self._ready) >= MAX_READY_PLANS:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
-            found = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
-            if ready is not None and found[1] and budget.counts_accesses and (stored := partition.need(schema)).version:
-                tenant.accesses.note(stored, found[0], pattern, tenant.read_at)
+            answers = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
+            if ready is not None and answers[1] and budget.counts_accesses and (stored := partition.need(schema)).version:
+                tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
-                means = budget.limits, budget.work, budget.rest
-                with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *means) as fresh:
-                    anew = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
-                    if self.tables.once(anew, pattern, fresh.bind, budget) != found:
-                        raise EngineFault("a model that was kept differs from a fresh one")
-            return found
+                run_budget = budget.limits, budget.work, budget.rest
+                with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *run_budget) as fresh:
+                    fresh_goal = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
+                    if self.tables.once(fresh_goal, pattern, fresh.bind, budget) != answers:
+                        raise EngineFault("a cached model differs from a fresh one")
+            return answers
 
     def _asked(self, rules: RuleSet, schema: RelationSchema, atom: Atom) -> tuple[list[int], str] | None:
-        """The pattern and adornment of a goal; None where nothing can have its constants."""
+        """Return the pattern and adornment of a goal; None if nothing can have its constants."""
         args = terms_of(atom)
-        asked = goal_shape(args, self.tenant.find)
-        if asked is None and schema in rules.derived:
-            # A constant that no fact has; a conclusion has it still where it stands in a rule, or where rules compute it.
+        shape = goal_shape(args, self.tenant.find)
+        if shape is None and schema in rules.derived:
+            # No fact has the constant; a conclusion can still have it from a rule's text or a computation.
             intern, find, known = self.tenant.engine.intern, self.tenant.find, rules.constants
-            asked = goal_shape(args, lambda t: (intern if rules.computes or t in known else find)(t))
-        return asked
+            shape = goal_shape(args, lambda t: (intern if rules.computes or t in known else find)(t))
+        return shape
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
-        """Which relations of explicit negatives that matter to the rules have rows, looked up once a version."""
+        """Return the relations of explicit negatives used by the rules that have rows.
+
+        Cached per version.
+        """
         key, version = (partition.name, rules), self.tenant.plan_version
         known = self._negatives.get(key)
         if known is None or known[0] != version:
@@ -355,7 +373,7 @@ class Reasoner:
         return known[1]
 
     def _shown(self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None) -> list[Row]:
-        """Rows that are asserted are shown as stored, the others as derived."""
+        """Return asserted rows as stored facts, the others as derived rows."""
         arity = atom.arity
         schema = RelationSchema(atom.predicate, arity, atom.positive)
         stored = partition.get(schema)
@@ -364,23 +382,23 @@ class Reasoner:
             return stored.rows(self.tenant.engine, rows, ids)
         texts = self.tenant.engine.texts(rows)
         at = self.tenant.at(0) if as_of is None else as_of
-        found: list[Row] = []
+        result: list[Row] = []
         for i in range(count):
-            place = ids[i : i + 1]
-            if stored and place[0] != NO_ROW:
-                start, end = next(stored.windows(place))
+            row_id = ids[i : i + 1]
+            if stored and row_id[0] != NO_ROW:
+                start, end = next(stored.windows(row_id))
                 if start <= at < end:
-                    found.extend(stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], place))
+                    result.extend(stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], row_id))
                     continue
-            found.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
-        return found
+            result.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
+        return result
 
 
 def body_variables(body: Sequence[BodyItem]) -> list[Variable]:
-    """The named variables of a body, in order of appearance."""
+    """Return the named variables of a body, in order of appearance."""
     return list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
 
 
 def terms_of(atom: Atom) -> list[Term]:
-    """The arguments of an atom that is no rule head."""
+    """Return the arguments of an atom that is not a rule head."""
     return [arg for arg in atom.args if isinstance(arg, (str, Variable))]

@@ -1,8 +1,8 @@
-"""What one request may use, and the loop that drives a run within it.
+"""The resource limits of one request, and the loop that steps a run within them.
 
-Whatever takes time for a request looks here again and again: the engine between slices of fuel, Python between pieces of
-about a millisecond (`rest`, `slices`, `paced`). Each look can end the request, by its deadline or because nobody waits for
-it any more, and lets others have their turn.
+All long work of a request checks its budget regularly: the engine between slices of fuel, Python
+code about once a millisecond (`rest`, `slices`, `paced`). A check ends the request if its deadline
+has passed or its client has disconnected, and lets other requests run.
 """
 
 from __future__ import annotations
@@ -27,29 +27,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FIRST_FUEL = 100_000
-"""Steps made in place: a few milliseconds. Most goals end here."""
+"""Engine steps of the first slice, run on the calling thread: a few milliseconds.
+
+Most goals end here.
+"""
 
 SLICE_FUEL = SLICE
-"""Steps of every later slice, made where they hold up nobody: one entry of the engine. The deadline is looked at between
-slices, and whoever else waits for the engine gets in."""
+"""Engine steps of every later slice, run off the event loop: one call of the engine.
 
+Between slices the deadline is checked and other users of the engine get access.
+"""
 
 SLICE_ROWS = 500
-"""Answers turned into Python objects between two pauses."""
+"""Answers converted to Python objects between two calls of `rest`."""
 
 ITEMS_AT_ONCE = 5000
-"""Items that a loop does little with between two pauses."""
+"""Items processed by a cheap loop between two calls of `rest`."""
 
 LONG_SECONDS = 0.1
-"""A request that has worked in Python for so long counts as a long one."""
+"""Python time after which a request counts as long and needs a slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWanted:
-    """Limits a request sets for itself. None leaves that of the settings, and none can be raised above it.
+    """The limits that a request sets for itself. None means the limit of the settings, which is also the maximum.
 
-    `timeout_ms` is the time to infer; `rows` that may be derived, `steps` of the engine, `bytes` of derived rows, `answers`
-    to be returned.
+    `timeout_ms` is the inference time in milliseconds, `rows` the number of derived rows, `steps`
+    the number of engine steps, `bytes` the memory for derived rows, `answers` the number of
+    returned answers.
     """
 
     timeout_ms: int | None = None
@@ -61,11 +66,12 @@ class BudgetWanted:
 
 @dataclass(slots=True)
 class Notes:
-    """What may be said about an answer besides its rows.
+    """Notes about an answer besides its rows.
 
-    `warnings` counts the literals that failed because a function or an aggregate had no value for what it was given: a
-    division by zero, a text that is no number, a result too large. How often depends on the order of the work, not whether.
-    `unknown` are the predicates of the goal that have no fact and no rule.
+    `warnings` counts the literals that failed because a function or an aggregate had no value for
+    its arguments: a division by zero, a text that is not a number, a result too large. The exact
+    count depends on the evaluation order; whether it is zero does not. `unknown` lists the
+    predicates of the goal that have no fact and no rule.
     """
 
     warnings: int = 0
@@ -74,7 +80,9 @@ class Notes:
 
 @dataclass(slots=True)
 class Budget:
-    """Limits of one request: engine limits, a time limit in milliseconds with its end on the monotonic clock, answers."""
+    """The limits of one request: engine limits, time limit in milliseconds, monotonic deadline,
+    number of answers.
+    """
 
     limits: Limits
     timeout_ms: int
@@ -89,36 +97,41 @@ class Budget:
     max_proof_nodes: int = 0
     proof_nodes: int = 0
     whole: bool = False
-    """Whether all answers of the goal at hand will be shown."""
+    """True if all answers of the current goal will be returned."""
     first: int | None = None
-    """How many of its first answers will be looked at; None: all."""
+    """Number of leading answers that will be read; None means all."""
     counts_accesses: bool = True
-    """Whether stored answers of goals count as accessed; goals inside a context window do not."""
+    """True if stored answers count as accessed; False for goals inside a context window."""
     rows_made: int = 0
-    """Rows that rules made for this request so far."""
+    """Number of rows derived for this request so far."""
     begun: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.begun = self.clock.monotonic()
 
     def via(self, call: Callable[[], int]) -> int:
-        """Make a long call where it holds up nobody, unless the time was over when its turn came."""
+        """Run a long call off the event loop.
+
+        Raises BudgetExceeded if the deadline has already passed.
+        """
         self.check_time()
         return call() if self.away is None else self.away(call)
 
     def slices(self, count: int, size: int = SLICE_ROWS) -> Iterator[range]:
-        """Places 0 .. count-1 in slices of about a millisecond of Python each; others have their turn in between."""
+        """Yield 0 .. count-1 as ranges of about a millisecond of Python work each, with a `rest` in
+        between.
+        """
         for start in range(0, count, size):
             if start:
                 self.rest()
             yield range(start, min(start + size, count))
 
     def paced(self, items: Iterable[T], every: int = ITEMS_AT_ONCE) -> Iterator[T]:
-        """The items of a loop that does little with each, with a rest after each so many."""
+        """Yield the items of a cheap loop, with a `rest` after every `every` items."""
         return paced(items, self.rest, every)
 
     def keys(self, rows: array[int], count: int, arity: int) -> Iterator[tuple[int, ...]]:
-        """Flat rows as tuples, with rests between."""
+        """Yield flat rows as tuples, with calls of `rest` in between."""
         tuples = zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), count)
         return self.paced(islice(tuples, count))
 
@@ -132,7 +145,7 @@ class Budget:
         self.finish(run, RunState.PAUSED if self.turn.taken else run.step(self.fuel))
 
     def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:
-        """Go on with a run or a model that was left in `state`, to its end; raises BudgetExceeded."""
+        """Step a run or a model from `state` to its end; raises BudgetExceeded."""
         while state is not RunState.DONE:
             self.check_time(run)
             if state is RunState.STALE:
@@ -143,15 +156,21 @@ class Budget:
                 self.pause()
 
     def check_time(self, run: Steps | None = None) -> None:
-        """Raise BudgetExceeded when the time is over; of a run the rule at work is named. Raise what stopped the request."""
+        """Raise BudgetExceeded after the deadline, naming the rule in work.
+
+        Or the error that stopped the request.
+        """
         self.turn.check()
         if self.clock.monotonic() >= self.deadline:
             rule = None if run is None else str(run.stats().rule)
-            said = f"the evaluation met its time limit of {self.timeout_ms} ms"
-            raise BudgetExceeded(said, "timeMs", self.timeout_ms, rule)
+            message = f"the evaluation reached its time limit of {self.timeout_ms} ms"
+            raise BudgetExceeded(message, "timeMs", self.timeout_ms, rule)
 
     def rest(self) -> None:
-        """Between two pieces of Python work: raise BudgetExceeded when the time is over, let others have their turn."""
+        """Check the deadline between two pieces of Python work and yield to other requests.
+
+        Raises BudgetExceeded.
+        """
         self.check_time()
         if not self.turn.taken and (now := self.clock.monotonic()) - self.begun >= LONG_SECONDS:
             self.turn.take(self.deadline - now)
@@ -159,7 +178,7 @@ class Budget:
             self.pause()
 
     def check_answers(self, count: int) -> None:
-        """Raise BudgetExceeded if an answer is too long to be given whole."""
+        """Raise BudgetExceeded if `count` answers are more than may be returned."""
         if count > self.max_answers:
             raise BudgetExceeded(
                 f"{count} answers are more than the limit of {self.max_answers}; ask with 'limit'",
@@ -168,12 +187,17 @@ class Budget:
             )
 
     def check_whole(self, count: int) -> None:
-        """Raise BudgetExceeded before so many answers are sorted, where all of them would be shown and are too many."""
+        """Raise BudgetExceeded before sorting if all `count` answers would be returned and are too
+        many.
+        """
         if self.whole:
             self.check_answers(count)
 
     def show_nodes(self, count: int) -> None:
-        """Count nodes of proofs that will be shown; raises BudgetExceeded where those of all answers are too many."""
+        """Count proof nodes to be returned.
+
+        Raises BudgetExceeded if the total exceeds `max_proof_nodes`.
+        """
         self.proof_nodes += count
         if self.proof_nodes > self.max_proof_nodes:
             raise BudgetExceeded(

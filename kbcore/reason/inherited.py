@@ -1,10 +1,11 @@
-"""What conclusions inherit from the facts they rest on: confidence, a window of validity, whether an absence is among them.
+"""Values that conclusions inherit from their facts: confidence, validity window, dependence on an absence.
 
-A proof has the least confidence of its facts and rules, and a conclusion the greatest of its proofs. A proof holds where
-all its facts do; of a conclusion's proofs the window of the one that ends last is reported, of several the one that starts
-first. All of these are best values over proofs (`kbplanner.engine.ground.widest`), found on the ground program of
-the goal, which
-need not keep the shape of the rules: linear recursion is turned as for any goal.
+The confidence of a proof is the minimum over its facts and rules; that of a conclusion is the
+maximum over its proofs. A proof is valid while all its facts are; for a conclusion the window of the
+proof that ends last is reported, and among those the one that starts first. All of these are best
+values over proofs (`kbplanner.engine.ground.widest`), computed on the ground program of the goal.
+The ground program need not keep the shape of the rules: linear recursion is rewritten as for any
+goal.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun
 
 Solve: TypeAlias = "Callable[[array[int]], array[int]]"
-"""The best rank of each node, given that of each instance."""
+"""Function from the rank of each instance to the best rank of each node."""
 
 V = TypeVar("V", float, int, "tuple[int, int]")
 
 ALWAYS = EPOCH
-"""Start of a window that has none: a fact told without one holds since it was told, which limits nothing."""
+"""Start of a window without a start: a fact asserted without one limits no conclusion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What one conclusion inherits: confidence (None: nothing below carried one), window in epoch milliseconds.
+    """The values one conclusion inherits: confidence, and a validity window in epoch milliseconds.
 
-    `start` is ALWAYS and `end` FOREVER where nothing limits it; `monotone` says whether some proof has this window and
-    rests on no absence.
+    `confidence` is None if no fact or rule of a proof has one. `start` is ALWAYS and `end` FOREVER
+    where nothing limits them. `monotone` is True if a proof with this window depends on no absence.
     """
 
     confidence: float | None
@@ -52,7 +53,10 @@ class Weight:
 def weigh(
     run: GroundRun, rules: RuleSet, partition: Partition, rows: array[int], count: int, budget: Budget
 ) -> list[Weight]:
-    """The weights of answers of a goal, whole rows; the run has its seeds, and was planned to weigh."""
+    """Return the inherited values of `count` answer rows.
+
+    The run is seeded and was planned for them.
+    """
     try:
         ground = run.read(budget.drive, budget.rest)
     except BudgetExceeded as error:
@@ -71,7 +75,7 @@ def weigh(
 
 
 class _Values:
-    """What each instance of a ground program brings by itself: its stored facts and its rule."""
+    """The values of each ground instance itself, from its stored facts and its rule."""
 
     def __init__(self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget) -> None:
         size = len(ground)
@@ -104,7 +108,7 @@ class _Values:
 
     def _lessen(self, first: int, values: Sequence[float]) -> None:
         for place, value in enumerate(values, first):
-            if value == value:  # not a number: unknown
+            if value == value:  # NaN means no confidence
                 self.carried[place] = 1
                 self.confidence[place] = min(self.confidence[place], value)
 
@@ -119,7 +123,7 @@ class _Values:
 def _ranked(
     solve: Solve, own: Sequence[V], nodes: array[int], budget: Budget, reverse: bool = False
 ) -> tuple[list[V], array[int]]:
-    """The distinct values of instances in order, and of each node the place, from 1, of the best one."""
+    """Return the distinct values in order, and for each node the 1-based index of the best one."""
     distinct = sorted(set(budget.paced(own)), reverse=reverse)
     best = solve(_ranks(own, distinct, budget))
     return distinct, array("I", [best[node] for node in budget.paced(nodes)])
@@ -130,9 +134,7 @@ def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int
     return array("I", (rank[value] for value in budget.paced(own)))
 
 
-def _confidences(
-    ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
-) -> list[float | None]:
+def _confidences(ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[float | None]:
     if not any(values.carried):
         return [None] * len(nodes)
     distinct, best = _ranked(solve, values.confidence, nodes, budget)
@@ -148,21 +150,19 @@ def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> l
     return [distinct[place - 1] for place in best]
 
 
-def _starts(
-    solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget
-) -> list[int]:
-    """Of the proofs of each node that end as late as `ends` says, the earliest start."""
+def _starts(solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget) -> list[int]:
+    """Return for each node the earliest start among its proofs that end at `ends`."""
     if not values.limited:
         return [ALWAYS] * len(nodes)
     distinct = sorted(set(budget.paced(values.start)), reverse=True)
     ranks = _ranks(values.start, distinct, budget)
-    found = [ALWAYS] * len(nodes)
+    starts = [ALWAYS] * len(nodes)
     for last, places in _grouped(ends, budget):
         pairs = budget.paced(zip(ranks, values.end, strict=True))
         best = solve(array("I", (place if end >= last else 0 for place, end in pairs)))
         for i in places:
-            found[i] = distinct[best[nodes[i]] - 1]
-    return found
+            starts[i] = distinct[best[nodes[i]] - 1]
+    return starts
 
 
 def _monotone(
@@ -173,21 +173,21 @@ def _monotone(
     windows: Sequence[tuple[int, int]],
     budget: Budget,
 ) -> list[bool]:
-    """Whether some proof of each node has its window and rests on no absence."""
+    """Return for each node whether a proof with its window depends on no absence."""
     if not any(values.absent):
         return [True] * len(nodes)
-    found = [True] * len(nodes)
+    flags = [True] * len(nodes)
     for (first, last), places in _grouped(windows, budget):
         instances = budget.paced(zip(values.start, values.end, values.absent, strict=True))
         held = solve(array("I", (start <= first and end >= last and not absent for start, end, absent in instances)))
         for i in places:
-            found[i] = bool(held[nodes[i]])
-    return found
+            flags[i] = bool(held[nodes[i]])
+    return flags
 
 
 def _grouped(values: Iterable[V], budget: Budget) -> Iterable[tuple[V, list[int]]]:
-    """Each distinct value with the places where it stands."""
-    found: dict[V, list[int]] = {}
-    for place, value in budget.paced(enumerate(values)):
-        found.setdefault(value, []).append(place)
-    return found.items()
+    """Return each distinct value with the indexes where it occurs."""
+    groups: dict[V, list[int]] = {}
+    for index, value in budget.paced(enumerate(values)):
+        groups.setdefault(value, []).append(index)
+    return groups.items()

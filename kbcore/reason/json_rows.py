@@ -1,4 +1,4 @@
-"""Answers as finished JSON, where nothing about them needs Python: no metadata, no confidence."""
+"""JSON text of answers written by the engine, for rows without metadata and confidence."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kbplanner.engine.written import RowShape, rows_json
 from kbplanner.ir.schema import RelationSchema
 
 TRUTH = {True: ',"truthVal":true', False: ',"truthVal":false'}
-"""What a row of stored facts says beside the members of every row."""
+"""The additional member of a stored fact's row."""
 
 MAX_SHAPES = 1024
 
 
 class Written:
-    """Writes rows of one tenant; keeps the text around their values, which is the same for each predicate."""
+    """JSON writer for the rows of one tenant, with a cache of the constant text per predicate."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
@@ -38,9 +38,9 @@ class Written:
         truth: bool = False,
         absence: bool = False,
     ) -> Iterator[bytes]:
-        """The JSON of answer rows in slices, each row with a comma before it; others have their turn in between.
+        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `rest` between slices.
 
-        With `truth` they have a truth value, with `absence` they say that they rest on something being absent.
+        With `truth` each row has a truth value, with `absence` the metadata `nonMonotonic`.
         """
         key = (schema.predicate, schema.positive, scope, truth, absence)
         shape = self._shapes.get(key)
@@ -60,12 +60,14 @@ class Written:
 
 
 def plain(stored: StoredRelation | None) -> bool:
-    """Whether rows of a stored relation can be written by the engine: none has metadata or a confidence."""
+    """Return whether the engine can write the rows of a stored relation: none has metadata or a
+    confidence.
+    """
     return stored is None or not (stored.metadata or stored.relation.uses(Attribute.CONFIDENCE))
 
 
 def array_of(parts: list[bytes]) -> list[bytes]:
-    """The parts as a JSON array: the first comma opens it."""
+    """Return the parts as a JSON array; the opening bracket replaces the first comma."""
     if len(parts) < 2:
         return [b"[" + b"".join(parts)[1:] + b"]"]
     return [b"[" + parts[0][1:], *parts[1:], b"]"]

@@ -1,4 +1,4 @@
-"""A pattern over stored facts: no rules."""
+"""Matching of a pattern against stored facts, without rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def matching(
     as_of: int | None,
     budget: Budget,
 ) -> Iterator[tuple[StoredRelation, array[int], array[int]]]:
-    """For each sign asked for, the stored relation, the rows that match now or held at `as_of`, and their ids."""
+    """Yield for each requested sign the stored relation, the rows that match now or at `as_of`, and
+    their ids.
+    """
     pattern = goal_pattern(args, tenant.find)
     if pattern is None:
         return
@@ -38,13 +40,13 @@ def matching(
 def sorted_rows(
     tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, limit: int | None, budget: Budget
 ) -> list[Row]:
-    """The first `limit` rows of a stored relation in answer order, as they are shown."""
+    """Return the first `limit` rows of a stored relation in answer order, as answer rows."""
     arity = stored.schema.arity
     ordered = tenant.engine.sort(rows, arity, budget.via)
     if limit is not None and limit < count:
         ordered, count = ordered[: limit * arity], limit
-    found: list[Row] = []
+    result: list[Row] = []
     for part in budget.slices(count):
-        some = ordered[part.start * arity : part.stop * arity]
-        found.extend(stored.rows(tenant.engine, some, stored.relation.locate(some, len(part))))
-    return found
+        part_rows = ordered[part.start * arity : part.stop * arity]
+        result.extend(stored.rows(tenant.engine, part_rows, stored.relation.locate(part_rows, len(part))))
+    return result

@@ -1,4 +1,4 @@
-"""How a goal is evaluated, as text for people."""
+"""Text form of the evaluation plan of a goal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def plan_text(data: Mapping[str, Any]) -> str:
-    """What `plan_data` found, as text: one line a stratum, a rule and a step, with what is known of it in brackets.
+    """Return the result of `plan_data` as text: one line per stratum, rule and step, figures in brackets.
 
-    Of a run that was made, versions of rules that had nothing to do are left out but for their first line.
+    After a run, rule versions that had nothing to do are shown by their first line only.
     """
     return "\n".join(_lines(data))
 
@@ -57,7 +57,7 @@ def _stratum(number: int, stratum: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _known(step: Mapping[str, Any]) -> str:
-    """What is known of a step beside its text."""
+    """Return the figures of a step, in brackets."""
     reads = [read for read in (step, step.get("with")) if read and "mask" in read]
     masks = [read["mask"] for read in reads if read["mask"]]
     parts = [f"mask {', '.join(masks)}"] if masks else []

@@ -1,4 +1,4 @@
-"""The schema of a knowledge base: which predicates there are, with how many facts and rules."""
+"""The schema of a knowledge base: its predicates with their numbers of facts and rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 
 
 def predicates(tenant: Tenant, partitions: Iterable[Partition], scope: str | None) -> dict[str, Any]:
-    """Predicates with facts that are valid now or with rules that hold in the asked scope, by name and arity."""
+    """Return the predicates with currently valid facts or with rules of the scope, by name and
+    arity.
+    """
     facts: dict[tuple[str, int], int] = {}
     for partition in partitions:
         for stored in partition.relations():
@@ -19,9 +21,9 @@ def predicates(tenant: Tenant, partitions: Iterable[Partition], scope: str | Non
                 key = (stored.schema.predicate, stored.schema.arity)
                 facts[key] = facts.get(key, 0) + visible
     rules: dict[tuple[str, int], int] = {}
-    for found in tenant.rules.all():
-        if scope == ALL_SCOPES or found.scope in (None, scope):
-            key = (found.rule.head.predicate, found.rule.head.arity)
+    for stored_rule in tenant.rules.all():
+        if scope == ALL_SCOPES or stored_rule.scope in (None, scope):
+            key = (stored_rule.rule.head.predicate, stored_rule.rule.head.arity)
             rules[key] = rules.get(key, 0) + 1
     rows = [
         {

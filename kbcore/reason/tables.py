@@ -1,8 +1,9 @@
-"""Goal tables: runs kept open, so that a goal asked again costs little more than reading its answers.
+"""Goal tables: cached runs that answer a repeated goal for little more than the cost of reading the rows.
 
-A run knows whether what it read has changed. New facts in what it reads positively, and new bindings, are
-worked in from where it stands; any other change that may concern what it holds makes it stale and it is dropped.
-Correctness never depends on a table: `verify` compares every answer with that of a fresh run.
+A run detects changes in the relations it read. It continues incrementally after new facts in
+relations it reads positively and after new bindings. Any other relevant change makes the run stale,
+and it is dropped. Correctness never depends on a table: `verify` compares every answer with that of
+a fresh run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kbplanner.engine.backend import Engine, RunState
 from kbplanner.evaluate.evaluate import Bind, CompiledGoal, GoalRun
 
 Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
-"""Partition, plan, and for a plan that serves one binding only that binding."""
+"""Partition, plan, and the binding if the plan serves only one binding."""
 
 
 def _key(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> Key:
@@ -28,20 +29,22 @@ def _key(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) ->
 
 
 def _keys(partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> list[Key]:
-    """The tables that can answer a goal, best first: one that holds all conclusions, then the one of its binding pattern."""
+    """Return the keys of tables that can answer a goal: all conclusions first, then its binding
+    pattern.
+    """
     plans = [goal] if goal.full is None else [goal.full, goal]
     return [_key(partition, plan, pattern) for plan in plans]
 
 
-LEAST_BYTES = 8192
-"""Runs of one binding that are smaller are quicker made anew than kept."""
+MIN_TABLE_BYTES = 8192
+"""Smaller runs of a single binding are not cached: evaluating them again is faster."""
 
 _STATES = {RunState.DONE: "current", RunState.READY: "continued", RunState.STALE: "stale"}
 
 
 @dataclass(slots=True)
 class TableCounts:
-    """How often a goal found a table that was current, one it could continue, a stale one, or none."""
+    """Lookup counts of goal tables: current, continued incrementally, stale, or missing."""
 
     current: int = 0
     continued: int = 0
@@ -50,14 +53,17 @@ class TableCounts:
 
 
 class GoalTables:
-    """The goal tables of one tenant, at most `max_bytes` of them; those not used for longest go first.
+    """The goal tables of one tenant, at most `max_bytes` in total, evicted least recently used first.
 
-    What is counted here is counted in `every` too, which all tenants share.
+    Every count is also added to `shared_counts`, which all tenants share.
 
-    A table is taken out while it is used: a second goal on the same table meanwhile gets a run of its own.
+    A table is removed from the cache while it is in use: a second goal that needs the same table at
+    that time gets a new run.
     """
 
-    def __init__(self, engine: Engine, max_bytes: int, verify: bool = False, every: TableCounts | None = None) -> None:
+    def __init__(
+        self, engine: Engine, max_bytes: int, verify: bool = False, shared_counts: TableCounts | None = None
+    ) -> None:
         self._engine = engine
         self._max_bytes = max_bytes
         self._verify = verify
@@ -65,7 +71,7 @@ class GoalTables:
         self._mutex = threading.Lock()
         self.bytes = 0
         self.counts = TableCounts()
-        self._every = every or TableCounts()
+        self._shared_counts = shared_counts or TableCounts()
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -74,29 +80,31 @@ class GoalTables:
         self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
-        run, found = self._take(_keys(partition, goal, pattern)), None
-        made = 0
+        run, answers = self._take(_keys(partition, goal, pattern)), None
+        rows_before = 0
         if run is not None:
-            made = run.rows_made
+            rows_before = run.rows_made
             try:
-                found = run.ask(pattern, budget, bind)
+                answers = run.ask(pattern, budget, bind)
             except BaseException:
                 run.close()
                 raise
-            self._count(run, found is None)
-        if run is None or found is None:
-            run, made = GoalRun(self._engine, goal, bind, budget.limits), 0
-            found = self._fresh(run, pattern, budget)
-        budget.rows_made += run.rows_made - made
-        if self._verify and found != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
+            self._count(run, answers is None)
+        if run is None or answers is None:
+            run, rows_before = GoalRun(self._engine, goal, bind, budget.limits), 0
+            answers = self._fresh(run, pattern, budget)
+        budget.rows_made += run.rows_made - rows_before
+        if self._verify and answers != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
         budget.notes.warnings += run.warnings
         self._keep(_key(partition, run.goal, pattern), run)
-        return found
+        return answers
 
     def state(self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int]) -> str:
-        """What a goal would find now: a table that is `current`, one that is `continued`, one that is `stale`, or `none`."""
+        """Return the state of the table a goal would use now: `current`, `continued`, `stale` or
+        `none`.
+        """
         with self._mutex:
             run = self._pop(_keys(partition, goal, pattern))
         if run is None:
@@ -115,57 +123,57 @@ class GoalTables:
             run.close()
 
     def once(self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget) -> tuple[array[int], int]:
-        """Answer a goal with a run that is not kept."""
+        """Answer a goal with a run that is not cached."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
-        found = self._fresh(run, pattern, budget)
+        answers = self._fresh(run, pattern, budget)
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made
         run.close()
-        return found
+        return answers
 
     def _fresh(self, run: GoalRun, pattern: Sequence[int], budget: Budget) -> tuple[array[int], int]:
         try:
-            found = run.ask(pattern, budget)
-            if found is None:
+            answers = run.ask(pattern, budget)
+            if answers is None:
                 raise EngineFault("a relation changed under the read lock")
-            return found
+            return answers
         except BaseException:
             run.close()
             raise
 
     def _take(self, keys: Sequence[Key]) -> GoalRun | None:
         with self._mutex:
-            found = self._pop(keys)
-            if found is None:
+            run = self._pop(keys)
+            if run is None:
                 self.counts.missed += 1
-                self._every.missed += 1
-            return found
+                self._shared_counts.missed += 1
+            return run
 
     def _pop(self, keys: Sequence[Key]) -> GoalRun | None:
-        """Remove and return the first table there is."""
+        """Remove and return the first table that exists."""
         for key in keys:
-            found = self._tables.pop(key, None)
-            if found is not None:
-                self.bytes -= found.bytes
-                return found
+            run = self._tables.pop(key, None)
+            if run is not None:
+                self.bytes -= run.bytes
+                return run
         return None
 
     def _count(self, run: GoalRun, stale: bool) -> None:
         if stale:
             self.counts.stale += 1
-            self._every.stale += 1
+            self._shared_counts.stale += 1
             run.close()
         elif run.worked:
             self.counts.continued += 1
-            self._every.continued += 1
+            self._shared_counts.continued += 1
         else:
             self.counts.current += 1
-            self._every.current += 1
+            self._shared_counts.current += 1
 
     def _keep(self, key: Key, run: GoalRun) -> None:
         dropped = []
         with self._mutex:
-            small = bool(key[2]) and run.bytes < LEAST_BYTES
+            small = bool(key[2]) and run.bytes < MIN_TABLE_BYTES
             if small or key in self._tables or run.bytes > self._max_bytes:
                 dropped.append(run)
             else:

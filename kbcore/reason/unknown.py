@@ -1,4 +1,6 @@
-"""Predicates of a goal that have no fact and no rule, with the existing predicate that was probably meant."""
+"""Predicates of a goal that have no fact and no rule, with the existing predicate that was probably
+meant.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ Signature = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class UnknownPredicate:
-    """A predicate without facts and rules; `did_you_mean` is an existing one with a similar name or another arity."""
+    """A predicate without facts and rules.
+
+    `did_you_mean` is an existing one with a similar name or another arity.
+    """
 
     name: str
     arity: int | None
@@ -47,8 +52,8 @@ class UnknownPredicate:
 def unknown_predicates(tenant: Tenant, asked: Iterable[Signature], scope: str | None) -> list[UnknownPredicate]:
     """Return those of the asked predicates that have no fact and no rule in any scope of the tenant.
 
-    `scope` is searched first. The caller holds the tenant's read lock. Reads are not noted for the transaction, if there is
-    one: a suggestion is no answer.
+    `scope` is searched first. The caller holds the tenant's read lock. Reads are not recorded
+    in the read set of a transaction, because a suggestion is not an answer.
     """
     with tenant.unnoted():
         missing = [each for each in dict.fromkeys(asked) if not _exists(tenant, each, scope)]
@@ -92,7 +97,9 @@ def _signatures(tenant: Tenant) -> Iterator[tuple[str, int]]:
 
 
 def _similar(name: str, arity: int | None, candidates: list[tuple[str, int]]) -> tuple[str, int] | None:
-    """Return the candidate of the same name with the nearest arity, else the one whose name is most similar."""
+    """Return the candidate of the same name with the nearest arity, else the one whose name is most
+    similar.
+    """
     names = [known for known, _ in candidates if len(known) <= MAX_CANDIDATE_CHARS]
     if any(known == name for known, _ in candidates):
         best = [name]

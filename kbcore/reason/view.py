@@ -1,11 +1,13 @@
-"""What goals in a partition are evaluated with: now or at another moment, with recursion through negation settled."""
+"""Views for evaluating goals in a partition, now or as of a point in time, with recursion through
+negation resolved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from kbcore.reason.as_of import Moment
+from kbcore.reason.as_of import AsOfView
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
@@ -24,13 +26,13 @@ def viewed(
     as_of: int | None = None,
     denied: frozenset[RelationSchema] | None = None,
 ) -> Iterator[View]:
-    """A view of rules over a partition for goals on stored schemas (None: any); raises BudgetExceeded.
+    """Provide a view of rules over a partition for goals on stored schemas (None: any); raises BudgetExceeded.
 
-    `denied` says which explicit negatives have rows, where that is known. The caller holds the tenant's read lock.
+    `denied` is the set of explicit negatives with rows, if the caller knows it. The caller holds the tenant's read lock.
     """
-    moment = None if as_of is None else Moment(partition, as_of, budget)
-    bind = moment.bind if moment else partition.bind
-    version = -1 if moment else tenant.version
+    as_of_view = None if as_of is None else AsOfView(partition, as_of, budget)
+    bind = as_of_view.bind if as_of_view else partition.bind
+    version = -1 if as_of_view else tenant.version
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
@@ -38,5 +40,5 @@ def viewed(
         with tenant.models.view(*ask, scope=partition.name, version=version) as view:
             yield view
     finally:
-        if moment:
-            moment.close()
+        if as_of_view:
+            as_of_view.close()
