@@ -109,16 +109,16 @@ class Lean:
                 meters.under_way -= 1
                 return self._long_way(environ, start_response)
             kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER))
-            found = answer(kb, asked, notes)
+            parts = answer(kb, asked, notes)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, number)
-            status, found = failed.line(), [failed.body()]
+            status, parts = failed.line(), [failed.body()]
             headers = [*failed.headers.items(), ("Content-Type", JSON)]
         else:
             status, headers = "200 OK", [*noted(notes).items(), ("Content-Type", kind)]
         finally:
             self._bodies.release(environ)
-        size = sum(map(len, found))
+        size = sum(map(len, parts))
         more: list[tuple[str, str]] = []
         rated: list[tuple[str, str]] = []
         if guard is not None:  # an error names the limit it met, which goes before how another one stands
@@ -126,8 +126,8 @@ class Lean:
         if compressible(headers[-1][1], size):
             more.append(("Vary", VARY))
             if wanted_by(environ):
-                found = [compressed(found, size, self._runtime.offload)]
-                size = len(found[0])
+                parts = [compressed(parts, size, self._runtime.offload)]
+                size = len(parts[0])
                 more.append(("Content-Encoding", "gzip"))
         headers += [("Content-Length", str(size)), ("X-Request-ID", number), ("X-KB-Version", __version__)]
         headers += [*ignored.headers(), *rated]
@@ -149,7 +149,7 @@ class Lean:
                     **traced(environ),
                 }
             )
-        return found
+        return parts
 
     def _usual(self, environ: Environ) -> bool:
         length = environ.get("CONTENT_LENGTH") or ""

@@ -82,7 +82,7 @@ class Operation:
 
     def statuses(self) -> list[int]:
         """Give every status of an error it may answer."""
-        found = set(ALWAYS).union(self.errors)
+        codes = set(ALWAYS).union(self.errors)
         for holds, more in (
             (self.tenant, OF_TENANTS),
             (self.body is not None, OF_BODIES),
@@ -92,8 +92,8 @@ class Operation:
             (self.paged, OF_PAGES),
         ):
             if holds:
-                found |= more
-        return sorted(found)
+                codes |= more
+        return sorted(codes)
 
 
 _OPERATIONS: dict[Callable[..., Any], Operation] = {}

@@ -38,8 +38,8 @@ def used_up(details: Mapping[str, Any] | None, seconds: float) -> Rate:
 
     What a guest's error does not say, or says in other words, is left out.
     """
-    said = details or {}
-    name, quota, window = said.get("limit"), said.get("requests", said.get("value")), said.get("seconds")
+    fields = details or {}
+    name, quota, window = fields.get("limit"), fields.get("requests", fields.get("value")), fields.get("seconds")
     return Rate(
         name if isinstance(name, str) and name.isascii() and name.isidentifier() else "default",
         quota if type(quota) is int else 0,

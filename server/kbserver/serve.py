@@ -1,7 +1,7 @@
-"""The server: gevent's pywsgi made strict about requests, bounded in time, and quick to answer.
+"""The server: gevent's pywsgi with strict request parsing, timeouts, and low latency.
 
-Headers and body of an answer leave in one send with Nagle's algorithm off: otherwise the second packet of each answer waits
-for the client's delayed acknowledgement, 40 ms a request.
+Headers and body of a response leave in one send with Nagle's algorithm off. Otherwise the second packet of each response
+waits for the client's delayed acknowledgement, 40 ms per request.
 """
 
 from __future__ import annotations
@@ -60,38 +60,38 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     response_headers: list[tuple[bytes, bytes]]
 
     def handle(self) -> None:
-        """Serve requests until one side wants no more."""
+        """Serve requests until one side closes the connection."""
         self.server.handlers.add(self)
         address = str(self.client_address[0]) if isinstance(self.client_address, tuple) else ""
-        welcome = self.server.crowd.enter(address)
+        admitted = self.server.crowd.enter(address)
         try:
             if self.socket.family in (socket.AF_INET, socket.AF_INET6):
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.socket.settimeout(self.server.times.idle)
-            if not welcome:
+            if not admitted:
                 self.busy = True
                 limit = {"limit": "MAX_CONNECTIONS_ADDRESS", "value": self.server.crowd.most}
-                self._refuse(Head(), 429, "this address has as many connections open as one may have", limit)
-            while welcome and self.handle_one_request():
-                gevent.sleep(0)  # a client whose next request is here already must not keep the others waiting
+                self._refuse(Head(), 429, "too many open connections from this address", limit)
+            while admitted and self.handle_one_request():
+                gevent.sleep(0)  # a client with pipelined requests must not keep others waiting
         except OSError:
-            pass  # the client is gone, or was idle for too long
+            pass  # the client left or was idle for too long
         finally:
             self.server.handlers.discard(self)
             self._close()
             self.server.crowd.leave(address)
 
     def handle_one_request(self) -> bool | None:
-        """Serve one request; whether the connection may carry another."""
+        """Serve one request. Returns True if the connection may carry another."""
         self.busy = False
         self.close_connection = self.server.stopping
-        at_hand = self.rfile.peek(1)
-        if not at_hand:
+        buffered = self.rfile.peek(1)
+        if not buffered:
             return None
         self.busy = True
         head = Head()
         try:
-            if b"\r\n\r\n" in at_hand:
+            if b"\r\n\r\n" in buffered:
                 read_head(self.rfile.readline, head)
             else:
                 with gevent.Timeout(self.server.times.head, TooSlow()):
@@ -106,14 +106,14 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
         self.command, self.path, self.request_version = head.method, head.target, head.version
         self.close_connection = head.closes or self.server.stopping
-        self.environ = self._environ(head, len(at_hand) - head.size)
+        self.environ = self._environ(head, len(buffered) - head.size)
         self.application = self.server.application
         self._head = head
         self.handle_one_response()
         return None if self.close_connection else True
 
     def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
-        """Call `stop` when the client leaves while a long goal is worked on; see `kbcore.reason.admission.Caller`."""
+        """Call `stop` if the client disconnects during a long goal; see `kbcore.reason.admission.Caller`."""
 
         def leave() -> None:
             self.left = True
@@ -122,14 +122,14 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return end
 
     def stream(self, seconds: float) -> None:
-        """Be ready for an answer without an end: a client that takes nothing for so long is gone; send little ahead."""
+        """Configure the socket for streaming: a send timeout in seconds and a small buffer."""
         self.socket.settimeout(seconds)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _STREAM_BUFFER)
         self.close_connection = True
 
-    def _environ(self, head: Head, at_hand: int) -> dict[str, Any]:
+    def _environ(self, head: Head, buffered: int) -> dict[str, Any]:
         expects = self.socket if "EXPECT" in head.headers else None
-        self.wsgi_input = BodyInput(self.rfile, head, expects, at_hand, self.server.times.body)
+        self.wsgi_input = BodyInput(self.rfile, head, expects, buffered, self.server.times.body)
         environ: dict[str, Any] = self.server.get_environ()
         environ.update(head.environ())
         environ["wsgi.input"] = self.wsgi_input
@@ -141,7 +141,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return environ
 
     def finalize_headers(self) -> None:
-        """Say that the connection will be closed where it will be."""
+        """Add `Connection: close` if the connection will be closed."""
         self.close_connection = self.close_connection or self.wsgi_input.abandoned or self.server.stopping
         if self.close_connection:
             self.response_headers = [header for header in self.response_headers if header[0].lower() != b"connection"]
@@ -166,18 +166,18 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             super()._write(data)
 
     def _sendall(self, data: bytes | bytearray) -> None:
-        if self.left:  # as if the kernel had said so
+        if self.left:  # the same error as from the kernel
             raise BrokenPipeError(errno.EPIPE, "the client left")
-        whole = memoryview(data)  # a slow reader has the idle time for each slice, not for all of them
+        whole = memoryview(data)  # the send timeout applies to each slice, not to the whole response
         try:
             for start in range(0, len(whole), _SLICE):
                 super()._sendall(whole[start : start + _SLICE] if len(whole) > _SLICE else data)
         except TimeoutError as error:
             self.left = True
-            raise BrokenPipeError(errno.EPIPE, "the client takes nothing") from error
+            raise BrokenPipeError(errno.EPIPE, "the client does not read") from error
 
     def log_request(self) -> None:
-        """Do nothing: the application writes the line of each request."""
+        """Do nothing: the application logs requests."""
 
     def _log_error(self, t: Any, v: Any, tb: Any) -> None:
         log.error("the application failed", exc_info=(t, v, tb))
@@ -201,7 +201,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, details, headers)))
 
     def _close(self) -> None:
-        """Close so that the answer arrives: with unread input, a plain close would make the kernel reset the connection."""
+        """Close after reading pending input: a plain close would reset the connection before the response arrives."""
         sock = self.__dict__.pop("socket", None)
         if sock is None:
             return
@@ -219,12 +219,12 @@ class Handler(WSGIHandler):  # type: ignore[misc]
             sock.close()
 
 
-def _uncounted(status: int) -> None:
+def _ignore_refusal(status: int) -> None:
     """Count nothing."""
 
 
 class Server(WSGIServer):  # type: ignore[misc]
-    """Listens, knows its connections, and stops by letting the busy ones finish."""
+    """A WSGI server that tracks its connections and lets busy ones finish when it stops."""
 
     handler_class = Handler
 
@@ -241,16 +241,16 @@ class Server(WSGIServer):  # type: ignore[misc]
         self.handlers: set[Handler] = set()
         self.crowd = Crowd(an_address)
         self.times = times or Times.of(Config())
-        self.refused = refused or _uncounted
+        self.refused = refused or _ignore_refusal
         self.stopping = False
         self.watches = Watches()
-        name = str(listener.getsockname()[0])  # given here because pywsgi would ask the name service for it
+        name = str(listener.getsockname()[0])  # set here because pywsgi would look it up in DNS
         super().__init__(
             listener, application, spawn=Pool(connections), log=None, error_log=log, environ={"SERVER_NAME": name}
         )
 
     def do_handle(self, *args: Any) -> None:
-        """Take a connection up, or drop it where its address has far too many; runs on the hub."""
+        """Accept a connection, or drop it if its address has far too many; runs on the hub."""
         sock, address = args
         if isinstance(address, tuple) and self.crowd.swamped(str(address[0])):
             self.refused(429)
@@ -259,7 +259,7 @@ class Server(WSGIServer):  # type: ignore[misc]
             super().do_handle(sock, address)
 
     def drain(self, seconds: float) -> None:
-        """Take no more connections, close the idle ones, wait for the others at most so long, then stop their long goals."""
+        """Stop accepting, close idle connections, wait up to `seconds` for busy ones, then stop their long goals."""
         self.stopping = True
         for handler in list(self.handlers):
             if not handler.busy:
@@ -274,7 +274,7 @@ class Server(WSGIServer):  # type: ignore[misc]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the listening socket, with Nagle's algorithm off for what it accepts."""
+    """Open the listening socket with Nagle's algorithm off."""
     from gevent import socket as green
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -292,7 +292,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 announce = partial(print, flush=True)
-"""Print at once, also into a pipe: somebody may be waiting for the address."""
+"""Print and flush, so that a program that reads the address through a pipe gets it at once."""
 
 
 def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce) -> int:
@@ -314,18 +314,18 @@ def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], 
             refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
         )
         metrics.on_collect(reading(HTTP_CONNECTIONS, lambda: len(server.handlers)))
-        wanted = Event()
+        stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            gevent.signal_handler(number, wanted.set)
+            gevent.signal_handler(number, stop_requested.set)
         if config.replication_mode == FOLLOWER:
             runtime.replication.follow(HTTPLogSource(config))
         server.start()
-        collecting = collector.arrange(lambda: not server.watches)
+        gc_schedule = collector.arrange(lambda: not server.watches)
         for line in announcement(config, server.address[:2], not runtime.keys().unused):
             say(line)
-        wanted.wait()
+        stop_requested.wait()
         log.info("stopping")
-        collecting.kill()
+        gc_schedule.kill()
         runtime.replication.close()
         application.extensions["kbcore.events"].close()
         application.extensions["kbcore.mcp"].close()
@@ -337,12 +337,12 @@ def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], 
     return 0
 
 
-SHORT_SECRET = 16
-"""A secret that people choose is worth a warning below so many characters."""
+MIN_SECRET_CHARS = 16
+"""Shorter secrets cause a warning at start-up."""
 
 
 def announcement(config: Config, address: tuple[str, int], bootstrapped: bool = False) -> Iterable[str]:
-    """Say where the server listens, what it keeps, and who is let in; `bootstrapped`: there has been a key."""
+    """Yield the start-up lines: address, storage, replication, authentication; `bootstrapped`: a key has been created."""
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     yield f"kbcore listens on http://{host}:{address[1]}"
     if config.storage_url:
@@ -352,24 +352,24 @@ def announcement(config: Config, address: tuple[str, int], bootstrapped: bool = 
     else:
         yield f"storage backend {config.storage_backend}"
     yield from said_of_replication(config)
-    yield from said_of_keys(config, bootstrapped)
+    yield from authentication_lines(config, bootstrapped)
 
 
-def said_of_keys(config: Config, bootstrapped: bool) -> Iterable[str]:
-    """Say who is let in, and loudly where it is everybody."""
+def authentication_lines(config: Config, bootstrapped: bool) -> Iterable[str]:
+    """Yield the start-up lines about authentication, with a warning if the server is open to everyone."""
     mode = mode_of(config)
     if mode == DISABLED:
         if config.host.startswith(_LOOPBACK):
-            yield "no keys are asked for: whoever works on this machine may read and write"
+            yield "authentication is off: any local process can read and write"
         else:
-            yield f"WARNING: no keys are set and {config.host} is not this machine only: whoever reaches it may do anything"
+            yield f"WARNING: authentication is off and {config.host} is not a loopback address: anyone can read and write"
         return
     if mode == SINGLE:
         yield "keys: one, of the setting API_KEY"
     elif bootstrapped:
         yield "keys: managed"
     else:
-        yield "keys: managed, and there is none yet: POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
+        yield "keys: managed, none created yet: POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
     for name, secret in (("API_KEY", config.api_key), ("BOOTSTRAP_TOKEN", config.bootstrap_token)):
-        if secret and len(secret) < SHORT_SECRET:
-            yield f"WARNING: {name} has fewer than {SHORT_SECRET} characters, and can be guessed"
+        if secret and len(secret) < MIN_SECRET_CHARS:
+            yield f"WARNING: {name} has fewer than {MIN_SECRET_CHARS} characters, and is easy to guess"

@@ -8,7 +8,7 @@ from kbcore.config.settings import Config
 
 
 def serve(config: Config) -> int:
-    """Patch this process, serve until it is told to stop, and return its exit status."""
+    """Patch this process, serve until SIGTERM or SIGINT, and return the exit status."""
     monkey.patch_all()
     from kbserver.serve import run  # imported here because it must see the patched library
 

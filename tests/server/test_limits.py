@@ -65,7 +65,7 @@ def test_who_waits_as_long_as_told_is_let_in(quota, window, more):
 
 
 def test_there_are_only_so_many_buckets():
-    buckets = Buckets("b", 2, 60, Hands(), most=100)
+    buckets = Buckets("b", 2, 60, Hands(), max_buckets=100)
     buckets.take("first")
     for number in range(1000):
         buckets.take("kept")

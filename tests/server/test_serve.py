@@ -297,7 +297,7 @@ def test_the_announcement() -> None:
     assert list(announcement(config, ("127.0.0.1", 9300))) == [
         "kbcore listens on http://127.0.0.1:9300",
         "data in /data, fsync policy never",
-        "no keys are asked for: whoever works on this machine may read and write",
+        "authentication is off: any local process can read and write",
     ]
     (_, backend, warning) = announcement(Config(host="::", storage_backend="memory"), ("::", 1))
     assert backend == "storage backend memory"

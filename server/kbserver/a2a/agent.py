@@ -144,24 +144,24 @@ class Agent:
             raise failure(INVALID_PARAMS, "params.tenant is not a name")
         if who.principal is not None and not who.principal.may_touch(who.database, tenant):
             raise Forbidden(f"'{who.principal.name}' may not touch tenant '{tenant}' of database '{who.database}'")
-        said = message.params.get("message")
-        if type(said) is not dict:
+        content = message.params.get("message")
+        if type(content) is not dict:
             raise failure(INVALID_PARAMS, "params.message must be an object")
-        found = self._done(said.get("parts"), replace(who, tenant=tenant), call)
-        return _reply(found, said.get("contextId"), _SEND[method])
+        outcome = self._done(content.get("parts"), replace(who, tenant=tenant), call)
+        return _reply(outcome, content.get("contextId"), _SEND[method])
 
     def _done(self, parts: Any, who: Who, call: Call) -> Json:
         """What the parts of a message ask for, one after the other; one alone answers for itself."""
         if type(parts) is not list or not parts:
             raise failure(INVALID_PARAMS, "params.message.parts must be an array with a part")
-        asked = [_operation(part, f"params.message.parts[{place}]", self._tools) for place, part in enumerate(parts)]
-        found = []
+        asked = [_operation(part, f"params.message.parts[{index}]", self._tools) for index, part in enumerate(parts)]
+        outcomes = []
         for name, arguments in asked:
             done, outcome = self._toolbox.attempt(self._tools[name], arguments, who, call)
-            found.append({"op": name, "result" if done else "error": outcome})
+            outcomes.append({"op": name, "result" if done else "error": outcome})
             if not done:
                 break
-        return found[0] if len(asked) == 1 else {"results": found}
+        return outcomes[0] if len(asked) == 1 else {"results": outcomes}
 
 
 def failure(code: int, message: str) -> Failure:
@@ -195,13 +195,13 @@ def _spoken(text: str) -> tuple[str, Json]:
     return "ask", {"text": text}
 
 
-def _reply(found: Json, context: Any, version: str) -> Json:
-    said: Json = {"messageId": str(uuid.uuid4())}
+def _reply(outcome: Json, context: Any, version: str) -> Json:
+    reply: Json = {"messageId": str(uuid.uuid4())}
     if type(context) is str:
-        said["contextId"] = context
+        reply["contextId"] = context
     if version == "0.3":
-        return {"kind": "message", **said, "role": "agent", "parts": [{"kind": "data", "data": found}]}
-    return {"message": {**said, "role": "ROLE_AGENT", "parts": [{"data": found, "mediaType": "application/json"}]}}
+        return {"kind": "message", **reply, "role": "agent", "parts": [{"kind": "data", "data": outcome}]}
+    return {"message": {**reply, "role": "ROLE_AGENT", "parts": [{"data": outcome, "mediaType": "application/json"}]}}
 
 
 def version_of(environ: Mapping[str, Any]) -> str | None:

@@ -1,7 +1,8 @@
-"""The latest events of one tenant, shared by all its streams: each change set is kept once, each event written once.
+"""Ring buffer of the latest events of one tenant, shared by all its streams.
 
-A change set becomes text when the first stream reads it, a block of events at a time, so a write pays nothing for it. What
-is too much is let go of at the old end, whoever still wanted it.
+Each change set is stored once and each event serialised once: when the first stream reads it, a block of events at
+a time, so writes pay nothing. If the buffer is full, the oldest change sets are dropped, even if a stream has not
+read them yet.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from kbcore.events.events import Event, Place, Wanted, events_of
 from kbcore.events.feed import Committed
 
 BLOCK = 200
-"""Events written at a time: a few milliseconds."""
+"""Events serialised at a time, which takes a few milliseconds."""
 
 READ_BYTES = 64 * 1024
-"""About as much text a stream takes at a time."""
+"""Approximate size of one read of a stream."""
 
 _ROW_BYTES = 256
 _TEXTS = 8
 
 
 class Behind(Exception):
-    """What comes next for a reader is not kept any more."""
+    """The next change set of a reader was dropped from the ring."""
 
 
 @dataclass(slots=True)
@@ -35,18 +36,18 @@ class _Block:
     events: list[tuple[Event, bytes]]
     texts: dict[Wanted, bytes] = field(default_factory=dict)
 
-    def text(self, wanted: Wanted) -> bytes:
-        """What somebody wants of it, made once for all who want the same."""
-        found = self.texts.get(wanted)
-        if found is None:
-            found = b"".join(written for event, written in self.events if wanted.takes(event))
+    def text(self, filter: Wanted) -> bytes:
+        """Return the events that pass the filter; the text is cached for streams with the same filter."""
+        text = self.texts.get(filter)
+        if text is None:
+            text = b"".join(written for event, written in self.events if filter.takes(event))
             if len(self.texts) < _TEXTS:
-                self.texts[wanted] = found
-        return found
+                self.texts[filter] = text
+        return text
 
 
 class _Entry:
-    """One change set: its place, what it weighs, and its events as far as they are written."""
+    """One change set: its place in the log, its size, and its events as far as they are serialised."""
 
     def __init__(self, committed: Committed) -> None:
         delta = committed.delta
@@ -56,18 +57,18 @@ class _Entry:
         self.bytes = committed.size + _ROW_BYTES * (removed + self.events)
         self.seq, self.at = committed.seq, committed.at
         self._committed = committed
-        self._coming: Iterator[Event] | None = events_of(committed)
+        self._pending: Iterator[Event] | None = events_of(committed)
         self._blocks: list[_Block] = []
 
     def block(self, number: int, log: str) -> _Block | None:
-        """A block of its events, None after the last."""
+        """Return a block of events, None after the last."""
         while len(self._blocks) <= number:
-            if self._coming is None:
+            if self._pending is None:
                 return None
-            events = list(islice(self._coming, BLOCK))
+            events = list(islice(self._pending, BLOCK))
             self._blocks.append(_Block([(event, self._written(event, log)) for event in events]))
             if len(events) < BLOCK:
-                self._coming = None
+                self._pending = None
         return self._blocks[number]
 
     def _written(self, event: Event, log: str) -> bytes:
@@ -77,7 +78,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class Reader:
-    """How far somebody has read: the next change set and block of it, and of a change set seen in part the last event."""
+    """Position of a stream: next change set, next block in it, and last event seen of a change set read in part."""
 
     entry: int
     block: int = 0
@@ -85,9 +86,10 @@ class Reader:
 
 
 class Ring:
-    """The latest change sets of a tenant, at most so many events and about so many bytes; the newest one whatever its size.
+    """The latest change sets of a tenant, up to `max_events` events and about `max_bytes` bytes.
 
-    `base` is a place in the log after which everything is here, `base_time` a time (epoch milliseconds) likewise.
+    The newest change set is stored even if it is larger than the limits. The ring holds everything after the log
+    position `base` and after the time `base_time` (epoch milliseconds).
     """
 
     def __init__(self, log: str, max_events: int, max_bytes: int) -> None:
@@ -100,14 +102,14 @@ class Ring:
         self._mutex = threading.Lock()
 
     def begin(self, base: int, now: int) -> None:
-        """Start after a place in the log, and now; what came in already and lies before it does not count."""
+        """Start after the log position `base` at the time `now`; drop change sets up to `base` that arrived earlier."""
         with self._mutex:
             self.base, self.base_time = base, now
             while self._first < self._next and self._entries[self._first].seq <= base:
                 self._drop()
 
     def add(self, committed: Committed) -> None:
-        """Take the next change set."""
+        """Append the next change set."""
         if committed.seq <= self.base:
             return
         entry = _Entry(committed)
@@ -120,49 +122,49 @@ class Ring:
                 self._drop()
 
     def _drop(self) -> None:
-        gone = self._entries.pop(self._first)
+        dropped = self._entries.pop(self._first)
         self._first += 1
-        self._events -= gone.events
-        self._bytes -= gone.bytes
-        self.base, self.base_time = max(self.base, gone.seq), max(self.base_time, gone.at)
+        self._events -= dropped.events
+        self._bytes -= dropped.bytes
+        self.base, self.base_time = max(self.base, dropped.seq), max(self.base_time, dropped.at)
 
     def newest(self) -> Reader:
-        """A reader of what comes from now on."""
+        """Return a reader of future change sets."""
         return Reader(self._next)
 
     def oldest(self) -> Reader:
-        """A reader of everything that is kept."""
+        """Return a reader of everything in the ring."""
         return Reader(self._first)
 
     def after(self, place: Place) -> Reader:
-        """A reader of what came after a place; raises Behind where not all of it is kept."""
+        """Return a reader of what came after a place; raises Behind if the ring does not hold all of it."""
         with self._mutex:
             if place.seq < self.base:
                 raise Behind
-            for number in range(self._next - 1, self._first - 1, -1):
-                entry = self._entries[number]
+            for index in range(self._next - 1, self._first - 1, -1):
+                entry = self._entries[index]
                 if entry.seq == place.seq:
-                    return Reader(number, seen=place.number)
+                    return Reader(index, seen=place.number)
                 if entry.seq < place.seq:
-                    return Reader(number + 1)
+                    return Reader(index + 1)
             return Reader(self._first)
 
     def since(self, at: int) -> Reader:
-        """A reader of what is kept of a logged time, in epoch milliseconds, and later."""
+        """Return a reader of the change sets in the ring logged at `at` (epoch milliseconds) or later."""
         with self._mutex:
-            for number in range(self._first, self._next):
-                if self._entries[number].at >= at:
-                    return Reader(number)
+            for index in range(self._first, self._next):
+                if self._entries[index].at >= at:
+                    return Reader(index)
             return Reader(self._next)
 
     def place(self, reader: Reader) -> Place:
-        """How far a reader has come, to resume from."""
+        """Return the place of a reader, to resume from."""
         with self._mutex:
             before = self._entries.get(reader.entry - 1)
             return Place(self.log, before.seq if before else self.base)
 
-    def read(self, reader: Reader, wanted: Wanted) -> bytes:
-        """What comes next and is wanted, b"" for nothing yet; raises Behind."""
+    def read(self, reader: Reader, filter: Wanted) -> bytes:
+        """Return the next events that pass the filter, b"" if there are none yet; raises Behind."""
         parts: list[bytes] = []
         size = 0
         while size < READ_BYTES and reader.entry < self._next:
@@ -175,9 +177,9 @@ class Ring:
                 continue
             reader.block += 1
             if reader.seen >= 0:
-                text = b"".join(t for event, t in block.events if event.number > reader.seen and wanted.takes(event))
+                text = b"".join(t for event, t in block.events if event.number > reader.seen and filter.takes(event))
             else:
-                text = block.text(wanted)
+                text = block.text(filter)
             if text:
                 parts.append(text)
                 size += len(text)

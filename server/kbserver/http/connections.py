@@ -49,11 +49,11 @@ class Crowd:
 def origin(address: str) -> str:
     """Give what an address is counted as: an IPv4 address, the network of an IPv6 one, nothing for this machine."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:  # a socket of the file system
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is None:
-            return "" if found.is_loopback else str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False))
-        found = found.ipv4_mapped
-    return "" if found.is_loopback else str(found)
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return "" if ip.is_loopback else str(ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
+        ip = ip.ipv4_mapped
+    return "" if ip.is_loopback else str(ip)

@@ -63,9 +63,9 @@ def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> b
     bodies.look(environ, length)
     parts, size, part = [], 0, b""
     while size < length:
-        wanted = min(max(_CHUNK, size), length - size)
-        bodies.hold(environ, size + wanted)
-        part = environ["wsgi.input"].read(wanted)
+        chunk_bytes = min(max(_CHUNK, size), length - size)
+        bodies.hold(environ, size + chunk_bytes)
+        part = environ["wsgi.input"].read(chunk_bytes)
         if not part:
             break
         parts.append(part)

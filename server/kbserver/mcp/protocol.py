@@ -92,14 +92,14 @@ class Protocol:
         if method is None:
             raise Failure(METHOD_NOT_FOUND, f"there is no method {asked.message.method[:64]!r}")
         try:
-            found = method(asked)
+            result = method(asked)
         except Failure:
             raise
         except Exception as error:
             raise self.failure(error, asked.who.number) from error
         if not asked.modern:
-            return {key: value for key, value in found.items() if key not in ("ttlMs", "cacheScope")}
-        return complete(found)
+            return {key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope")}
+        return complete(result)
 
     def failure(self, error: Exception, number: str) -> Failure:
         """An error of the core as one of the protocol, with the shape HTTP has for it as its data."""
@@ -135,25 +135,25 @@ class Protocol:
         uri = asked.message.text("uri")
         address = uris.read_uri(uri)
         try:
-            found = None if address is None else resources.read(self._kb(asked), uri, address)
+            contents = None if address is None else resources.read(self._kb(asked), uri, address)
         except NotFound:
-            found = None
-        if found is None:
+            contents = None
+        if contents is None:
             raise Failure(INVALID_PARAMS if asked.modern else NO_RESOURCE, "there is no such resource", {"uri": uri})
-        return {"contents": [found], "ttlMs": 0, "cacheScope": "private"}
+        return {"contents": [contents], "ttlMs": 0, "cacheScope": "private"}
 
     def _prompts_get(self, asked: Request) -> Json:
-        name, given = asked.message.text("name"), asked.message.object("arguments")
+        name, arguments = asked.message.text("name"), asked.message.object("arguments")
         prompt = PROMPTS.get(name)
         if prompt is None:
             raise Failure(INVALID_PARAMS, f"there is no prompt {name[:64]!r}; prompts/list names those there are")
         for argument, _, needed in prompt.arguments:
-            value = given.get(argument)
+            value = arguments.get(argument)
             if value is None and not needed:
-                given.pop(argument, None)
+                arguments.pop(argument, None)
             elif type(value) is not str or not value:
                 raise Failure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
-        content = {"type": "text", "text": prompt.text(self._kb(asked), given)}
+        content = {"type": "text", "text": prompt.text(self._kb(asked), arguments)}
         return {"description": prompt.description, "messages": [{"role": "user", "content": content}]}
 
     def _subscribe(self, asked: Request) -> Json:
@@ -177,9 +177,9 @@ CAPABILITIES: Json = {
 }
 
 
-def complete(found: Json) -> Json:
+def complete(result: Json) -> Json:
     """Mark a result as the whole one, and as ours, as the era without sessions wants it."""
-    return {**found, "resultType": "complete", "_meta": {**found.get("_meta", {}), SERVER_KEY: SERVER}}
+    return {**result, "resultType": "complete", "_meta": {**result.get("_meta", {}), SERVER_KEY: SERVER}}
 
 
 def _discover(asked: Request) -> Json:
@@ -187,8 +187,8 @@ def _discover(asked: Request) -> Json:
     return _listed({**offered, "instructions": INSTRUCTIONS})
 
 
-def _listed(found: Json) -> Json:
-    return {**found, "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+def _listed(result: Json) -> Json:
+    return {**result, "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
 
 
 def _session(asked: Request) -> Session:

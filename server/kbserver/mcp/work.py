@@ -1,6 +1,6 @@
-"""What each tool does: read its arguments as the route of the same name does, call the core, show the outcome.
+"""Implementations of the MCP tools: read the arguments like the route of the same name, call the core, shape the result.
 
-An answer is for a model to read, so lists have an end: what is beyond it is counted or marked as cut.
+Results are read by language models, so lists are limited: longer ones are marked as truncated.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from kbserver.schemas.fields import scope_to_read, scope_to_write, text, whole
 
 Json = dict[str, Any]
 Work = Callable[[KnowledgeBase, Json, bool, int], Json]
-"""Does a tool's work: the knowledge base, the arguments, whether unknown ones are refused, now in epoch milliseconds."""
+"""A tool function: knowledge base, arguments, strict mode (unknown arguments are refused), now in epoch milliseconds."""
 
-ANSWERS = 100
-"""Answers that a tool gives where nobody says."""
+DEFAULT_ANSWERS = 100
+"""Default limit on the answers of a tool."""
 
-MOST_ANSWERS = 10_000
-LISTED = 100
-"""Rows that are listed of what was removed or differs."""
+MAX_ANSWERS = 10_000
+MAX_LISTED = 100
+"""Limit on listed rows that were removed or differ."""
 
-PREDICATES = 200
+DEFAULT_PREDICATES = 200
 
 _ALIASES = ("facts", "rules", "totalAvailable", "windowSize")
-"""Second names of members of a window, which would only make a model read everything twice."""
+"""Aliases of members of a window; left out so that a model does not read the same rows twice."""
 
-_schema = Envelope("PredicatesTool", {"scope": scope_to_read, "prefix": text, "limit": whole(1, MOST_ANSWERS)})
+_schema = Envelope("PredicatesTool", {"scope": scope_to_read, "prefix": text, "limit": whole(1, MAX_ANSWERS)})
 _drop = Envelope("DeleteScopeTool", {"scope": scope_to_write}, required=("scope",))
 
 
@@ -65,7 +65,7 @@ def bulk_assert(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def teach(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Teach rules, and tell the facts among them."""
+    """Store rules, and the facts among them."""
     taught = rules.lesson(data, strict=strict)
     outcome = kb.assert_rules(taught.rules, taught.facts)
     texts = [rule.text for rule in outcome.rules]
@@ -73,7 +73,7 @@ def teach(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def ask(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Answer a goal; proofs come as graphs, since trees may be nested deeper than JSON readers go."""
+    """Answer a goal; proofs are graphs, because trees can be nested deeper than JSON parsers allow."""
     return _answered(kb, {**data, "proofFormat": "dag"}, strict, reason.question)
 
 
@@ -83,71 +83,71 @@ def query(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def forget(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Take one fact back."""
+    """Retract one fact."""
     return _cut(facts.shown_retraction(facts.fact_to_retract(data, strict=strict).retracted(kb)))
 
 
 def retract_pattern(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Take back what matches."""
+    """Retract the facts that match a pattern."""
     return _cut(facts.shown_removal(facts.pattern_to_retract(data, strict=strict).removed(kb)))
 
 
 def aggregate(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Work out a number."""
+    """Compute an aggregate over stored facts."""
     asked = reason.aggregation(data, strict=strict)
-    result = asked.told(kb, now)
+    result = asked.answer(kb, now)
     return result if result["matchedFacts"] else {**result, **shown_unknown(asked.unknown(kb))}
 
 
 def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Tell why answers hold, or how a goal is evaluated."""
+    """Explain why answers hold, or how a goal is evaluated."""
     asked = reason.explanation(data, strict=strict)
-    told, unknown = asked.told(kb), shown_unknown(asked.unknown(kb))
-    return {"text": told, **unknown} if isinstance(told, str) else {"text": "", **told, **unknown}
+    explanation, unknown = asked.answer(kb), shown_unknown(asked.unknown(kb))
+    return {"text": explanation, **unknown} if isinstance(explanation, str) else {"text": "", **explanation, **unknown}
 
 
 def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Describe the predicates there are."""
+    """List the predicates."""
     asked = schema_asked(data, strict=strict)
-    found = kb.predicates(asked.get("scope"))
-    rows = [row for row in found["predicates"] if row["predicate"].startswith(asked.get("prefix", ""))]
-    most = asked.get("limit", PREDICATES)
-    return {**found, "predicates": rows[:most], "truncated": len(rows) > most}
+    schema = kb.predicates(asked.get("scope"))
+    rows = [row for row in schema["predicates"] if row["predicate"].startswith(asked.get("prefix", ""))]
+    max_rows = asked.get("limit", DEFAULT_PREDICATES)
+    return {**schema, "predicates": rows[:max_rows], "truncated": len(rows) > max_rows}
 
 
 def context(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Choose the facts for a prompt."""
     asked = windows.context(data, strict=strict)
-    return _once(windows.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request))
+    return _without_aliases(windows.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request))
 
 
 def context_diff(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Say what has changed since a session's last window."""
+    """Return the changes since a session's last window."""
     asked = windows.diff(data, strict=strict)
     return windows.shown_diff(kb.context_diff(asked.session, asked.changes, wanted=asked.wanted))
 
 
 def context_summary(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Look over a knowledge base."""
+    """Summarise a knowledge base."""
     asked = ingest.summary(data, strict=strict)
     return ingest.shown_summary(kb.context_summary(asked.scope, wanted=asked.wanted))
 
 
 def ingested(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Store what a text states, and give a window."""
+    """Store the facts and rules of a text, and return a context window."""
     asked = ingest.ingest(data, strict=strict)
-    done = kb.ingest(asked.text, asked.request, hint=asked.hint, wanted=asked.wanted)
-    found = ingest.shown_ingested(done, asked.request)
-    return {**found, "context": _once(found["context"])}
+    outcome = kb.ingest(asked.text, asked.request, hint=asked.hint, wanted=asked.wanted)
+    answer = ingest.shown_ingested(outcome, asked.request)
+    return {**answer, "context": _without_aliases(answer["context"])}
 
 
 def extract(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Read a text into facts by the language model."""
+    """Extract facts from a text with the language model."""
     asked = language.extraction(data, strict=strict)
-    found = kb.extract(
+    extraction = kb.extract(
         asked.text, store=asked.store, rules=asked.rules, scope=asked.scope, context=asked.context, wanted=asked.wanted
     )
-    return language.shown_extracted(found)
+    return language.shown_extracted(extraction)
 
 
 def synthesize(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -157,26 +157,26 @@ def synthesize(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def recall(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Give the facts that were valid at a moment."""
-    most = _limit(data)
-    asked = memory.recall({**data, "limit": most + 1}, strict=strict)
+    """Return the facts that were valid at a point in time."""
+    max_rows = _limit(data)
+    asked = memory.recall({**data, "limit": max_rows + 1}, strict=strict)
     rows = kb.recall(
         asked.predicate, asked.args, asked.at, positive=asked.positive, scope=asked.scope, limit=asked.limit
     )
-    return _listed(recalled(rows), most)
+    return _listed(recalled(rows), max_rows)
 
 
 def compress(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Sum up facts that repeat themselves."""
+    """Consolidate repeated facts."""
     asked = memory.consolidation(data, strict=strict)
-    found = kb.consolidate(
+    groups = kb.consolidate(
         min_group_size=asked.min_group_size, predicates=asked.predicates, scope=asked.scope, dry_run=asked.dry_run
     )
-    return _cut(consolidated(found))
+    return _cut(consolidated(groups))
 
 
 def cleanup(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Evict what has expired, and what matters too little."""
+    """Evict expired facts and facts of low salience."""
     asked = memory.decay(data, strict=strict)
     return _cut(decayed(kb.decay(asked.threshold, scope=asked.scope, dry_run=asked.dry_run)))
 
@@ -188,7 +188,7 @@ def fork_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def merge_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
-    """Add to a scope what another has."""
+    """Merge one scope into another."""
     asked = scopes.merge_of(data, strict=strict)
     return scopes.shown_merge(kb.merge_scope(asked.source, asked.target, strategy=asked.strategy))
 
@@ -196,16 +196,17 @@ def merge_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 def diff_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Compare two scopes."""
     asked = scopes.two_scopes(data, strict=strict)
-    found = kb.diff_scopes(asked.source, asked.target)
-    pairs = [{"before": pair.before, "after": pair.after} for pair in found.modified]
-    return _cut({"added": found.added, "removed": found.removed, "modified": pairs, **scopes.diff_counts(found)})
+    difference = kb.diff_scopes(asked.source, asked.target)
+    pairs = [{"before": pair.before, "after": pair.after} for pair in difference.modified]
+    rows = {"added": difference.added, "removed": difference.removed, "modified": pairs}
+    return _cut({**rows, **scopes.diff_counts(difference)})
 
 
 def list_scopes(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """List the scopes."""
     nothing(data, strict=strict)
-    found = kb.scopes()
-    return {"scopes": found, "count": len(found)}
+    names = kb.scopes()
+    return {"scopes": names, "count": len(names)}
 
 
 def delete_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -215,45 +216,45 @@ def delete_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 
 
 def _answered(kb: KnowledgeBase, data: Json, strict: bool, read: Callable[..., reason.Question | reason.Pattern]) -> Json:
-    """The answers of a goal or pattern, one more than is wanted to see whether there are more."""
-    most = _limit(data)
+    """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
+    max_rows = _limit(data)
     notes = Notes()
-    asked = read({**data, "limit": most + 1}, strict=strict)
-    found = _listed(orjson.loads(b"".join(asked.written(kb, rows_written, notes))), most)
-    found |= shown_unknown(notes.unknown)
-    return {**found, "warnings": notes.warnings} if notes.warnings else found
+    asked = read({**data, "limit": max_rows + 1}, strict=strict)
+    answer = _listed(orjson.loads(b"".join(asked.written(kb, rows_written, notes))), max_rows)
+    answer |= shown_unknown(notes.unknown)
+    return {**answer, "warnings": notes.warnings} if notes.warnings else answer
 
 
 def _limit(data: Json) -> int:
-    """How many answers are wanted; raises InvalidInput."""
-    wanted = data.get("limit")
-    if wanted is None:
-        return ANSWERS
+    """Return the limit on answers; raises InvalidInput."""
+    limit_field = data.get("limit")
+    if limit_field is None:
+        return DEFAULT_ANSWERS
     try:
-        limit: int = _limits(wanted)
+        limit: int = _limits(limit_field)
         return limit
     except ValueError as error:
         raise InvalidInput.at("limit", str(error)) from error
 
 
-_limits = whole(1, MOST_ANSWERS)
+_limits = whole(1, MAX_ANSWERS)
 
 
-def _listed(rows: list[Json], most: int) -> Json:
-    return {"results": rows[:most], "count": min(len(rows), most), "truncated": len(rows) > most}
+def _listed(rows: list[Json], max_rows: int) -> Json:
+    return {"results": rows[:max_rows], "count": min(len(rows), max_rows), "truncated": len(rows) > max_rows}
 
 
 def _counts(shape: Json) -> Json:
-    """Without what would have been an error instead."""
+    """Remove the members that only report failures."""
     return {key: value for key, value in shape.items() if key not in ("failed", "errors")}
 
 
 def _cut(shape: Json) -> Json:
-    """Cut lists off, and say so."""
-    found = {key: value[:LISTED] if isinstance(value, list) else value for key, value in shape.items()}
-    cut = any(isinstance(value, list) and len(value) > LISTED for value in shape.values())
-    return {**found, "truncated": True} if cut else found
+    """Shorten long lists and mark the result as truncated."""
+    shortened = {key: value[:MAX_LISTED] if isinstance(value, list) else value for key, value in shape.items()}
+    cut = any(isinstance(value, list) and len(value) > MAX_LISTED for value in shape.values())
+    return {**shortened, "truncated": True} if cut else shortened
 
 
-def _once(window: Json) -> Json:
+def _without_aliases(window: Json) -> Json:
     return {key: value for key, value in window.items() if key not in _ALIASES}

@@ -147,10 +147,10 @@ def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
 
 def statuses(path: str, method: str, declared: Operation) -> list[int]:
     """Every status of an error an operation may answer."""
-    need, found = _need(path, method), {*declared.statuses(), *((409,) if _keyed(path, method) else ())}
+    need, codes = _need(path, method), {*declared.statuses(), *((409,) if _keyed(path, method) else ())}
     if need.role == PUBLIC:
-        found -= _OF_KEYS if need.counted else _OF_KEYS | _OF_RATES
-    return sorted(found.union(declared.errors))
+        codes -= _OF_KEYS if need.counted else _OF_KEYS | _OF_RATES
+    return sorted(codes.union(declared.errors))
 
 
 def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,15 +159,15 @@ def answers(path: str, method: str, declared: Operation, example: Mapping[str, A
     more += [IGNORED_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []
     more += ["Link"] if declared.paged else []
-    found = {str(one.status): _answer(one, more, example) for one in declared.answers}
+    by_status = {str(one.status): _answer(one, more, example) for one in declared.answers}
     if declared.tagged:
-        found["304"] = {
+        by_status["304"] = {
             "description": "Not changed since.",
             "headers": _references(*_ALWAYS, "ETag", "Cache-Control", "Vary"),
         }
     for status in statuses(path, method, declared):
-        found.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
-    return dict(sorted(found.items()))
+        by_status.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
+    return dict(sorted(by_status.items()))
 
 
 def error(status: int, example: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -27,11 +27,11 @@ class HttpMeters:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        found = self._told.get((method, route, status))
-        if found is None:
-            found = self._bound(method, route, status)
-        found[0](1)
-        found[1](seconds)
+        counter = self._told.get((method, route, status))
+        if counter is None:
+            counter = self._bound(method, route, status)
+        counter[0](1)
+        counter[1](seconds)
 
     def error(self, code: str) -> None:
         """An error is answered."""

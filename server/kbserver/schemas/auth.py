@@ -73,22 +73,22 @@ class Bootstrap:
 @_key.shapes
 def new_key(data: dict[str, Any], *, strict: bool) -> KeyWanted:
     """Read the body that makes a key."""
-    found = _key.load(data, strict)
+    fields = _key.load(data, strict)
     return KeyWanted(
-        found["name"],
-        found["role"],
-        found.get("databases", ()),
-        found.get("tenants", ()),
-        found.get("expiresInDays"),
-        found.get("description", ""),
+        fields["name"],
+        fields["role"],
+        fields.get("databases", ()),
+        fields.get("tenants", ()),
+        fields.get("expiresInDays"),
+        fields.get("description", ""),
     )
 
 
 @_bootstrap.shapes
 def bootstrap(data: dict[str, Any], *, strict: bool) -> Bootstrap:
     """Read the body that makes the first key."""
-    found = _bootstrap.load(data, strict)
-    return Bootstrap(found["name"], found.get("description", ""), found["token"])
+    fields = _bootstrap.load(data, strict)
+    return Bootstrap(fields["name"], fields.get("description", ""), fields["token"])
 
 
 @_rotation.shapes

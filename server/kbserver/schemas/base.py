@@ -1,4 +1,4 @@
-"""What every body has in common: it is read from JSON, judged, and turned into what a method of the core takes."""
+"""Request bodies: read from JSON, validated, and converted to the arguments of a method of the core."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ S = TypeVar("S", bound="Shape[Any]")
 
 
 class Shape(Protocol[T_co]):
-    """A kind of body: how an object, of a request that may be strict, becomes a value."""
+    """A reader of one kind of body: converts a JSON object to a value; `strict` refuses unknown keys."""
 
     def __call__(self, data: dict[str, Any], *, strict: bool) -> T_co:
         """Read the object; raises InvalidInput."""
 
 
 def load(shape: Shape[T_co]) -> T_co:
-    """Read the body of the request being served; its headers are judged first."""
+    """Read the body of the current request; its headers are checked first."""
     strict = current().strict
     with ignored_fields() as g.ignored:
         return shape(_object(), strict=strict)
 
 
 _UNKNOWN = "Unknown field."
-"""What marshmallow says of a key that it does not know."""
+"""The message of marshmallow for an unknown key."""
 
 _MISSING = "Missing data for required field."
 """The message of marshmallow for a required key that is missing."""
@@ -55,7 +55,7 @@ _BODIES: dict[Shape[Any], Envelope] = {}
 
 
 def envelope_of(shape: Shape[Any]) -> Envelope:
-    """Give the envelope a shape reads; raises LookupError where none is marked with `Envelope.shapes`."""
+    """Return the envelope that a shape reads; raises LookupError if it is not marked with `Envelope.shapes`."""
     try:
         return _BODIES[shape]
     except KeyError:
@@ -65,8 +65,8 @@ def envelope_of(shape: Shape[Any]) -> Envelope:
 class Envelope:
     """The keys a body may have, each with its reader; null is the same as absent.
 
-    A marshmallow schema defines it and reports what is wrong. A sound body, the usual case, is read by the same readers
-    without going through the schema, at a tenth of the cost: bulk bodies have 100,000 elements.
+    A marshmallow schema defines it and reports errors. A valid body, the usual case, is read by the same readers
+    without the schema at a tenth of the cost, because bulk bodies have 100,000 elements.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Envelope:
         *,
         or_text: bool = False,
     ) -> None:
-        """With `or_text`, `predicate` and `args` are required unless the atom is given as `text`."""
+        """Define the keys. With `or_text`, `predicate` and `args` are required unless the body has `text`."""
         self._atom = frozenset(ATOM if or_text else ())
         self._more = {"anyOf": [given("text"), given(*ATOM)]} if or_text else dict(more or {})
         self._readers: dict[str, Reader] = {**readers, "text": atom_text} if or_text else dict(readers)
         self._required = frozenset(required) - self._atom
         self.optional = not (self._required or self._more)
-        """Whether it takes an empty object, so that there may be no body at all."""
+        """True if an empty object is valid, so that the body may be missing."""
         shape: dict[str, Field[Any]] = {
             key: Read(reader, required=key in self._required) for key, reader in self._readers.items()
         }
@@ -92,7 +92,7 @@ class Envelope:
         self.ref = component(name, self.json_schema)
 
     def json_schema(self) -> dict[str, Any]:
-        """Describe what it takes; `more` are keywords for what no single key can say."""
+        """Return the JSON Schema of the body, with the keywords of `more` that concern several keys."""
         return {**of_body(self.schema), **self._more}
 
     def shapes(self, shape: S) -> S:
@@ -107,20 +107,20 @@ class Envelope:
         """
         if not data.keys() <= self._readers.keys():
             ignore(path + str(key) for key in data if key not in self._readers)
-        found = self._sound(data, strict)
-        if found is None:
-            found = self._judged(data, strict)
+        fields = self._read_valid(data, strict)
+        if fields is None:
+            fields = self._read_by_schema(data, strict)
         if not strict:
-            ignore(path + inner for inner in self._strays(found))
-        elif unknown := list(islice(self._strays(found), _STRAYS_SHOWN)):
+            ignore(path + inner for inner in self._strays(fields))
+        elif unknown := list(islice(self._strays(fields), _STRAYS_SHOWN)):
             raise InvalidInput(f"{unknown[0]}: {_UNKNOWN}", {"fields": {inner: [_UNKNOWN] for inner in unknown}})
-        return found
+        return fields
 
-    def _strays(self, found: Mapping[str, Any]) -> Iterator[str]:
-        return chain.from_iterable(strays(self._readers[key], value, key) for key, value in found.items())
+    def _strays(self, fields: Mapping[str, Any]) -> Iterator[str]:
+        return chain.from_iterable(strays(self._readers[key], value, key) for key, value in fields.items())
 
-    def _sound(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any] | None:
-        found = {}
+    def _read_valid(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any] | None:
+        fields = {}
         try:
             for key, value in data.items():
                 reader = self._readers.get(key)
@@ -128,28 +128,28 @@ class Envelope:
                     if strict:
                         return None
                 elif value is not None:
-                    found[key] = reader(value)
+                    fields[key] = reader(value)
         except ValueError:
             return None
-        return found if self._required <= found.keys() and not self._absent(found) else None
+        return fields if self._required <= fields.keys() and not self._absent(fields) else None
 
-    def _absent(self, found: Mapping[str, Any]) -> frozenset[str]:
-        """Return the keys of the atom that are missing, where it is not given as text either."""
-        return frozenset() if "text" in found else self._atom - found.keys()
+    def _absent(self, fields: Mapping[str, Any]) -> frozenset[str]:
+        """Return the missing keys of the atom; none if the atom is given as text."""
+        return frozenset() if "text" in fields else self._atom - fields.keys()
 
-    def _judged(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
-        wrong: dict[str, Any] = {}
-        found: dict[str, Any] = {}
+    def _read_by_schema(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any]:
+        problems: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         try:
             loaded = self.schema.load(data, unknown=RAISE if strict else EXCLUDE)
-            found = {key: value for key, value in loaded.items() if value is not None}
+            fields = {key: value for key, value in loaded.items() if value is not None}
         except ValidationError as error:
-            wrong = dict(error.messages_dict)
+            problems = dict(error.messages_dict)
         given_keys = {key: value for key, value in data.items() if value is not None}
-        wrong |= {key: [_MISSING] for key in ATOM if key in self._absent(given_keys)}
-        if wrong:
-            raise invalid(ValidationError(wrong)) from None
-        return found
+        problems |= {key: [_MISSING] for key in ATOM if key in self._absent(given_keys)}
+        if problems:
+            raise invalid(ValidationError(problems)) from None
+        return fields
 
 
 _nothing = Envelope("Nothing", {})
@@ -157,12 +157,12 @@ _nothing = Envelope("Nothing", {})
 
 @_nothing.shapes
 def nothing(data: dict[str, Any], *, strict: bool) -> None:
-    """Read the body of a route that needs none: an empty object, or nothing at all."""
+    """Read the body of a route without arguments: an empty object or no body."""
     _nothing.load(data, strict)
 
 
 def within(error: InvalidInput, path: str) -> InvalidInput:
-    """Place the fields an error names inside `path`."""
+    """Return the error with `path` in front of the names of its fields."""
     known = (error.details or {}).get("fields")
     if not known:
         return InvalidInput(f"{path}: {error.message}", {**(error.details or {}), "fields": {path: [error.message]}})
@@ -179,81 +179,84 @@ def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:
         raise InvalidInput.at("scope", str(error)) from error
 
 
-def sign(found: Mapping[str, Any]) -> bool | None:
-    """Whether a body asks for positive facts, for negative ones, or (None) says nothing.
+def sign(fields: Mapping[str, Any]) -> bool | None:
+    """Return the sign a body asks for: True positive, False negative, None unspecified.
 
-    Negative if `negated` is true or `truthVal` is false, whatever the other says: published clients send defaults.
+    Negative if `negated` is true or `truthVal` is false, even if the other key disagrees: published clients
+    send defaults for both.
     """
-    negated, truth = found.get("negated"), found.get("truthVal")
+    negated, truth = fields.get("negated"), fields.get("truthVal")
     if negated is None and truth is None:
         return None
     return not (negated is True or truth is False)
 
 
-def atom_given(found: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom, bool | None]:
+def atom_given(fields: Mapping[str, Any], *, nulls: bool = False) -> tuple[Atom, bool | None]:
     """Return the fact or pattern of a body, and its sign as `sign` does: from `text`, or from `predicate` and `args`.
 
     With `nulls`, null among `args` matches anything. The atom is negative if the text or the other keys say so.
     """
-    if "text" in found:
-        _refuse_beside_text(found)
-        atom = atom_from_text(found["text"])
-        return atom, sign(found) if atom.positive else False
-    args = wildcards(found["args"]) if nulls else found["args"]
-    return atom_from_json({"predicate": found["predicate"], "args": args}), sign(found)
+    if "text" in fields:
+        _refuse_beside_text(fields)
+        atom = atom_from_text(fields["text"])
+        return atom, sign(fields) if atom.positive else False
+    args = wildcards(fields["args"]) if nulls else fields["args"]
+    return atom_from_json({"predicate": fields["predicate"], "args": args}), sign(fields)
 
 
-def constants_of(atom: Atom, found: Mapping[str, Any], problem: str) -> tuple[str, ...]:
-    """Return the arguments of a fact; where one is a variable, raises InvalidInput with `problem` at its field."""
+def constants_of(atom: Atom, fields: Mapping[str, Any], problem: str) -> tuple[str, ...]:
+    """Return the arguments of a fact. Raises InvalidInput with `problem` at the field of a variable."""
     args = []
     for index, arg in enumerate(atom.args):
         if not isinstance(arg, str):
-            raise InvalidInput.at("text" if "text" in found else f"args[{index}]", problem)
+            raise InvalidInput.at("text" if "text" in fields else f"args[{index}]", problem)
         args.append(arg)
     return tuple(args)
 
 
-def literal_given(found: Mapping[str, Any]) -> Literal:
+def literal_given(fields: Mapping[str, Any]) -> Literal:
     """Return the goal of a body: from `text`, or from `predicate`, `args`, `polarity` and the keys of `sign`."""
-    negated = sign(found) is False
-    if "text" in found:
-        _refuse_beside_text(found)
-        literal = literal_from_text(found["text"])
+    negated = sign(fields) is False
+    if "text" in fields:
+        _refuse_beside_text(fields)
+        literal = literal_from_text(fields["text"])
         atom = literal.atom
-        positive = atom.positive and found.get("polarity") != "negative"
+        positive = atom.positive and fields.get("polarity") != "negative"
         return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
-    goal: dict[str, Any] = {key: found[key] for key in (*ATOM, "polarity") if key in found}
+    goal: dict[str, Any] = {key: fields[key] for key in (*ATOM, "polarity") if key in fields}
     return goal_from_json({**goal, "negated": negated}).literal
 
 
-def _refuse_beside_text(found: Mapping[str, Any]) -> None:
+def _refuse_beside_text(fields: Mapping[str, Any]) -> None:
     for key in ATOM:
-        if key in found:
-            raise InvalidInput.at(key, 'is given beside "text", which is the whole atom; send one of them')
+        if key in fields:
+            raise InvalidInput.at(key, 'cannot be combined with "text", which is the whole atom; send one of them')
 
 
 def wildcards(args: Any) -> Any:
-    """Write the nulls of a pattern as the anonymous variable they stand for."""
+    """Replace nulls in the arguments of a pattern by the anonymous variable."""
     return ["?" if arg is None else arg for arg in args] if type(args) is list else args
 
 
 def atom_terms(atom: Atom) -> tuple[Term, ...]:
-    """Give the arguments of an atom that is no rule head, so that no aggregate is among them."""
+    """Return the arguments of an atom outside rule heads, which has no aggregates."""
     return tuple(arg for arg in atom.args if not isinstance(arg, Aggregate))
 
 
-def proof_asked(found: Mapping[str, Any]) -> bool:
-    """Whether proofs are asked for, in the body or the query string."""
-    return bool(found.get("withProof")) or (has_request_context() and request.args.get("proof", "").lower() in ("true", "1"))
+def proof_asked(fields: Mapping[str, Any]) -> bool:
+    """Return True if the body or the query string asks for proofs."""
+    if fields.get("withProof"):
+        return True
+    return has_request_context() and request.args.get("proof", "").lower() in ("true", "1")
 
 
-def budget_wanted(found: Mapping[str, Any]) -> BudgetWanted:
-    """The limits a request sets for itself: in the body, and its time in `Prefer: wait` as well; the lower one counts."""
-    timeout = found.get("timeoutMs")
+def budget_wanted(fields: Mapping[str, Any]) -> BudgetWanted:
+    """Return the run budget of a request: limits in the body; the lower of `timeoutMs` and `Prefer: wait` applies."""
+    timeout = fields.get("timeoutMs")
     if has_request_context() and (wait := wait_wanted()) is not None:
         timeout = wait if timeout is None else min(timeout, wait)
-    rest = (found.get(key) for key in ("maxRows", "maxSteps", "maxBytes", "maxAnswers"))
-    return BudgetWanted(timeout, *rest)
+    limits = (fields.get(key) for key in ("maxRows", "maxSteps", "maxBytes", "maxAnswers"))
+    return BudgetWanted(timeout, *limits)
 
 
 def _object() -> dict[str, Any]:
@@ -266,10 +269,10 @@ def _object() -> dict[str, Any]:
 
 def check_media(environ: Mapping[str, Any]) -> None:
     """Refuse a body that is not JSON in UTF-8; raises UnsupportedMedia."""
-    stated = environ.get("CONTENT_TYPE", "")
-    if stated != "application/json":
-        kind, *parameters = stated.split(";")
-        if kind.strip().lower() != "application/json":
+    content_type = environ.get("CONTENT_TYPE", "")
+    if content_type != "application/json":
+        media_type, *parameters = content_type.split(";")
+        if media_type.strip().lower() != "application/json":
             raise UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"})
         for parameter in parameters:
             name, _, value = parameter.partition("=")

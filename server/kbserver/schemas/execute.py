@@ -26,14 +26,14 @@ class Command:
 @_execute.shapes
 def command(data: dict[str, Any], *, strict: bool) -> Command:
     """Read the body of /execute."""
-    found = _execute.load(data, strict)
-    scope = found.get("scope")
-    blocks = blocks_of(found["command"], scope)
+    fields = _execute.load(data, strict)
+    scope = fields.get("scope")
+    blocks = blocks_of(fields["command"], scope)
     for block in blocks:
         named = {rule.scope for rule in block.rules} | {fact.scope for fact in block.facts}
         for one in sorted(name for name in named if name is not None):
             _judge(one)
-    return Command(blocks, scope, budget_wanted(found))
+    return Command(blocks, scope, budget_wanted(fields))
 
 
 def _judge(scope: str) -> None:

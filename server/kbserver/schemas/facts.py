@@ -121,15 +121,15 @@ class Retraction:
 @_tell.shapes
 def one_fact(data: dict[str, Any], *, strict: bool) -> Told:
     """Read the body of /assert/fact."""
-    found = _tell.load(data, strict)
-    return Told([_fact_of(found)], found.get("conflictStrategy", KEEP_BOTH))
+    fields = _tell.load(data, strict)
+    return Told([_fact_of(fields)], fields.get("conflictStrategy", KEEP_BOTH))
 
 
 @_bulk.shapes
 def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
     """Read the body of /assert/facts; an error names the element and its field."""
-    found = _bulk.load(data, strict)
-    elements = found.get("facts")
+    fields = _bulk.load(data, strict)
+    elements = fields.get("facts")
     if type(elements) is not list:
         raise InvalidInput.at("facts", "must be an array of facts")
     limit = runtime().config.max_bulk_facts
@@ -138,7 +138,7 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
             f"one request asserts at most {limit} facts, this one has {len(elements)}",
             {"limit": "MAX_BULK_FACTS", "value": limit},
         )
-    conflict = found.get("conflictStrategy", KEEP_BOTH)
+    conflict = fields.get("conflictStrategy", KEEP_BOTH)
     if conflict == KEEP_BOTH and (rows := _plain_rows(elements)):
         return Told([], conflict, rows)
     facts: list[Fact] = []
@@ -162,18 +162,18 @@ def many_facts(data: dict[str, Any], *, strict: bool) -> Told:
 @_retract.shapes
 def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract: one fact."""
-    found = _retract.load(data, strict)
-    atom, positive = atom_given(found)
-    args = constants_of(atom, found, "a variable names no single fact; POST /retract/pattern removes all that match")
-    return Retraction(atom.predicate, args, positive, found.get("scope"), budget_wanted(found))
+    fields = _retract.load(data, strict)
+    atom, positive = atom_given(fields)
+    args = constants_of(atom, fields, "a variable names no single fact; POST /retract/pattern removes all that match")
+    return Retraction(atom.predicate, args, positive, fields.get("scope"), budget_wanted(fields))
 
 
 @_pattern.shapes
 def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract/pattern: null and variables match anything."""
-    found = _pattern.load(data, strict)
-    atom, positive = atom_given(found, nulls=True)
-    return Retraction(atom.predicate, atom_terms(atom), positive, found.get("scope"), budget_wanted(found))
+    fields = _pattern.load(data, strict)
+    atom, positive = atom_given(fields, nulls=True)
+    return Retraction(atom.predicate, atom_terms(atom), positive, fields.get("scope"), budget_wanted(fields))
 
 
 def shown_asserted(outcome: AssertOutcome) -> dict[str, Any]:

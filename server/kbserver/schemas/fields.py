@@ -1,7 +1,7 @@
-"""Fields that several bodies share: what a value may look like, and what it becomes.
+"""Readers of fields that several bodies share.
 
-Each reader is a plain function from a JSON value to ours that raises ValueError with the reason; null means absent. The
-marshmallow fields wrap these, and bulk bodies call them directly.
+A reader is a function that converts a JSON value, or raises ValueError with the reason; null means absent. The
+marshmallow fields wrap readers, and bulk bodies call them directly.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Reader = Callable[[Any], Any]
 R = TypeVar("R", bound=Reader)
 
 _TAKEN: dict[Reader, Schema] = {}
-"""What each reader takes, as JSON Schema."""
+"""The JSON Schema of each reader."""
 
 _KEYED: set[Reader] = set()
-"""Those of `keyed`."""
+"""Readers made by `keyed`."""
 
 
 def takes(schema: Schema) -> Callable[[R], R]:
-    """Say in JSON Schema what a reader takes."""
+    """Declare the JSON Schema of a reader."""
 
     def mark(reader: R) -> R:
         _TAKEN[reader] = schema
@@ -55,19 +55,19 @@ def takes(schema: Schema) -> Callable[[R], R]:
 
 
 def passing(schema: Schema) -> Reader:
-    """Make a reader of whatever it is, for somebody else judges it, who takes what `schema` says."""
+    """Return a reader that passes any value on; it is validated later. `schema` describes valid values."""
     return takes(schema)(lambda value: value)
 
 
 def keyed(schema: Schema) -> Reader:
-    """Make a reader of values that somebody else judges, whose objects have no keys but those of `schema`."""
+    """Return a reader like `passing` whose objects may only have the keys of `schema`; see `strays`."""
     reader = passing(schema)
     _KEYED.add(reader)
     return reader
 
 
 def strays(reader: Reader, value: Any, path: str) -> Iterator[str]:
-    """Where a value that somebody else judges has keys that nobody reads."""
+    """Yield the paths of unknown keys in a value of a `keyed` reader."""
     return _strays(value, taken(reader), path) if reader in _KEYED else iter(())
 
 
@@ -77,18 +77,18 @@ def _strays(value: Any, schema: Schema, path: str) -> Iterator[str]:
         forms = [resolved(each).get("properties", {}) for each in schema["anyOf"]]
         schema = {"properties": {key: each for form in forms for key, each in form.items()}}
     if type(value) is list and "items" in schema:
-        for place, item in enumerate(value):
-            yield from _strays(item, schema["items"], f"{path}[{place}]")
+        for index, item in enumerate(value):
+            yield from _strays(item, schema["items"], f"{path}[{index}]")
     elif type(value) is dict and "properties" in schema:
         yield from (f"{path}.{key}" for key in value if key not in schema["properties"])
 
 
 def taken(reader: Reader) -> Schema:
-    """Give what a reader takes; raises LookupError where it does not say."""
+    """Return the JSON Schema of a reader; raises LookupError if it declares none."""
     try:
         return _TAKEN[reader]
     except KeyError:
-        raise LookupError(f"{reader} does not say what it takes: give it @takes(schema)") from None
+        raise LookupError(f"{reader} has no JSON Schema: declare it with @takes(schema)") from None
 
 
 class Read(fields.Field[Any]):
@@ -100,7 +100,7 @@ class Read(fields.Field[Any]):
 
     @property
     def json_schema(self) -> Schema:
-        """What the field takes when it is not null."""
+        """The JSON Schema of values other than null."""
         return taken(self.reader)
 
     def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
@@ -143,11 +143,11 @@ def scope_to_write(value: Any) -> str:
     return scope_to_read(value)
 
 
-@takes(said({**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"}, "A scope, `*` for every one; null or absent is the base."))
+@takes(said({**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"}, "A scope, `*` for every scope; null or absent is the base."))
 def scope_to_read(value: Any) -> str:
-    """Read the name of a scope, or `*` for every one."""
+    """Read the name of a scope, or `*` for every scope."""
     if type(value) is not str or not (is_name(value) or value == EVERY_SCOPE):
-        raise ValueError(f"is not a name of a scope: it has {NAME_RULE}")
+        raise ValueError(f"is not a valid name of a scope: names have {NAME_RULE}")
     return value
 
 
@@ -160,7 +160,7 @@ def fraction(value: Any) -> float:
 
 
 def whole(low: int, high: int = LAST_INSTANT) -> Reader:
-    """Make a reader of integers from `low` to `high`; `3.0` is one too."""
+    """Return a reader of integers from `low` to `high`; it also accepts `3.0`."""
 
     @takes({"type": "integer", "minimum": low, "maximum": high})
     def read(value: Any) -> int:
@@ -175,7 +175,7 @@ def whole(low: int, high: int = LAST_INSTANT) -> Reader:
 
 
 def one_of(*known: str) -> Reader:
-    """Make a reader of one of some words."""
+    """Return a reader that accepts one of the given words."""
 
     @takes(words(*known))
     def read(value: Any) -> str:
@@ -193,7 +193,7 @@ BUDGET: dict[str, Reader] = {
     "maxBytes": whole(1),
     "maxAnswers": whole(1),
 }
-"""Limits a request sets for itself, lower than those of the settings; see `budget_wanted`."""
+"""Run budget of a request; the limits of the settings cap it. See `budget_wanted`."""
 
 
 milliseconds = whole(1)
@@ -214,9 +214,9 @@ moment = takes(
 """Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
 
 
-@takes({"type": "object", "description": f"Anything, of at most {MAX_METADATA_BYTES} bytes."})
+@takes({"type": "object", "description": f"Any object of at most {MAX_METADATA_BYTES} bytes as JSON."})
 def metadata(value: Any) -> dict[str, Any]:
-    """Read an object of anything, of limited size."""
+    """Read an object of any content and limited size."""
     if type(value) is not dict:
         raise ValueError("must be an object")
     try:
@@ -230,7 +230,7 @@ def metadata(value: Any) -> dict[str, Any]:
 
 @takes(ANYTHING)
 def anything(value: Any) -> Any:
-    """Read whatever it is: somebody else judges it."""
+    """Pass a value on; it is validated later."""
     return value
 
 
@@ -239,20 +239,20 @@ _ARGUMENT = {"type": ["string", "number", "boolean"]}
 _PATTERN_ARGUMENT = {"type": ["string", "number", "boolean", "null"]}
 
 predicate = passing(_PREDICATE)
-"""The name of a predicate, judged with its arguments."""
+"""The name of a predicate, validated with its arguments."""
 
 args = passing(
     array(_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; one that begins with `?` is a variable.")
 )
-"""Arguments of an atom, judged with its predicate."""
+"""Arguments of an atom, validated with the predicate."""
 
 pattern_args = passing(
     array(_PATTERN_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; null and variables match anything.")
 )
-"""Arguments of a pattern, judged with its predicate."""
+"""Arguments of a pattern, validated with the predicate."""
 
 predicates = passing(array(_PREDICATE, description="Predicates; null is all of them."))
-"""Names of predicates, judged one by one."""
+"""Names of predicates, validated one by one."""
 
 _ITEM = named(
     "BodyAtom",
@@ -260,11 +260,11 @@ _ITEM = named(
         {
             "predicate": said(_PREDICATE, "A predicate of any name. In a rule body a comparison sign is a comparison."),
             "args": array({"type": ["string", "number", "boolean"]}, maxItems=DEFAULT_LIMITS.args),
-            "negated?": nullable(said(FLAG, "Holds where the atom cannot be concluded.")),
+            "negated?": nullable(said(FLAG, "Negation as failure: holds if the atom cannot be derived.")),
             "naf?": nullable(said(FLAG, "Another spelling of `negated`.")),
             "truthVal?": nullable(said(FLAG, "False is another spelling of `negated`.")),
-            "polarity?": {"enum": ["positive", "negative", None], "description": "Negative: its opposite is stated."},
-            "builtin?": {"enum": [False, None], "description": "False: not a comparison, whatever the name."},
+            "polarity?": {"enum": ["positive", "negative", None], "description": "Negative: the explicitly negated atom."},
+            "builtin?": {"enum": [False, None], "description": "False: an ordinary atom of any name."},
         }
     ),
 )
@@ -273,7 +273,7 @@ _BUILTIN = named(
     obj(
         {
             "builtin": words(*BUILTINS),
-            "args": array({"type": ["string", "number", "boolean"]}, description="Functions take their value last."),
+            "args": array({"type": ["string", "number", "boolean"]}, description="A function's value is its last argument."),
             "negated?": nullable(FLAG),
             "naf?": nullable(FLAG),
             "truthVal?": nullable(FLAG),
@@ -284,7 +284,7 @@ _BUILTIN = named(
 _ITEMS = {"anyOf": [_ITEM, _BUILTIN, obj({"text": TEXT}), TEXT]}
 
 body_items = keyed(array(_ITEMS, minItems=1, maxItems=DEFAULT_LIMITS.body_items))
-"""Literals, comparisons and string tests, judged one by one."""
+"""Literals, comparisons and string tests, validated one by one."""
 
 head_atom = keyed(
     obj(
@@ -309,7 +309,7 @@ goals = keyed(
         description="Goals, as objects or as text such as `ancestor(ann, ?who)`; what their answers depend on is wanted.",
     )
 )
-"""Goals of a context window, judged one by one."""
+"""Goals of a context window, validated one by one."""
 
 buckets = keyed(
     array(
@@ -323,7 +323,7 @@ buckets = keyed(
         description="Shares of the window, in order; `predicates` null is any.",
     )
 )
-"""Relevance buckets, judged one by one."""
+"""Relevance buckets, validated one by one."""
 
 texts = passing(TEXTS)
-"""Texts, judged one by one."""
+"""Texts, validated one by one."""

@@ -1,4 +1,4 @@
-"""Bodies of texts to be stored and then read as a window, and what is said of them; summaries."""
+"""Bodies and answers of the routes that store a text and return a context window, and of summaries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kbserver.schemas.fields import BUDGET, Reader, flag, goals, scope_to_read, 
 from kbserver.schemas.language import shown_troubles
 
 PROVIDER = "predicate-syntax"
-"""What is named as having read a text where no language model has."""
+"""The provider reported for a text that was read without a language model."""
 
 TURN_FACTS = 50
-"""Facts of a window for a conversation, where nobody says."""
+"""Default number of facts in the window of a conversation."""
 
 LINES_NAMED = 100
-"""Lines of prose whose numbers are told."""
+"""Limit on the line numbers of unread prose in an answer."""
 
 NOT_READ = "not read, for no language model is configured"
 
@@ -43,7 +43,7 @@ _summary = Envelope("ContextSummary", {"scope": scope_to_read, **BUDGET})
 
 @dataclass(frozen=True, slots=True)
 class IngestAsked:
-    """A text to be stored, the window wanted then, what may be used for it, and a hint for the language model."""
+    """A text to store, the window to return, its run budget, and a hint for the language model."""
 
     text: str
     request: WindowRequest
@@ -53,7 +53,7 @@ class IngestAsked:
 
 @dataclass(frozen=True, slots=True)
 class SummaryAsked:
-    """Which partition is looked over, and what may be used for it."""
+    """The scope to summarise and the run budget."""
 
     scope: str | None
     wanted: BudgetWanted
@@ -62,34 +62,34 @@ class SummaryAsked:
 @_ingest.shapes
 def ingest(data: dict[str, Any], *, strict: bool) -> IngestAsked:
     """Read the body of /context/ingest; the hint is for language models."""
-    found = _ingest.load(data, strict)
-    request = WindowRequest(goals=goal_literals(found["goals"]) if "goals" in found else (), **_fields(found))
-    return IngestAsked(found["text"], request, budget_wanted(found), found.get("contextHint"))
+    fields = _ingest.load(data, strict)
+    request = WindowRequest(goals=goal_literals(fields["goals"]) if "goals" in fields else (), **_fields(fields))
+    return IngestAsked(fields["text"], request, budget_wanted(fields), fields.get("contextHint"))
 
 
 @_turns.shapes
 def turns(data: dict[str, Any], *, strict: bool) -> IngestAsked:
-    """Read the body of /context: what was said, turn by turn."""
-    found = _turns.load(data, strict)
-    said = found["turns"]
-    if type(said) is not list:
+    """Read the body of /context: the turns of a conversation."""
+    fields = _turns.load(data, strict)
+    lines = fields["turns"]
+    if type(lines) is not list:
         raise InvalidInput.at("turns", "must be an array of texts")
-    for place, turn in enumerate(said):
+    for index, turn in enumerate(lines):
         if type(turn) is not str:
-            raise InvalidInput.at(f"turns[{place}]", "must be a text")
-    fields = {"max_facts": TURN_FACTS, **_fields(found)}
-    return IngestAsked("\n".join(said), WindowRequest(**fields), budget_wanted(found))
+            raise InvalidInput.at(f"turns[{index}]", "must be a text")
+    options = {"max_facts": TURN_FACTS, **_fields(fields)}
+    return IngestAsked("\n".join(lines), WindowRequest(**options), budget_wanted(fields))
 
 
 @_summary.shapes
 def summary(data: dict[str, Any], *, strict: bool) -> SummaryAsked:
     """Read the body of /context/summary."""
-    found = _summary.load(data, strict)
-    return SummaryAsked(found.get("scope"), budget_wanted(found))
+    fields = _summary.load(data, strict)
+    return SummaryAsked(fields.get("scope"), budget_wanted(fields))
 
 
 def shown_ingested(done: Ingested, request: WindowRequest) -> dict[str, Any]:
-    """What was taken from a text, and the window."""
+    """Return the answer of /context/ingest: extracted facts and rules, and the window."""
     return {
         "extracted": [
             {
@@ -110,7 +110,7 @@ def shown_ingested(done: Ingested, request: WindowRequest) -> dict[str, Any]:
 
 
 def shown_turns(done: Ingested, request: WindowRequest, total: int) -> dict[str, Any]:
-    """What is known after some turns of a conversation."""
+    """Return the answer of /context."""
     return {
         "facts": [_turn_fact(entry) for entry in done.window.entries],
         "totalFactsInKB": total,
@@ -123,24 +123,24 @@ def shown_turns(done: Ingested, request: WindowRequest, total: int) -> dict[str,
     }
 
 
-def shown_summary(found: Summary) -> dict[str, Any]:
-    """A knowledge base at a glance, for the outside."""
+def shown_summary(summary: Summary) -> dict[str, Any]:
+    """Return the answer of /context/summary."""
     return {
-        "totalFacts": found.facts,
-        "predicateCount": found.predicate_count,
-        "topPredicates": [{"predicate": name, "count": count} for name, count in found.predicates],
-        "factsWithTtl": found.with_ttl,
-        "factsExpiringWithin1h": found.expiring,
-        "contradictions": found.contradictions,
-        "topSalientFacts": [shown_entry(entry) for entry in found.salient],
-        "totalCharCount": found.chars,
-        "knowledgeGeneration": found.generation,
-        "generatedAt": found.generated_at,
+        "totalFacts": summary.facts,
+        "predicateCount": summary.predicate_count,
+        "topPredicates": [{"predicate": name, "count": count} for name, count in summary.predicates],
+        "factsWithTtl": summary.with_ttl,
+        "factsExpiringWithin1h": summary.expiring,
+        "contradictions": summary.contradictions,
+        "topSalientFacts": [shown_entry(entry) for entry in summary.salient],
+        "totalCharCount": summary.chars,
+        "knowledgeGeneration": summary.generation,
+        "generatedAt": summary.generated_at,
     }
 
 
 def _warning(done: Ingested) -> str | None:
-    """What was not read, as text."""
+    """Return a warning about text that was not read, or None."""
     prose, read = len(done.unread), done.extracted
     if read is not None and read.failures:
         return f"the language model could not read {len(read.failures)} of {read.chunks} pieces: {read.failures[0].reason}"
@@ -150,15 +150,15 @@ def _warning(done: Ingested) -> str | None:
 def _turn_fact(entry: Entry) -> dict[str, Any]:
     source = entry.provenance
     text = None if source is None else f"{source.rule} from {', '.join(source.premises)}"
-    shown = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
-    return {**shown, "salience": entry.salience, "provenance": text, "contradicted": entry.contradicted}
+    row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
+    return {**row, "salience": entry.salience, "provenance": text, "contradicted": entry.contradicted}
 
 
-def _fields(found: dict[str, Any]) -> dict[str, Any]:
+def _fields(body: dict[str, Any]) -> dict[str, Any]:
     names = {
         "maxFacts": "max_facts",
         "scope": "scope",
         "sessionId": "session",
         "autoResolveContradictions": "auto_resolve",
     }
-    return {field: found[name] for name, field in names.items() if name in found}
+    return {field: body[name] for name, field in names.items() if name in body}

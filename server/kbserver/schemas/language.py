@@ -50,16 +50,16 @@ class SynthesizeAsked:
 @_extract.shapes
 def extraction(data: dict[str, Any], *, strict: bool) -> ExtractAsked:
     """Read the body of /extract."""
-    found = _extract.load(data, strict)
-    store, rules = found.get("assert", False), found.get("rules", False)
-    return ExtractAsked(found["text"], store, rules, found.get("scope"), found.get("context"), budget_wanted(found))
+    fields = _extract.load(data, strict)
+    store, rules = fields.get("assert", False), fields.get("rules", False)
+    return ExtractAsked(fields["text"], store, rules, fields.get("scope"), fields.get("context"), budget_wanted(fields))
 
 
 @_synthesize.shapes
 def question(data: dict[str, Any], *, strict: bool) -> SynthesizeAsked:
     """Read the body of /synthesize."""
-    found = _synthesize.load(data, strict)
-    return SynthesizeAsked(found["question"], found.get("scope"), budget_wanted(found))
+    fields = _synthesize.load(data, strict)
+    return SynthesizeAsked(fields["question"], fields.get("scope"), budget_wanted(fields))
 
 
 def shown_extracted(found: Extracted) -> dict[str, Any]:

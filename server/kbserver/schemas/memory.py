@@ -99,55 +99,55 @@ class Recall:
 @_decay.shapes
 def decay(data: dict[str, Any], *, strict: bool) -> Decay:
     """Read the body of /memory/decay."""
-    found = _decay.load(data, strict)
-    return Decay(found.get("threshold", DECAY_THRESHOLD), found.get("scope"), found.get("dryRun", False))
+    fields = _decay.load(data, strict)
+    return Decay(fields.get("threshold", DECAY_THRESHOLD), fields.get("scope"), fields.get("dryRun", False))
 
 
 @_consolidate.shapes
 def consolidation(data: dict[str, Any], *, strict: bool) -> Consolidation:
     """Read the body of /memory/consolidate."""
-    found = _consolidate.load(data, strict)
+    fields = _consolidate.load(data, strict)
     predicates = None
-    if "predicates" in found:
-        names = found["predicates"]
+    if "predicates" in fields:
+        names = fields["predicates"]
         if type(names) is not list:
             raise InvalidInput.at("predicates", "must be an array of predicates")
         predicates = tuple(_predicate(name, f"predicates[{place}]") for place, name in enumerate(names))
-    least = found.get("minGroupSize", LEAST_GROUP)
-    return Consolidation(least, predicates, found.get("scope"), found.get("dryRun", False))
+    least = fields.get("minGroupSize", LEAST_GROUP)
+    return Consolidation(least, predicates, fields.get("scope"), fields.get("dryRun", False))
 
 
 @_priority.shapes
 def priority(data: dict[str, Any], *, strict: bool) -> Priority:
     """Read the body of /memory/priority: one fact, and a number."""
-    found = _priority.load(data, strict)
-    atom, positive = atom_given(found)
-    args = constants_of(atom, found, "a variable names no single fact")
-    return Priority(atom.predicate, args, found["priority"], positive, found.get("scope"))
+    fields = _priority.load(data, strict)
+    atom, positive = atom_given(fields)
+    args = constants_of(atom, fields, "a variable names no single fact")
+    return Priority(atom.predicate, args, fields["priority"], positive, fields.get("scope"))
 
 
 @_salient.shapes
 def salient(data: dict[str, Any], *, strict: bool) -> Salient:
     """Read the body of /memory/query/salient."""
-    found = _salient.load(data, strict)
+    fields = _salient.load(data, strict)
     predicate, args = None, None
-    if "args" in found and "predicate" not in found:
+    if "args" in fields and "predicate" not in fields:
         raise InvalidInput.at("predicate", "is needed where there are args")
-    if "args" in found:
-        atom = atom_from_json({"predicate": found["predicate"], "args": wildcards(found["args"])})
+    if "args" in fields:
+        atom = atom_from_json({"predicate": fields["predicate"], "args": wildcards(fields["args"])})
         predicate, args = atom.predicate, atom_terms(atom)
-    elif "predicate" in found:
-        predicate = _predicate(found["predicate"], "predicate")
-    return Salient(predicate, args, found.get("limit", SALIENT), found.get("minSalience", 0.0), found.get("scope"))
+    elif "predicate" in fields:
+        predicate = _predicate(fields["predicate"], "predicate")
+    return Salient(predicate, args, fields.get("limit", SALIENT), fields.get("minSalience", 0.0), fields.get("scope"))
 
 
 @_recall.shapes
 def recall(data: dict[str, Any], *, strict: bool) -> Recall:
     """Read the body of /memory/recall."""
-    found = _recall.load(data, strict)
-    atom, positive = atom_given(found, nulls=True)
+    fields = _recall.load(data, strict)
+    atom, positive = atom_given(fields, nulls=True)
     return Recall(
-        atom.predicate, atom_terms(atom), found["timestamp"], positive, found.get("scope"), found.get("limit")
+        atom.predicate, atom_terms(atom), fields["timestamp"], positive, fields.get("scope"), fields.get("limit")
     )
 
 

@@ -1,4 +1,4 @@
-"""Bodies that ask."""
+"""Request bodies of /infer, /query, /explain and /aggregate."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ _EXPLAIN: dict[str, Reader] = {
 }
 
 def nothing() -> None:
-    """A page is short: nobody has to be let through while it is written."""
+    """Do nothing: a page is short, so writing it needs no yield to other requests."""
 
 
-_NO_PROOF = "cannot be combined with proofs: what is undefined has none"
+_NO_PROOF = "cannot be combined with proofs: undefined answers have no proof"
 
 _explain = Envelope("Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]})
 _infer = Envelope("Infer", _INFER, or_text=True)
@@ -97,8 +97,8 @@ _aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",), more={"a
 
 
 @dataclass(frozen=True, slots=True)
-class ProofWish:
-    """How proofs are wanted: their form, and limits (None: the settings')."""
+class ProofOptions:
+    """Options of proofs: the form and the limits; None means the limit of the settings."""
 
     form: str
     nodes: int | None
@@ -107,7 +107,7 @@ class ProofWish:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A goal for the rules; `proof` is None where only the answers are wanted."""
+    """A goal of /infer; `proof` is None if only answers are requested."""
 
     literal: Literal
     scope: str | None
@@ -116,11 +116,11 @@ class Question:
     min_confidence: float | None
     as_of: int | None
     wanted: BudgetWanted
-    proof: ProofWish | None = None
+    proof: ProofOptions | None = None
     include_undefined: bool = False
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
-        """Its answers as a JSON array in parts; `write` gives JSON for rows that the engine does not write."""
+        """Return the answers as a JSON array in parts; `write` serialises rows that the engine does not write."""
         parts = self._proofs(kb, self.proof) if self.proof is not None else self._answers(kb, write, notes)
         if self.literal.negated or parts == [b"[]"]:
             notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
@@ -141,13 +141,13 @@ class Question:
         )
 
     def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
-        """A page of its answers, and whether there are more; raises InvalidInput where the body limits them too."""
+        """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
         if self.limit is not None:
-            raise InvalidInput.at("limit", "is given in the query and in the body")
+            raise InvalidInput.at("limit", "is in the query string and in the body; send one of them")
         start = self.offset + offset
         if self.proof is not None:
-            found = replace(self, offset=start, limit=limit).written(kb, write, notes)
-            return found, bool(self._rows(kb, notes, start + limit, 1))
+            parts = replace(self, offset=start, limit=limit).written(kb, write, notes)
+            return parts, bool(self._rows(kb, notes, start + limit, 1))
         rows = self._rows(kb, notes, start, limit + 1)
         if self.literal.negated or not rows:
             notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
@@ -166,7 +166,7 @@ class Question:
             notes=notes,
         )
 
-    def _proofs(self, kb: KnowledgeBase, wish: ProofWish) -> list[bytes]:
+    def _proofs(self, kb: KnowledgeBase, options: ProofOptions) -> list[bytes]:
         return kb.prove_json(
             self.literal,
             proofs_written,
@@ -176,15 +176,15 @@ class Question:
             min_confidence=self.min_confidence,
             as_of=self.as_of,
             wanted=self.wanted,
-            form=wish.form,
-            nodes=wish.nodes,
-            depth=wish.depth,
+            form=options.form,
+            nodes=options.nodes,
+            depth=options.depth,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A goal of one or several literals to be explained, or whose plan is; limits are None for the settings'."""
+    """A goal of one or more literals to explain, or whose plan is requested; None limits are those of the settings."""
 
     body: tuple[BodyItem, ...]
     scope: str | None
@@ -204,8 +204,8 @@ class Explanation:
         atoms = (item.atom for item in self.body if isinstance(item, Literal))
         return kb.unknown_predicates(map(_signature, atoms), self.scope)
 
-    def told(self, kb: KnowledgeBase) -> str | dict[str, Any]:
-        """What is to be said, as text for people; a plan also as an object for programs."""
+    def answer(self, kb: KnowledgeBase) -> str | dict[str, Any]:
+        """Return the explanation as text; a plan may also be an object."""
         asked: dict[str, Any] = {"scope": self.scope, "as_of": self.as_of, "wanted": self.wanted}
         if self.as_json:
             plans = kb.plans(self.body, analyze=self.analyze, **asked)
@@ -237,7 +237,7 @@ class Pattern:
     wanted: BudgetWanted
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
-        """The facts that match, each with its truth value, as a JSON array in parts; see `Question.written`."""
+        """Return the matching facts with their truth values as a JSON array in parts; see `Question.written`."""
         parts = kb.query_json(
             self.atom,
             write,
@@ -252,22 +252,28 @@ class Pattern:
         return parts
 
     def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
-        """A page of the facts that match, and whether there are more; see `Question.paged`."""
+        """Return a page of matching facts and True if more follow; see `Question.paged`."""
         if self.limit is not None:
-            raise InvalidInput.at("limit", "is given in the query and in the body")
-        most = offset + limit + 1
-        atom, signs, scope, when = self.atom, self.positive, self.scope, self.as_of
-        terms = terms_of(atom)
-        rows = kb.query_rows(atom.predicate, terms, positive=signs, scope=scope, limit=most, as_of=when, wanted=self.wanted)
+            raise InvalidInput.at("limit", "is in the query string and in the body; send one of them")
+        max_rows = offset + limit + 1
+        rows = kb.query_rows(
+            self.atom.predicate,
+            terms_of(self.atom),
+            positive=self.positive,
+            scope=self.scope,
+            limit=max_rows,
+            as_of=self.as_of,
+            wanted=self.wanted,
+        )
         if not rows:
-            notes.unknown = kb.unknown_predicates([_signature(atom)], scope)
-        shown = [{**row, "truthVal": not row["negated"]} for row in rows[offset : offset + limit]]
-        return [write(shown, nothing)], len(rows) == most
+            notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
+        page = [{**row, "truthVal": not row["negated"]} for row in rows[offset : offset + limit]]
+        return [write(page, nothing)], len(rows) == max_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A number wanted of the stored facts."""
+    """An aggregate over stored facts."""
 
     predicate: str
     op: str
@@ -282,8 +288,8 @@ class Aggregation:
         """Return the predicate if it has no fact and no rule."""
         return kb.unknown_predicates([(self.predicate, None if self.pattern is None else len(self.pattern))], self.scope)
 
-    def told(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
-        """The number, and what it is of."""
+    def answer(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
+        """Return the answer of /aggregate."""
         outcome = kb.aggregate(
             self.predicate,
             self.op,
@@ -311,55 +317,55 @@ def _signature(atom: Atom) -> tuple[str, int]:
 @_infer.shapes
 def question(data: dict[str, Any], *, strict: bool) -> Question:
     """Read the body of /infer."""
-    found = _infer.load(data, strict)
-    if found.get("includeUndefined") and proof_asked(found):
+    fields = _infer.load(data, strict)
+    if fields.get("includeUndefined") and proof_asked(fields):
         raise InvalidInput.at("includeUndefined", _NO_PROOF)
     return Question(
-        literal_given(found),
-        found.get("scope"),
-        found.get("limit"),
-        found.get("offset", 0),
-        found.get("minConfidence"),
-        found.get("asOf"),
-        budget_wanted(found),
-        ProofWish(found.get("proofFormat", FORMS[0]), found.get("proofNodes"), found.get("proofDepth"))
-        if proof_asked(found)
+        literal_given(fields),
+        fields.get("scope"),
+        fields.get("limit"),
+        fields.get("offset", 0),
+        fields.get("minConfidence"),
+        fields.get("asOf"),
+        budget_wanted(fields),
+        ProofOptions(fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth"))
+        if proof_asked(fields)
         else None,
-        found.get("includeUndefined", False),
+        fields.get("includeUndefined", False),
     )
 
 
 @_explain.shapes
 def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     """Read the body of /explain: a literal as for /infer, several in `body`, or a goal in the rule language in `text`."""
-    found = _explain.load(data, strict)
-    if found.get("includeUndefined"):
+    fields = _explain.load(data, strict)
+    if fields.get("includeUndefined"):
         raise InvalidInput.at("includeUndefined", _NO_PROOF)
-    if "text" in found:
-        body = parse_goal(found["text"]).body
-    elif "body" in found:
-        items = found["body"]
+    if "text" in fields:
+        body = parse_goal(fields["text"]).body
+    elif "body" in fields:
+        items = fields["body"]
         if type(items) is not list or not items:
             raise InvalidInput.at("body", "must be an array of literals")
-        body = tuple(item_from_json(item, f"body[{place}]") for place, item in enumerate(items))
+        body = tuple(item_from_json(item, f"body[{index}]") for index, item in enumerate(items))
     else:
-        body = (literal_given(found),)
-    planned = found.get("plan", False) or found.get("analyze", False)
-    as_json = found.get("format") == "json"
+        body = (literal_given(fields),)
+    planned = fields.get("plan", False) or fields.get("analyze", False)
+    as_json = fields.get("format") == "json"
     if as_json and not planned:
-        raise InvalidInput.at("format", "is for plans: ask /infer with 'withProof' for proofs as JSON")
+        raise InvalidInput.at("format", "applies to plans only; for proofs as JSON use /infer with 'withProof'")
     return Explanation(
         body,
-        found.get("scope"),
-        found.get("limit"),
-        found.get("offset", 0),
-        found.get("minConfidence"),
-        found.get("asOf"),
-        budget_wanted(found),
-        found.get("proofNodes"),
-        found.get("proofDepth"),
+        fields.get("scope"),
+        fields.get("limit"),
+        fields.get("offset", 0),
+        fields.get("minConfidence"),
+        fields.get("asOf"),
+        budget_wanted(fields),
+        fields.get("proofNodes"),
+        fields.get("proofDepth"),
         planned,
-        found.get("analyze", False),
+        fields.get("analyze", False),
         as_json,
     )
 
@@ -367,31 +373,31 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
 @_query.shapes
 def pattern(data: dict[str, Any], *, strict: bool) -> Pattern:
     """Read the body of /query."""
-    found = _query.load(data, strict)
-    atom, positive = atom_given(found)
-    shown = found.get("scope"), found.get("limit"), found.get("asOf")
-    return Pattern(atom, positive, *shown, budget_wanted(found))
+    fields = _query.load(data, strict)
+    atom, positive = atom_given(fields)
+    limits = fields.get("scope"), fields.get("limit"), fields.get("asOf")
+    return Pattern(atom, positive, *limits, budget_wanted(fields))
 
 
 @_aggregate.shapes
 def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
     """Read the body of /aggregate."""
-    found = _aggregate.load(data, strict)
-    op = found.get("op", found.get("operation"))
+    fields = _aggregate.load(data, strict)
+    op = fields.get("op", fields.get("operation"))
     if op is None:
         raise InvalidInput.at("op", f"is required: one of {', '.join(OPERATIONS)}")
     if op.upper() not in OPERATIONS:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
-    if op.upper() != "COUNT" and "argIndex" not in found:
+    if op.upper() != "COUNT" and "argIndex" not in fields:
         raise InvalidInput.at("argIndex", f"is required for {op.upper()}")
-    atom = atom_from_json({"predicate": found["predicate"], "args": wildcards(found.get("args", []))})
+    atom = atom_from_json({"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))})
     return Aggregation(
         atom.predicate,
         op.upper(),
-        found.get("argIndex"),
-        atom_terms(atom) if "args" in found else None,
-        found.get("scope"),
-        found.get("skipNonNumeric", False),
-        found.get("asOf"),
-        budget_wanted(found),
+        fields.get("argIndex"),
+        atom_terms(atom) if "args" in fields else None,
+        fields.get("scope"),
+        fields.get("skipNonNumeric", False),
+        fields.get("asOf"),
+        budget_wanted(fields),
     )

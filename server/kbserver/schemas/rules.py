@@ -53,23 +53,23 @@ class RuleToForget:
 @_rule.shapes
 def lesson(data: dict[str, Any], *, strict: bool) -> Lesson:
     """Read the body of /assert/rule: head and body, or a text of statements."""
-    found = _rule.load(data, strict)
-    if "text" not in found:
-        return Lesson([_rule_of(found)])
-    if "head" in found or "body" in found:
+    fields = _rule.load(data, strict)
+    if "text" not in fields:
+        return Lesson([_rule_of(fields)])
+    if "head" in fields or "body" in fields:
         raise InvalidInput.at("text", "is given beside head or body; a rule is either")
-    return _lesson_of(found["text"], found.get("scope"))
+    return _lesson_of(fields["text"], fields.get("scope"))
 
 
 @_forget.shapes
 def rule_to_forget(data: dict[str, Any], *, strict: bool) -> RuleToForget:
     """Read the body of /retract/rule: an id, or head and body."""
-    found = _forget.load(data, strict)
-    by_content = "head" in found or "body" in found
-    if by_content == ("id" in found):
+    fields = _forget.load(data, strict)
+    by_content = "head" in fields or "body" in fields
+    if by_content == ("id" in fields):
         raise InvalidInput.at("id", "a rule is named either by id or by head and body")
-    rule = _rule_of(found) if by_content else None
-    return RuleToForget(found.get("id"), rule, found.get("scope"))
+    rule = _rule_of(fields) if by_content else None
+    return RuleToForget(fields.get("id"), rule, fields.get("scope"))
 
 
 def rule_shape(stored: StoredRule) -> dict[str, Any]:
@@ -78,11 +78,11 @@ def rule_shape(stored: StoredRule) -> dict[str, Any]:
     return {"id": stored.id, "text": stored.text, "head": shape["head"], "body": shape["body"], "scope": stored.scope}
 
 
-def _rule_of(found: dict[str, Any]) -> Rule:
+def _rule_of(fields: dict[str, Any]) -> Rule:
     for name in ("head", "body"):
-        if name not in found:
+        if name not in fields:
             raise InvalidInput.at(name, "is required")
-    return rule_from_json(found)
+    return rule_from_json(fields)
 
 
 def _lesson_of(source: str, scope: str | None) -> Lesson:

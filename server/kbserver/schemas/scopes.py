@@ -72,25 +72,25 @@ class Merge:
 @_two.shapes
 def two_scopes(data: dict[str, Any], *, strict: bool) -> TwoScopes:
     """Read the body of /scope/diff; at least one scope is named."""
-    found = _two.load(data, strict)
-    return TwoScopes(*_both(found))
+    fields = _two.load(data, strict)
+    return TwoScopes(*_both(fields))
 
 
 @_fork.shapes
 def fork_of(data: dict[str, Any], *, strict: bool) -> Fork:
     """Read the body of /scope/fork; the target is named."""
-    found = _fork.load(data, strict)
-    source, target = _first(found, _SOURCE), _first(found, _TARGET)
+    fields = _fork.load(data, strict)
+    source, target = _first(fields, _SOURCE), _first(fields, _TARGET)
     if target is None:
         raise InvalidInput.at("targetScope", "is required")
-    return Fork(source, target, found.get("overwrite", False))
+    return Fork(source, target, fields.get("overwrite", False))
 
 
 @_merge.shapes
 def merge_of(data: dict[str, Any], *, strict: bool) -> Merge:
     """Read the body of /scope/merge; at least one scope is named."""
-    found = _merge.load(data, strict)
-    return Merge(*_both(found), found.get("strategy", SOURCE_WINS))
+    fields = _merge.load(data, strict)
+    return Merge(*_both(fields), fields.get("strategy", SOURCE_WINS))
 
 
 def shown_fork(asked: Fork, outcome: ForkOutcome) -> dict[str, Any]:
@@ -109,10 +109,10 @@ def shown_merge(outcome: MergeOutcome) -> dict[str, Any]:
     }
 
 
-def diff_counts(found: ScopeDiff) -> dict[str, int]:
+def diff_counts(fields: ScopeDiff) -> dict[str, int]:
     """How much two scopes have in common, and how much of it differs."""
-    changed = len(found.modified)
-    return {"inBoth": found.unchanged + changed, "conflicts": changed, "unchanged": found.unchanged}
+    changed = len(fields.modified)
+    return {"inBoth": fields.unchanged + changed, "conflicts": changed, "unchanged": fields.unchanged}
 
 
 @_database.shapes
@@ -125,24 +125,24 @@ def new_database(data: dict[str, Any], *, strict: bool) -> str:
 @_tenant.shapes
 def new_tenant(data: dict[str, Any], *, strict: bool) -> str:
     """Read the body that creates a tenant: its id, as `tenantId`, `id` or `name`."""
-    found = _tenant.load(data, strict)
+    fields = _tenant.load(data, strict)
     for spelling in _TENANT:
-        if spelling in found:
-            name: str = found[spelling]
+        if spelling in fields:
+            name: str = fields[spelling]
             return name
     raise InvalidInput.at("tenantId", "is required")
 
 
-def _both(found: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    source, target = _first(found, _SOURCE), _first(found, _TARGET)
+def _both(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    source, target = _first(fields, _SOURCE), _first(fields, _TARGET)
     if source is None and target is None:
         raise InvalidInput.at("sourceScope", "or targetScope is required; null is the base, but not for both")
     return source, target
 
 
-def _first(found: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
     """The value of the first spelling given; different values under two spellings are refused."""
-    values = {name: found[name] for name in names if name in found}
+    values = {name: fields[name] for name in names if name in fields}
     if len(set(values.values())) > 1:
         one, other, *_ = values
         raise InvalidInput.at(other, f"says something else than {one}")

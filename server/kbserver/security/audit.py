@@ -1,4 +1,4 @@
-"""Who did what as an administrator, and when: one log line each, whatever LOG_LEVEL says, without secrets and bodies."""
+"""Audit log: one line per administrative action at every LOG_LEVEL, without secrets and bodies."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kbserver.security.permissions import TABLE
 AUDITED = frozenset(
     (method, template) for (method, template), need in TABLE.items() if need.role == ADMIN and method != "GET"
 ) | {("POST", "/auth/bootstrap")}
-"""What is written down: all that only an administrator may do, but for reading; and the making of the first key."""
+"""Audited routes: those for administrators that change something, and the creation of the first key."""
 
 ANYBODY = "anybody"
-"""Who it was where no keys are asked for."""
+"""The `who` of log lines while authentication is off."""
 
 log = logging.getLogger("kbserver.audit")
 
 
 def note(request: Request, status: int, number: str, hops: int) -> None:
-    """Write the line of a request, if it is one of these; refused ones too."""
+    """Log a request to an audited route, also if it was refused."""
     rule = request.url_rule
     if rule is None or (request.method, rule.rule) not in AUDITED:
         return
@@ -43,5 +43,5 @@ def note(request: Request, status: int, number: str, hops: int) -> None:
 
 
 def done(**more: Any) -> None:
-    """Say more about what the request being served has done; never a secret."""
+    """Add fields to the audit line of the current request; never pass secrets."""
     g.audited = more

@@ -1,7 +1,6 @@
-"""The door: who sends a request, whether that one may, and whether not too often. Nothing of a request is done before.
+"""Authentication, authorisation and rate limits, checked before any other work on a request.
 
-Both ways through the application come here, the short one and Flask's. Without keys, without a plugin that says who is
-calling and without limits there is no guard at all, and a request pays nothing.
+The fast path and the Flask routes both call the guard. Without keys, authentication plugins and limits there is no guard.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ if TYPE_CHECKING:
 DISABLED, SINGLE, MANAGED = "disabled", "single", "managed"
 
 WHO = "kbcore.principal"
-"""Where the Principal of a request is left in its WSGI environment."""
+"""Key of the request's Principal in the WSGI environment."""
 
 ADMITTED = "kbcore.admitted"
-"""Set in the WSGI environment of a request that was let in."""
+"""Key in the WSGI environment of an admitted request."""
 
-TRIES, TRIES_SECONDS = 10, 60
-"""Wrong keys an address may send in a minute before it is told to wait."""
+MAX_WRONG_KEYS, WRONG_KEYS_SECONDS = 10, 60
+"""Wrong keys per address and interval before RateLimited."""
 
 ROOT = Principal("API_KEY", role=ADMIN, key="api-key")
-"""Whoever has the key of the setting API_KEY."""
+"""The principal of the key in the setting API_KEY."""
 
 NODE = Principal("REPLICATION_TOKEN", role=REPLICA)
-"""Whoever has the secret of the nodes that replicate."""
+"""The principal of the setting REPLICATION_TOKEN."""
 
 audit = logging.getLogger("kbserver.audit")
 
 
 def mode_of(config: Config) -> str:
-    """How this server asks for keys."""
+    """Return the authentication mode: DISABLED, SINGLE or MANAGED."""
     return MANAGED if config.auth_enabled else SINGLE if config.api_key else DISABLED
 
 
 class Guard:
-    """Lets requests in; `plugin` says that a plugin knows who is calling."""
+    """Admission check of requests; `plugin`: an authentication plugin is installed."""
 
     def __init__(self, runtime: Runtime, *, plugin: bool) -> None:
         config = runtime.config
@@ -63,17 +62,17 @@ class Guard:
         self._replica = digest_of(config.replication_token) if config.replication_token else None
         self._single = digest_of(config.api_key) if config.api_key else None
         self._hops = config.forwarded_hops
-        self._tries = Buckets("credentials", TRIES, TRIES_SECONDS, runtime.clock.monotonic)
+        self._tries = Buckets("credentials", MAX_WRONG_KEYS, WRONG_KEYS_SECONDS, runtime.clock.monotonic)
         self._principals: dict[str, tuple[StoredKey, Principal]] = {}
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to look at."""
+        """True if requests must be checked."""
         return self._asks or self.limits.active
 
     def admit(self, environ: dict[str, Any], need: Need, names: Mapping[str, Any] | None = None) -> None:
-        """Let a request in, or raise Unauthorized, Forbidden or RateLimited; `names` are those in its path."""
-        if ADMITTED in environ:  # by the short way, which left it to the long one
+        """Admit a request, or raise Unauthorized, Forbidden or RateLimited; `names` are the parameters of its path."""
+        if ADMITTED in environ:  # by the fast path, which passed the request on to Flask
             return
         who: Principal | None = None
         if self._asks and need.role != PUBLIC:
@@ -86,24 +85,25 @@ class Guard:
         environ[ADMITTED] = True
 
     def holds(self, who: Principal) -> bool:
-        """Whether one that was let in would still be, for answers without an end."""
+        """Return True if the key of an admitted principal is still valid; streams check this."""
         return self._keys is None or who.key is None or who is ROOT or self._keys.current(who.key)
 
     def _who(self, environ: dict[str, Any]) -> Principal:
-        if self._plugin and (said := self._said(environ)) is not None:
-            return said
+        if self._plugin and (principal := self._plugin_principal(environ)) is not None:
+            return principal
         text = credentials(environ)
         if text is None:
             if self.mode == DISABLED:
-                raise Unauthorized("this server asks who is calling, and nothing in the request says it")
+                raise Unauthorized("this request needs credentials: no plugin recognised it")
             raise Unauthorized("this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY")
         key = self._keys.judge(text) if self._keys is not None else None
         if key is not None:
             return self._principal(key)
         address = address_of(environ, self._hops)
-        # A key that was guessed right must look the same as a wrong one here; one of 256 random bits is not guessed.
+        # Checked before API_KEY and REPLICATION_TOKEN, so that answers do not reveal a correct guess. Managed keys
+        # have 256 random bits and cannot be guessed.
         if seconds := self._tries.wait(address):
-            limit = {"limit": "credentials", "requests": TRIES, "seconds": TRIES_SECONDS}
+            limit = {"limit": "credentials", "requests": MAX_WRONG_KEYS, "seconds": WRONG_KEYS_SECONDS}
             raise RateLimited("too many wrong keys from this address", seconds, limit)
         if self._replica is not None and hmac.compare_digest(digest_of(text), self._replica):
             return NODE
@@ -111,44 +111,44 @@ class Guard:
             return ROOT
         self._tries.take(address)
         audit.warning("wrong key", extra={"fields": {"address": address, "path": environ.get("PATH_INFO", "")}})
-        raise Unauthorized("there is no such key, or it has expired or been revoked")
+        raise Unauthorized("unknown, expired or revoked key")
 
     def _principal(self, key: StoredKey) -> Principal:
         known = self._principals.get(key.id)
         if known is None or known[0] is not key:
             if len(self._principals) > 2 * len(self._runtime.keys()) + 16:
                 self._principals.clear()
-            made = Principal(key.name, frozenset(key.databases), frozenset(key.tenants), key.role, key.id)
-            known = self._principals[key.id] = key, made
+            principal = Principal(key.name, frozenset(key.databases), frozenset(key.tenants), key.role, key.id)
+            known = self._principals[key.id] = key, principal
         return known[1]
 
-    def _said(self, environ: Mapping[str, Any]) -> Principal | None:
+    def _plugin_principal(self, environ: Mapping[str, Any]) -> Principal | None:
         headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name[:5] == "HTTP_"}
         who = self._runtime.plugins.decide("kb_http_authenticate", headers=headers)
         if who is not None and not isinstance(who, Principal):
-            raise PluginFailed(f"kb_http_authenticate gave a {type(who).__name__}, not a Principal")
+            raise PluginFailed(f"kb_http_authenticate returned {type(who).__name__} instead of Principal")
         return who
 
 
 def credentials(environ: Mapping[str, Any]) -> str | None:
-    """The key a request carries, None where it has none; raises Unauthorized for what is no key, or two of them.
+    """Return the key of a request or None; raises Unauthorized for a malformed header or two different keys.
 
-    Only headers are looked at: an address is written into logs and histories.
+    Only headers are read, because URLs end up in logs and browser histories.
     """
-    stated, other = environ.get("HTTP_AUTHORIZATION"), environ.get("HTTP_X_API_KEY")
-    if stated is None:
-        return other or None
-    scheme, _, text = stated.partition(" ")
+    authorization, api_key = environ.get("HTTP_AUTHORIZATION"), environ.get("HTTP_X_API_KEY")
+    if authorization is None:
+        return api_key or None
+    scheme, _, text = authorization.partition(" ")
     text = text.strip()
     if scheme.lower() != "bearer" or not text:
         raise Unauthorized("the header Authorization must be: Bearer KEY")
-    if other and not same(other, text):
-        raise Unauthorized("Authorization and X-API-Key hold two keys; send one")
+    if api_key and not same(api_key, text):
+        raise Unauthorized("Authorization and X-API-Key hold different keys; send one")
     return text  # type: ignore[no-any-return]
 
 
 def _within(who: Principal, environ: dict[str, Any], about: About, names: Mapping[str, Any]) -> None:
-    """Raise Forbidden where a request is about something that a limited one may not touch."""
+    """Raise Forbidden if a request concerns a database or tenant outside the principal's limits."""
     if about is About.NOTHING:
         return
     if about is About.NODE:
@@ -169,7 +169,7 @@ def _within(who: Principal, environ: dict[str, Any], about: About, names: Mappin
 
 
 class WhileItHolds:
-    """The parts of an answer without an end, for as long as whoever asked is still let in."""
+    """Yield the parts of a stream while the principal is still admitted."""
 
     def __init__(self, parts: Any, holds: Callable[[], bool]) -> None:
         self._parts, self._holds = parts, holds

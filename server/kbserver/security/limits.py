@@ -1,4 +1,4 @@
-"""How often anybody may ask: limits of a caller, of a tenant and of an address, each if it is set."""
+"""Rate limits per caller, tenant and address, each optional."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
 RATE = "kbcore.rate"
-"""Where a request's Rate is left in the WSGI environment, for the headers of its answer."""
+"""Key of a request's Rate in the WSGI environment, for the headers of the response."""
 
-_V6_BITS = 64
+_IPV6_PREFIX_BITS = 64
 
 
 class RateLimits:
-    """The limits that are set, in the order in which they are looked at."""
+    """The configured limits, checked in order: caller, tenant, address."""
 
     def __init__(self, runtime: Runtime) -> None:
         config, now = runtime.config, runtime.clock.monotonic
@@ -33,7 +33,7 @@ class RateLimits:
         self.active = any(limit is not None for limit in (self._caller, self._tenant, self._address))
 
     def count(self, environ: dict[str, Any], key: str | None, address: str) -> None:
-        """Count a request against every limit, or against none where one is used up: raises RateLimited then."""
+        """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up."""
         tenant = _tenant(environ)
         asked: list[tuple[Buckets, Hashable]] = []
         if self._caller is not None:
@@ -47,8 +47,8 @@ class RateLimits:
             if seconds:
                 environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
                 limit = {"limit": buckets.name, "requests": buckets.quota, "seconds": buckets.window}
-                said = f"more than {buckets.quota} requests in {buckets.window} seconds"
-                raise RateLimited(said, math.ceil(seconds), limit)
+                message = f"more than {buckets.quota} requests in {buckets.window} seconds"
+                raise RateLimited(message, math.ceil(seconds), limit)
         rates = [buckets.take(name) for buckets, name in asked]
         if rates:
             environ[RATE] = min(rates, key=lambda rate: rate.left / rate.quota)
@@ -59,24 +59,24 @@ def _buckets(name: str, rate: tuple[int, ...], now: Callable[[], float]) -> Buck
 
 
 def headers_of(environ: dict[str, Any]) -> dict[str, str]:
-    """The headers that say how the limits of a request stand."""
+    """Return the rate limit headers of a request."""
     return rate_headers(environ.get(RATE))
 
 
 def address_of(environ: dict[str, Any], hops: int) -> str:
-    """Where a request comes from: who is connected, or what the last `hops` proxies say.
+    """Return the client address: the peer, or the one reported by the last `hops` proxies.
 
-    Of an IPv6 address the first half: who has one has as many of the other halves as they like.
+    IPv6 addresses are reduced to the /64 network, because one client usually owns all addresses in it.
     """
-    found = str(environ.get("REMOTE_ADDR") or "")
+    address = str(environ.get("REMOTE_ADDR") or "")
     if hops:
-        said = [part.strip() for part in environ.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-        if len(said) >= hops:
-            found = said[-hops]
-    return _network(found[:_LONGEST])
+        forwarded = [part.strip() for part in environ.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+        if len(forwarded) >= hops:
+            address = forwarded[-hops]
+    return _network(address[:_MAX_ADDRESS_CHARS])
 
 
-_LONGEST = 64
+_MAX_ADDRESS_CHARS = 64
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ def _network(text: str) -> str:
         return text
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((int(address) >> _V6_BITS << _V6_BITS, _V6_BITS)))
+    return str(ipaddress.ip_network((int(address) >> _IPV6_PREFIX_BITS << _IPV6_PREFIX_BITS, _IPV6_PREFIX_BITS)))
 
 
 def _tenant(environ: dict[str, Any]) -> tuple[str, str] | None:

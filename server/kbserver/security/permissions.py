@@ -13,7 +13,7 @@ from kbcore.errors import Forbidden
 from kbcore.state.keys import ADMIN, READER, REPLICA, WRITER
 
 PUBLIC, ANY = "public", "any"
-"""Beside the roles: needed by nobody; by every key, whatever its role."""
+"""Needs beside the roles: PUBLIC needs no key, ANY a key of any role."""
 
 _MAY: dict[str, frozenset[str]] = {
     READER: frozenset((PUBLIC, ANY, READER)),
@@ -28,22 +28,22 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     ADMIN: ("read", "write", "admin", "replicate"),
     REPLICA: ("replicate",),
 }
-"""What each role may do, in words for people."""
+"""Permissions of each role, as shown to users."""
 
 
 class About(Enum):
-    """What a route is about, so where a key must hold."""
+    """The object that a route concerns, on which a key must be valid."""
 
     TENANT = "the tenant that the headers name"
     IMPLIED = "the same; without a header the only tenant of the key, or `default`"
     NAMED = "the database or tenant in the path"
     NODE = "all databases and tenants"
-    NOTHING = "nothing that belongs to anybody"
+    NOTHING = "no database or tenant"
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route needs: a role (or PUBLIC, or ANY), and where. `counted`: it counts against limits of rates."""
+    """The role a route needs (or PUBLIC, or ANY), and on what. `counted`: it counts against rate limits."""
 
     role: str
     about: About = About.TENANT
@@ -51,31 +51,31 @@ class Need:
 
 
 def may(role: str, needed: str) -> bool:
-    """Whether a role has what is needed."""
+    """Return True if a role includes the needed one."""
     return needed in _MAY.get(role, ())
 
 
 def demand(role: str, name: str, needed: str) -> None:
-    """Raise Forbidden where a role has not what is needed."""
+    """Raise Forbidden if a role does not include the needed one."""
     if not may(role, needed):
         raise Forbidden(f"the key '{name}' has role {role}, and this needs {needed}", {"role": role, "needed": needed})
 
 
 UNKNOWN_ROUTE = Need(ADMIN, About.NODE)
 NO_ROUTE = Need(ANY, About.NOTHING)
-"""Of a path or method that leads nowhere."""
+"""The need of an unknown path or method."""
 
-GUEST_READ, GUEST_WRITE = Need(READER, About.IMPLIED), Need(WRITER, About.IMPLIED)
-"""Of the routes that plugins mount under /x/: reading is GET and HEAD, all else is writing."""
+PLUGIN_READ, PLUGIN_WRITE = Need(READER, About.IMPLIED), Need(WRITER, About.IMPLIED)
+"""Needs of plugin routes under /x/: GET and HEAD read, all other methods write."""
 
 
 def _table() -> dict[tuple[str, str], Need]:
-    found: dict[tuple[str, str], Need] = {}
+    table: dict[tuple[str, str], Need] = {}
 
     def add(need: Need, *routes: str) -> None:
         for route in routes:
             method, template = route.split()
-            found[method, template] = need
+            table[method, template] = need
 
     add(Need(PUBLIC, About.NOTHING, counted=False), "GET /health", "GET /health/ready")
     add(Need(PUBLIC, About.NOTHING), "GET /openapi.json", "GET /favicon.ico", "GET /auth/status", "POST /auth/bootstrap")
@@ -118,19 +118,19 @@ def _table() -> dict[tuple[str, str], Need]:
         *("POST /mcp", "GET /mcp", "DELETE /mcp", "GET /mcp/sse", "POST /mcp/messages", "POST /a2a"),
     )
     add(Need(PUBLIC, About.NOTHING), "GET /.well-known/agent-card.json", "GET /.well-known/agent.json")
-    return found
+    return table
 
 
 TABLE: dict[tuple[str, str], Need] = _table()
-"""What each route needs, by its method (of GET and HEAD: GET) and template."""
+"""The need of each route, by method (GET also for HEAD) and template."""
 
 
 def need_of(method: str, template: str) -> Need:
-    """What a route needs."""
+    """Return the need of a route."""
     method = "GET" if method == "HEAD" else method
-    found = TABLE.get((method, template))
-    if found is not None:
-        return found
+    need = TABLE.get((method, template))
+    if need is not None:
+        return need
     if template.startswith("/x/"):
-        return GUEST_READ if method == "GET" else GUEST_WRITE
+        return PLUGIN_READ if method == "GET" else PLUGIN_WRITE
     return UNKNOWN_ROUTE

@@ -1,4 +1,4 @@
-"""Nothing secret in a log line, whoever wrote it: keys, passwords in addresses, values of secret settings."""
+"""Removal of secrets from log lines: keys, passwords in URLs, values of secret settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SECRET_FIELDS = frozenset(
         *("password", "secret", "token"),
     )
 )
-"""Fields of a line that are never shown, in any spelling of their names."""
+"""Names of fields whose values are never logged, in any spelling."""
 
-_SHORTEST = 6
-"""A secret of fewer characters is not looked for in texts: it would be found in every other word."""
+_MIN_SECRET_CHARS = 6
+"""Shorter secrets are not searched for in texts: they would match ordinary words."""
 
 _USER_INFO = re.compile(r"(?<=://)[^\s/@\"'?#]*@")
 _CREDENTIALS = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=-]{4,}")
@@ -26,14 +26,14 @@ _NAMED = re.compile(r"(?i)((?:api[_-]?key|token|password|secret)=)[^\s&\"']+")
 
 
 def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
-    """Make what takes secrets out of a text: those given, and whatever looks like one."""
-    known = sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True)
+    """Return a function that removes the given secrets, and anything that looks like one, from a text."""
+    known = sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
     spelled = [form for secret in known for form in dict.fromkeys((secret, _escaped(secret)))]
-    given = re.compile("|".join(map(re.escape, spelled))) if spelled else None
+    pattern = re.compile("|".join(map(re.escape, spelled))) if spelled else None
 
     def redacted(text: str) -> str:
-        if given is not None:
-            text = given.sub(HIDDEN, text)
+        if pattern is not None:
+            text = pattern.sub(HIDDEN, text)
         if "@" in text:
             text = _USER_INFO.sub("", text)
         if "kb_" in text:
@@ -46,10 +46,10 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
 
 
 def field(name: str, value: Any) -> Any:
-    """Give what may be shown of a field."""
+    """Return the value of a field, hidden if it is secret."""
     return HIDDEN if name.lower().replace("-", "_") in SECRET_FIELDS else value
 
 
 def _escaped(secret: str) -> str:
-    """How a secret stands in a quoted text."""
+    """Return a secret as it appears inside a quoted text."""
     return secret.replace("\\", "\\\\").replace('"', '\\"')

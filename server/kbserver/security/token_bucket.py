@@ -1,4 +1,4 @@
-"""Token buckets: so many requests in so many seconds, spread evenly or at once."""
+"""Token buckets: `quota` requests per `window` seconds, with bursts up to the quota."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable, Hashable
 
 from kbserver.rate_headers import Rate
 
-MOST_BUCKETS = 20_000
+MAX_BUCKETS = 20_000
 
 
 class Buckets:
-    """A bucket of `quota` tokens for each name, which fills up in `window` seconds; `now` reads seconds that never go back.
+    """A bucket of `quota` tokens for each name, which fills up in `window` seconds; `now` is a monotonic clock.
 
-    At most `most` are kept: of more, the one that was not used for longest goes, and is full when it is needed again.
+    At most `max_buckets` are stored: the least recently used one is dropped, and is full when it is needed again.
     """
 
     def __init__(
-        self, name: str, quota: int, window: int, now: Callable[[], float], most: int = MOST_BUCKETS
+        self, name: str, quota: int, window: int, now: Callable[[], float], max_buckets: int = MAX_BUCKETS
     ) -> None:
         self.name, self.quota, self.window = name, quota, window
         self._speed = quota / window
         self._now = now
-        self._most = most
+        self._max_buckets = max_buckets
         self._mutex = threading.Lock()
         self._known: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
@@ -31,15 +31,15 @@ class Buckets:
         return len(self._known)
 
     def wait(self, key: Hashable) -> float:
-        """Seconds until there is a token; 0 where there is one now. None is taken."""
+        """Return the seconds until a token is available, 0 for now; takes none."""
         with self._mutex:
             left = self._left(key, self._now())
         return 0.0 if left >= 1 else (1 - left) / self._speed
 
     def take(self, key: Hashable) -> Rate:
-        """Take a token, whether there is one or not: how the limit stands then; `left` is under 0 where there was none.
+        """Take a token and return the state of the limit; `left` is negative if there was no token.
 
-        An empty bucket stays as it is: whoever goes on asking does not wait longer for it.
+        An empty bucket stays empty: further requests do not prolong the wait.
         """
         with self._mutex:
             now = self._now()
@@ -47,7 +47,7 @@ class Buckets:
             after = left - 1
             self._known[key] = (after if after >= 0 else left, now)
             self._known.move_to_end(key)
-            while len(self._known) > self._most:
+            while len(self._known) > self._max_buckets:
                 self._known.popitem(last=False)
         whole = int(after) if after >= 0 else -1
         return Rate(self.name, self.quota, self.window, whole, (self.quota - max(after, 0.0)) / self._speed)

@@ -160,11 +160,11 @@ def test_no_secret_is_in_errors_or_metrics(node):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "no keys are asked for"),
-        ({"host": "0.0.0.0"}, "WARNING: no keys are set and 0.0.0.0"),
+        ({}, "authentication is off"),
+        ({"host": "0.0.0.0"}, "WARNING: authentication is off and 0.0.0.0"),
         ({"host": "0.0.0.0", "api_key": "x" * 16}, "keys: one"),
         ({"host": "0.0.0.0", "api_key": "short"}, "WARNING: API_KEY has fewer than 16"),
-        ({"auth_enabled": True}, "there is none yet"),
+        ({"auth_enabled": True}, "none created yet"),
     ],
 )
 def test_the_start_says_who_is_let_in(settings, said):

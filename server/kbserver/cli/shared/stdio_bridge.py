@@ -113,9 +113,9 @@ class Bridge:
     def _read(self, message: Message, answer: httpx.Response, last: bool) -> None:
         id = message.get("id")
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
-            for found in _events(answer):
-                if (found.get("params") or {}).get("progressToken") != OWN_TOKEN:
-                    self._write(found)
+            for reply in _events(answer):
+                if (reply.get("params") or {}).get("progressToken") != OWN_TOKEN:
+                    self._write(reply)
             return
         body = answer.read()
         if id is None or answer.status_code == httpx.codes.ACCEPTED:
@@ -126,12 +126,12 @@ class Bridge:
             self._version = json.loads(body).get("result", {}).get("protocolVersion")
         if answer.status_code == _GONE and self._session is not None and not last:
             return
-        found = _read_json(body)
-        if type(found) is dict and "jsonrpc" in found:
-            self._write({**found, "id": id})
+        reply = _read_json(body)
+        if type(reply) is dict and "jsonrpc" in reply:
+            self._write({**reply, "id": id})
         else:
-            said = found.get("message") if type(found) is dict else None
-            self._fail(id, f"the server answered {answer.status_code}: {said or answer.reason_phrase}")
+            problem = reply.get("message") if type(reply) is dict else None
+            self._fail(id, f"the server answered {answer.status_code}: {problem or answer.reason_phrase}")
 
     def _headers(self, message: Message) -> dict[str, str]:
         headers = {"Accept": "application/json, text/event-stream"}
@@ -176,8 +176,8 @@ class Bridge:
                     if answer.status_code == _GONE:
                         self._open_again()
                     elif answer.is_success:
-                        for found in _events(answer):
-                            self._write(found)
+                        for event in _events(answer):
+                            self._write(event)
             except (httpx.HTTPError, httpx.StreamError):
                 pass  # the server is not there; it may come back
             self._ended.wait(RETRY_SECONDS)
@@ -199,8 +199,8 @@ class Bridge:
             except httpx.HTTPError:
                 return  # it ends by itself
 
-    def _fail(self, id: Any, said: str, code: int = NO_ANSWER) -> None:
-        self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": said}})
+    def _fail(self, id: Any, text: str, code: int = NO_ANSWER) -> None:
+        self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
 
     def _write(self, message: Message) -> None:
         with self._writing:

@@ -85,8 +85,8 @@ class Server:
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none."""
-        found = self._post("/assert/facts", {"facts": [_wire(fact) for fact in facts]}).json()
-        return found["asserted"], found["updated"]
+        counts = self._post("/assert/facts", {"facts": [_wire(fact) for fact in facts]}).json()
+        return counts["asserted"], counts["updated"]
 
     def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
         """Store facts of a bulk load, all or none."""
@@ -132,9 +132,9 @@ class Server:
         """How a goal is evaluated."""
         asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
         asked["format"] = "json" if as_json else "text"
-        found = self._post("/explain", asked)
-        _report_unknown(_unknown_in(found))
-        return _json(found.json()) if as_json else found.text.rstrip("\n")
+        answer = self._post("/explain", asked)
+        _report_unknown(_unknown_in(answer))
+        return _json(answer.json()) if as_json else answer.text.rstrip("\n")
 
     def close(self) -> None:
         """Close the connection."""
@@ -265,12 +265,12 @@ class Seconds(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read what was typed."""
         try:
-            found = float(value) * 1000
+            milliseconds = float(value) * 1000
         except ValueError:
-            found = 0.0
-        if not 1 <= found < 1e12:
+            milliseconds = 0.0
+        if not 1 <= milliseconds < 1e12:
             self.fail("must be a positive number of seconds, such as 2.5", param, ctx)
-        return int(found)
+        return int(milliseconds)
 
 
 timeout_option = click.option(
@@ -361,9 +361,9 @@ def _json(value: Any) -> str:
 
 
 def _wire(fact: Fact) -> dict[str, Any]:
-    found: dict[str, Any] = {"predicate": fact.predicate, "args": fact.args}
+    body: dict[str, Any] = {"predicate": fact.predicate, "args": fact.args}
     if not fact.positive:
-        found["negated"] = True
+        body["negated"] = True
     for key, value in (
         ("scope", fact.scope),
         ("ttl", fact.ttl),
@@ -373,5 +373,5 @@ def _wire(fact: Fact) -> dict[str, Any]:
         ("metadata", fact.metadata or None),
     ):
         if value is not None:
-            found[key] = value
-    return found
+            body[key] = value
+    return body

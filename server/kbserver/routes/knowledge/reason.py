@@ -61,7 +61,7 @@ def explain() -> Response:
     """Tell why the answers of a goal hold, or how it is evaluated."""
     kb = reader()
     asked = load(explanation)
-    told, headers = asked.told(kb), unknown_headers(asked.unknown(kb))
+    told, headers = asked.answer(kb), unknown_headers(asked.unknown(kb))
     return text(told + "\n", headers) if isinstance(told, str) else as_json(told, headers)
 
 
@@ -96,7 +96,7 @@ def aggregate() -> Response:
     """Count, add up, or find the least, greatest or mean of an argument of the stored facts."""
     kb = reader()
     asked = load(aggregation)
-    result = asked.told(kb, runtime().clock.now_ms())
+    result = asked.answer(kb, runtime().clock.now_ms())
     return as_json(result, {} if result["matchedFacts"] else unknown_headers(asked.unknown(kb)))
 
 
