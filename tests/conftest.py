@@ -3,10 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support import examples  # noqa: F401  (sets the profile of hypothesis)
 from support.postgres import OwnServer, answering, schema
+
+THOROUGH = (
+    "contract/",
+    "core/test_budgets.py",
+    "core/test_long_proofs.py",
+    "durability/",
+    "meta/test_laws.py",
+    "plugins/test_conformance.py",
+    "plugins/test_example_project.py",
+    "plugins/test_llm_http.py",
+    "plugins/test_storage_postgres.py",
+    "property/test_names.py",
+    "property/test_races.py",
+    "property/test_restrictions.py",
+    "server/test_bombs.py",
+    "server/test_commands.py",
+    "server/test_events.py",
+    "server/test_follower_folder.py",
+    "server/test_isolation.py",
+    "server/test_language.py",
+    "server/test_malformed.py",
+    "server/test_malformed_wire.py",
+    "server/test_openapi.py",
+    "server/test_promised_limits.py",
+    "server/test_storage_commands.py",
+)
+"""Files that start many processes or try every variant; `make test` leaves them out and `make test-all` runs them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files in THOROUGH."""
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(root) and item.path.relative_to(root).as_posix().startswith(THOROUGH):
+            item.add_marker("thorough")
 
 
 @pytest.fixture(scope="session")
