@@ -14,6 +14,7 @@ THOROUGH = (
     "core/test_budgets.py",
     "core/test_long_proofs.py",
     "durability/",
+    "engine/test_lexical.py",
     "meta/test_laws.py",
     "plugins/test_conformance.py",
     "plugins/test_example_project.py",

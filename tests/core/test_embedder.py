@@ -92,7 +92,7 @@ def first(kb, query, **more):
 
 
 def outcomes(kb):
-    text = (kb._runtime.metrics.expose() or b"").decode()
+    text = (kb._services.metrics.expose() or b"").decode()
     lines = [line for line in text.splitlines() if line.startswith("svc_embedder_texts_total{")]
     return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
 
@@ -200,7 +200,7 @@ def test_a_diff_asks_again_and_a_transaction_sees_its_own_facts(kb):
     found = kb.context_diff("s", {})
     assert [entry.text for entry in found.added] == ["is(eve, physician)"]
     assert kb.context_diff("unheard", {}).refresh
-    node, id = kb._runtime, kb._runtime.begin()
+    node, id = kb._services, kb._services.begin()
     with node.in_transaction("default", "default", id) as inside:
         inside.assert_facts([Fact("is", ("fay", "doctor"))])
     with node.in_transaction("default", "default", id, writes=False) as inside:

@@ -154,7 +154,7 @@ def test_a_full_evaluation_is_kept_and_sees_every_write(kb, monkeypatch):
     """)
     kb.tell_many("flow", [(n, n + 1) for n in range(150)])
     assert len(kb.ask("points(7, ?y)")) == 143
-    tables = kb.kb._runtime.reasoner(kb.kb._read_tenant()).tables
+    tables = kb.kb._services.reasoner(kb.kb._read_tenant()).tables
     before = tables.counts.current
     assert len(kb.ask("points(9, ?y)")) == 141
     assert len(kb.ask("points(9, 12)")) == 1

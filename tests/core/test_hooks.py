@@ -91,7 +91,7 @@ def test_listeners_are_told_and_failing_ones_are_counted(caplog):
         assert kb.ask("grown(?x)") == [("ann",)]
         with pytest.raises(InvalidInput):
             kb.ask("grown(?x), ?n > 3")
-        text = (kb.kb._runtime.metrics.expose() or b"").decode()
+        text = (kb.kb._services.metrics.expose() or b"").decode()
     assert listener.heard[:2] == [("started", "default"), ("default", ["grown"], None, True)]
     assert listener.heard[-1] == ("stopping",)
     assert 'svc_plugin_failures_total{hook="kb_runtime_started"} 1.0' in text

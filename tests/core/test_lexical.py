@@ -89,7 +89,7 @@ def test_rows_that_moved_together(kb):
 
 def test_a_transaction_sees_its_own_facts_and_nobody_else_does(kb):
     kb.assert_facts([Fact("likes", ("ann", "tea")), Fact("sells", ("shop", "tea"))])
-    node, id = kb._runtime, kb._runtime.begin()
+    node, id = kb._services, kb._services.begin()
     with node.in_transaction("default", "default", id) as inside:
         inside.assert_facts([Fact("drinks", ("bob", "tea")), Fact("likes", ("cid", "tea"))])
     with node.in_transaction("default", "default", id, writes=False) as inside:
