@@ -1,1 +1,1 @@
-"""Language models: asked with patience and within limits, their answers read as data."""
+"""Language model calls: retries, circuit breaker, concurrency limit, structured answers."""

@@ -1,4 +1,4 @@
-"""A circuit breaker: a model that keeps failing is left alone for a while, so that nobody waits for it in vain."""
+"""Circuit breaker for plugin calls: stops calling a failing service for a while."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from kbcore.clock import Clock
 
 
 class Breaker:
-    """Opens after so many failures one after the other; once its time is over, one call finds out whether to close.
+    """A circuit breaker that opens after `failures` consecutive failures, for `seconds`.
 
-    The pattern is Michael Nygard's ("Release It!", 2007). All times in seconds.
+    After that time one trial call decides whether the breaker closes. The pattern is Michael
+    Nygard's ("Release It!", 2007).
     """
 
     def __init__(self, failures: int, seconds: float, clock: Clock) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -23,7 +24,10 @@ class Breaker:
         self._probing = False
 
     def admit(self) -> float | None:
-        """None where a call may be made, which then has to end in one of the three below; else the seconds to wait."""
+        """Return None if a call may be made, else the seconds to wait.
+
+        An admitted call must end with `succeeded`, `failed` or `passed`.
+        """
         with self._lock:
             if self._until is None:
                 return None
@@ -36,31 +40,31 @@ class Breaker:
             return None
 
     def succeeded(self) -> None:
-        """A call was answered: the breaker is closed."""
+        """Record a successful call: close the breaker."""
         with self._lock:
             self._failed, self._until, self._probing = 0, None, False
 
     def failed(self) -> None:
-        """A call failed in a way that more calls would."""
+        """Record a failure that is likely to repeat."""
         with self._lock:
             self._failed += 1
-            if self._probing or self._failed >= self._most:
+            if self._probing or self._failed >= self._max_failures:
                 self._until = self._clock.monotonic() + self._seconds
             self._probing = False
 
     def passed(self) -> None:
-        """A call ended in a way that says nothing about the next."""
+        """Record the end of a call whose outcome does not predict the next."""
         with self._lock:
             self._probing = False
 
     @property
     def open_for(self) -> float:
-        """The seconds for which calls are refused from now on; 0 where they are not."""
+        """The remaining seconds for which calls are refused; 0 if calls are allowed."""
         with self._lock:
             return 0.0 if self._until is None else max(0.0, self._until - self._clock.monotonic())
 
     @property
     def closed(self) -> bool:
-        """Whether the last calls went well enough."""
+        """True if the breaker is closed."""
         with self._lock:
             return self._until is None

@@ -1,4 +1,4 @@
-"""Calls of a language model: so many at a time, tried again where that may help, all of it before a deadline."""
+"""Calls of a language model with a concurrency limit, retries and a deadline."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from kbcore.errors import ModelFailed, PluginFailed, ProviderFailed, RateLimited
 from kbcore.llm.breaker import Breaker
 from kbcore.plug.ports import Completion, CompletionRequest, LLMProvider, Usage
 
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 20.0
-"""Seconds between two tries: they double from the first to the longest, and chance takes up to half of them off."""
+MIN_RETRY_SECONDS = 0.5
+MAX_RETRY_SECONDS = 20.0
+"""Bounds of the wait between two attempts, which doubles each time and is randomly reduced by up to
+half.
+"""
 
 _CHANCE = random.SystemRandom()
 
@@ -28,9 +30,10 @@ def _wait(seconds: float) -> None:
 
 
 class Model:
-    """The model of a runtime. Times are seconds on the clock's monotonic hand.
+    """The language model of a runtime. Times are seconds of the monotonic clock.
 
-    `wait` lets so many seconds pass, `chance` gives numbers from 0 to 1; both are given so that tests need no patience.
+    `wait` sleeps for a number of seconds and `chance` returns a random number from 0 to 1; tests
+    replace both.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class Model:
         provider: LLMProvider,
         config: Config,
         clock: Clock,
-        told: Callable[[Usage], None],
+        record_usage: Callable[[Usage], None],
         *,
         wait: Callable[[float], None] = _wait,
         chance: Callable[[], float] = _CHANCE.random,
@@ -49,13 +52,13 @@ class Model:
         self.prompt_seconds = config.llm_timeout_ms / 1000
         self.max_tokens = config.llm_max_tokens
         self._tries = config.llm_retries + 1
-        self._told = told
+        self._record_usage = record_usage
         self._wait = wait
         self._chance = chance
-        self._most = config.llm_max_concurrency
-        self._free = threading.BoundedSemaphore(self._most)
+        self._max_calls = config.llm_max_concurrency
+        self._free = threading.BoundedSemaphore(self._max_calls)
         self.takes_schemas = True
-        """Whether the provider has not yet refused a schema that it then did without."""
+        """False after the provider rejected a request with a schema and accepted it without."""
 
     @property
     def name(self) -> str:
@@ -64,36 +67,36 @@ class Model:
 
     @property
     def model(self) -> str:
-        """What the provider calls it."""
+        """The name of the model at the provider."""
         return self.provider.model
 
     def complete(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
-        """Ask, again where a failure may pass, until `deadline`; what Retry-After says is waited for.
+        """Call the model and retry transient failures until `deadline`, respecting Retry-After.
 
-        Raises ModelFailed, and RateLimited where no place came free.
+        Raises ModelFailed, and RateLimited if the concurrency limit was reached until the deadline.
         """
         if not self._free.acquire(timeout=max(0.0, deadline - self.clock.monotonic())):
-            limit = {"limit": "LLM_MAX_CONCURRENCY", "value": self._most}
-            raise RateLimited("too many requests wait for the language model", 1, limit)
+            limit = {"limit": "LLM_MAX_CONCURRENCY", "value": self._max_calls}
+            raise RateLimited("too many requests are waiting for the language model", 1, limit)
         try:
             return self._tried(request, operation, deadline)
         finally:
             self._free.release()
 
     def failure(self, message: str, reason: str, **more: object) -> ModelFailed:
-        """The error that says so, naming the model."""
+        """Return a ModelFailed with the message, naming the provider and the model."""
         return ModelFailed(message, {"provider": self.name, "model": self.model, "reason": reason, **more})
 
     def _tried(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
         for attempt in range(1, self._tries + 1):
             if self.clock.monotonic() >= deadline:
-                raise self.failure("the time for the language model was over", "timeout", attempts=attempt - 1)
-            closed = self.breaker.admit()
-            if closed is not None:
+                raise self.failure("the time limit for the language model was reached", "timeout", attempts=attempt - 1)
+            wait_seconds = self.breaker.admit()
+            if wait_seconds is not None:
                 raise self.failure(
-                    "the language model failed again and again and is left alone for a while",
+                    "the language model failed repeatedly and is not called for a while",
                     "breaker_open",
-                    retryAfterSeconds=round(closed, 3),
+                    retryAfterSeconds=round(wait_seconds, 3),
                 )
             try:
                 return self._once(request, operation, deadline)
@@ -103,20 +106,20 @@ class Model:
                 if error.retry and attempt < self._tries and pause < left:
                     self._wait(pause)
                     continue
-                told = {} if error.retry_after is None else {"retryAfterSeconds": error.retry_after}
-                raise self.failure(error.message, error.kind, attempts=attempt, **told) from error
+                details = {} if error.retry_after is None else {"retryAfterSeconds": error.retry_after}
+                raise self.failure(error.message, error.kind, attempts=attempt, **details) from error
         raise AssertionError("the last try returns or raises")
 
     def _once(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
-        begun = self.clock.monotonic()
-        outcome, found = "error", Completion("")
+        start = self.clock.monotonic()
+        outcome, completion = "error", Completion("")
         try:
-            found = self._answer(replace(request, timeout=deadline - begun))
+            completion = self._answer(replace(request, timeout=deadline - start))
             outcome = "ok"
         except ProviderFailed as error:
             outcome = error.kind
             _log.warning("language model failed: %s", error.message, extra={"fields": {"provider": self.name}})
-            if error.kind == "refused":  # the request was at fault, which says nothing of the next
+            if error.kind == "refused":  # the fault is in this request; the next may succeed
                 self.breaker.passed()
             else:
                 self.breaker.failed()
@@ -129,33 +132,33 @@ class Model:
             raise
         else:
             self.breaker.succeeded()
-            return found
+            return completion
         finally:
-            spent = self.clock.monotonic() - begun
-            tokens = found.input_tokens or 0, found.output_tokens or 0
-            self._told(Usage(self.name, self.model, operation, *tokens, spent, outcome))
+            spent = self.clock.monotonic() - start
+            tokens = completion.input_tokens or 0, completion.output_tokens or 0
+            self._record_usage(Usage(self.name, self.model, operation, *tokens, spent, outcome))
 
     def _answer(self, request: CompletionRequest) -> Completion:
         try:
-            found = self.provider.complete(request)
+            completion = self.provider.complete(request)
         except ProviderFailed:
             raise
         except Exception as error:
             raise PluginFailed(f"provider {self.name} raised {type(error).__name__}") from error
-        if not isinstance(found, Completion):
-            raise PluginFailed(f"provider {self.name} gave no Completion")
-        return found
+        if not isinstance(completion, Completion):
+            raise PluginFailed(f"provider {self.name} did not return a Completion")
+        return completion
 
     def _pause(self, attempt: int, error: ProviderFailed) -> float:
-        usual = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (attempt - 1)) * (1 - self._chance() / 2)
+        usual = min(MAX_RETRY_SECONDS, MIN_RETRY_SECONDS * 2.0 ** (attempt - 1)) * (1 - self._chance() / 2)
         return max(usual, error.retry_after or 0.0)
 
 
 def model_check(model: Model | None) -> dict[str, str]:
-    """What readiness says of a model: nobody asks it for that, the last calls tell."""
+    """Return the readiness check of a model, from the outcome of its last calls; makes no call."""
     if model is None:
         return {"status": "pass", "message": "no language model is configured"}
     if model.breaker.closed:
         return {"status": "pass", "message": f"{model.name}, {model.model}"}
     left = model.breaker.open_for
-    return {"status": "warn", "message": f"{model.name} failed again and again; tried again in {left:.0f} s"}
+    return {"status": "warn", "message": f"{model.name} failed repeatedly; next attempt in {left:.0f} s"}

@@ -1,4 +1,4 @@
-"""A language model's answer as data: JSON of a known shape, asked for with a schema, read strictly, repaired once."""
+"""Structured answers of a language model: JSON requested with a schema, validated, retried once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from kbcore.plug.ports import Completion, CompletionRequest, Message
 
 T = TypeVar("T")
 
-MAX_ANSWER = 1 << 20
-"""Characters of an answer that are read; a longer one is refused."""
+MAX_ANSWER_CHARS = 1 << 20
+"""Maximum length of an answer; a longer one is rejected."""
 
-QUOTED = 4000
-"""Characters of a bad answer that its author is shown again."""
+MAX_QUOTED_CHARS = 4000
+"""Maximum length of the quotation of a bad answer in the second prompt."""
+
 
 class BadAnswer(ValueError):
-    """An answer that is not what was asked for; the text says why, to the model that gave it."""
+    """An answer of the wrong form; the message gives the reason and is sent back to the model."""
 
 
 def ask_json(
@@ -33,52 +34,65 @@ def ask_json(
     operation: str,
     deadline: float,
 ) -> T:
-    """Ask for an object and read it; `read` raises BadAnswer where it is not of the shape.
+    """Ask the model for a JSON object and return the value that `read` makes of it.
 
-    Where the provider refuses schemas, the prompt alone asks for JSON. A bad answer is shown to the model once, with what is
-    wrong. `deadline`, on the clock's monotonic hand, is that of the request; LLM_TIMEOUT_MS may come earlier. Raises
-    ModelFailed and RateLimited.
+    `read` raises BadAnswer if the object has the wrong shape. If the provider rejects schemas, only
+    the prompt asks for JSON. After a bad answer the model is asked once more, with the reason.
+    `deadline` is that of the request, in seconds of the monotonic clock; LLM_TIMEOUT_MS may end the
+    call earlier. Raises ModelFailed and RateLimited.
     """
     deadline = min(deadline, model.clock.monotonic() + model.prompt_seconds)
-    written = json.dumps(schema, separators=(",", ":"))
-    asked = f"{prompt}\n\nAnswer with one JSON object and nothing else. Its JSON schema: {written}"
-    request = CompletionRequest(system, (Message("user", asked),), schema, model.max_tokens, model.prompt_seconds)
-    found = _completion(model, request, operation, deadline)
+    schema_text = json.dumps(schema, separators=(",", ":"))
+    full_prompt = f"{prompt}\n\nAnswer with one JSON object and nothing else. Its JSON schema: {schema_text}"
+    request = CompletionRequest(system, (Message("user", full_prompt),), schema, model.max_tokens, model.prompt_seconds)
+    completion = _completion(model, request, operation, deadline)
     try:
-        return read(object_of(found))
+        return read(object_of(completion))
     except BadAnswer as problem:
-        said = f"That cannot be used: {problem}. Answer again with the JSON object alone."
-        turns = (*request.messages, Message("assistant", found.text[:QUOTED] or "(nothing)"), Message("user", said))
-        found = _completion(model, replace(request, messages=turns), operation, deadline)
+        complaint = f"That cannot be used: {problem}. Answer again with the JSON object alone."
+        turns = (
+            *request.messages,
+            Message("assistant", completion.text[:MAX_QUOTED_CHARS] or "(nothing)"),
+            Message("user", complaint),
+        )
+        completion = _completion(model, replace(request, messages=turns), operation, deadline)
     try:
-        return read(object_of(found))
+        return read(object_of(completion))
     except BadAnswer as problem:
         raise model.failure(f"the language model gave no usable answer: {problem}", "bad_answer") from problem
 
 
-def object_of(found: Completion) -> dict[str, Any]:
-    """The JSON object in an answer, with or without a fence or words around it; raises BadAnswer."""
-    text = found.text
-    if len(text) > MAX_ANSWER:
-        raise BadAnswer(f"it is longer than {MAX_ANSWER} characters")
+def object_of(completion: Completion) -> dict[str, Any]:
+    """Return the JSON object in an answer, ignoring code fences and text around it.
+
+    Raises BadAnswer.
+    """
+    text = completion.text
+    if len(text) > MAX_ANSWER_CHARS:
+        raise BadAnswer(f"it is longer than {MAX_ANSWER_CHARS} characters")
     _, closed, after = text.rpartition("</think>")
     start = (after if closed else text).find("{")
     if start < 0:
-        raise BadAnswer("it was cut off before any JSON" if found.truncated else "there is no JSON object in it")
+        raise BadAnswer("it was cut off before any JSON" if completion.truncated else "there is no JSON object in it")
     decoder = json.JSONDecoder(parse_constant=_refused)
     try:
         value, _ = decoder.raw_decode(after if closed else text, start)
     except (ValueError, RecursionError) as error:
-        why = "it was cut off; give fewer and shorter entries" if found.truncated else f"it is not JSON ({_brief(error)})"
-        raise BadAnswer(why) from error
+        reason = (
+            "it was cut off; give fewer and shorter entries" if completion.truncated else f"it is not JSON ({_brief(error)})"
+        )
+        raise BadAnswer(reason) from error
     if not isinstance(value, dict):
-        raise BadAnswer("it is no JSON object")
+        raise BadAnswer("it is not a JSON object")
     return value
 
 
-def array(found: Mapping[str, Any], key: str) -> list[Any]:
-    """An array of an answer, empty where null or absent; raises BadAnswer for anything else."""
-    value = found.get(key)
+def array(answer: Mapping[str, Any], key: str) -> list[Any]:
+    """Return an array member of an answer, empty if null or absent.
+
+    Raises BadAnswer for other values.
+    """
+    value = answer.get(key)
     if value is None:
         return []
     if not isinstance(value, list):
@@ -87,7 +101,7 @@ def array(found: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def fraction(value: Any) -> float | None:
-    """A number from 0 to 1; None for anything else."""
+    """Return a number from 0 to 1 as a float; None for other values."""
     return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
 
 
@@ -100,14 +114,14 @@ def _completion(model: Model, request: CompletionRequest, operation: str, deadli
     except ModelFailed as error:
         if (error.details or {}).get("reason") != "refused":
             raise
-    found = model.complete(plain, operation, deadline)
+    completion = model.complete(plain, operation, deadline)
     model.takes_schemas = False
-    return found
+    return completion
 
 
 def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _brief(error: Exception) -> str:
-    return "nested too deep" if isinstance(error, RecursionError) else str(error)[:100]
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]

@@ -1,4 +1,4 @@
-"""Why the answers of a goal hold: its rows, each with its proof in the form asked for."""
+"""Answer rows with their proofs, as a tree or as a table of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.passes.check import counterpart
 
 FORMS = ("tree", "dag")
-"""A nested tree, or a table of nodes that writes a shared lemma once."""
+"""Proof forms: a nested tree, or a table of nodes in which a shared lemma occurs once."""
 
 
 def proofs(
@@ -30,17 +30,20 @@ def proofs(
     budget: Budget,
     as_of: int | None,
 ) -> Generator[dict[str, Any]]:
-    """The proofs of rows that `reasoner.rows` gave for a literal in a partition, in their order; raises BudgetExceeded."""
+    """Yield the proofs of the rows that `reasoner.rows` returned for a literal, in order.
+
+    Raises BudgetExceeded.
+    """
     prover = goal_prover(reasoner, partition, budget, as_of)
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
         absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
-        yield _shown(rows[0], absent, prover.nothing(), form, limits, literal)
+        yield _shown(rows[0], absent, prover.without_rules(), form, limits, literal)
         return
-    asked = counterpart(literal) if literal.negated else atom
-    schema = RelationSchema(asked.predicate, asked.arity, asked.positive)
-    with closing(prover.proofs(schema, [row["args"] for row in rows])) as found:
-        for row, (top, proof) in zip(rows, found, strict=True):
+    positive_atom = counterpart(literal) if literal.negated else atom
+    schema = RelationSchema(positive_atom.predicate, positive_atom.arity, positive_atom.positive)
+    with closing(prover.proofs(schema, [row["args"] for row in rows])) as proof_nodes:
+        for row, (top, proof) in zip(rows, proof_nodes, strict=True):
             yield _shown(row, top, proof, form, limits, literal)
 
 
@@ -53,9 +56,10 @@ def body_proofs(
     budget: Budget,
     as_of: int | None,
 ) -> Generator[dict[str, Any]]:
-    """The proof trees of the first answers of a goal of several literals: one step with a premise for each literal.
+    """Yield the proof trees of the first answers of a goal of several literals.
 
-    Their rows have the values of its variables as arguments, in order of appearance; the step has them as substitution.
+    Each proof is one step with a premise per literal. The arguments of a row are the values of the
+    goal's variables in order of appearance; the step has them as its substitution.
     """
     variables = body_variables(body)
     rows, count = reasoner.solve_body(partition, body, variables, budget, as_of)
@@ -66,12 +70,10 @@ def body_proofs(
     answers = [texts[i * width : (i + 1) * width] for i in range(count)]
     prover, head = body_prover(reasoner, partition, body, variables, budget, as_of)
     schema = RelationSchema(head.predicate, head.arity)
-    with closing(prover.proofs(schema, answers)) as found:
-        for args, (top, proof) in zip(answers, found, strict=True):
+    with closing(prover.proofs(schema, answers)) as proof_nodes:
+        for args, (top, proof) in zip(answers, proof_nodes, strict=True):
             yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
 
 
-def _shown(
-    row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal
-) -> dict[str, Any]:
+def _shown(row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal) -> dict[str, Any]:
     return dag(row, top, proof, limits) if form == "dag" else tree(row, top, proof, limits, goal)

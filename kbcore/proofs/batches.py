@@ -1,6 +1,6 @@
-"""Instances of rules replayed many at a time: their rows read as columns, and found once how a clause stands for its rule.
+"""Batched replay of rule instances for proofs: rows read as columns, one clause-to-rule mapping per clause.
 
-A node of a proof by itself costs some ten crossings into the engine, among many others a share of one.
+Expanding a single proof node takes about ten engine calls; in a batch, nodes share them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from kbplanner.passes.instances import InstanceRelation
 Values = dict[Variable, str]
 """The values of variables in an instance of a rule."""
 
-FIRST, GROWTH, MOST = 8, 4, 256
-"""Instances replayed together at first, how much faster the next time, and at most: less than a millisecond."""
+FIRST_BATCH, BATCH_GROWTH, MAX_BATCH = 8, 4, 256
+"""Instances replayed in the first batch, growth factor, and maximum: less than a millisecond of
+work.
+"""
 
 _DISCOVERED, _PICKED = 1, 2
 
@@ -47,7 +49,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A finished run, the ground program read from it, its shortest proofs, and its instances with all their values."""
+    """A finished run with its ground program, its shortest proofs, and its instances with all
+    values.
+    """
 
     engine: Engine
     run: GroundRun
@@ -56,22 +60,25 @@ class Solved:
     complete: Complete
 
     def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
-        """The number of the instance that gives a premise of another."""
-        values = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
-        return self.shortest.chosen[self.run.nodes(atom.schema, array("I", values), 1)[0]]
+        """Return the number of the instance that proves a premise of another instance."""
+        symbols = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
+        return self.shortest.chosen[self.run.nodes(atom.schema, array("I", symbols), 1)[0]]
 
     def gathered(self, binding: int) -> Instance:
-        """The instance of the author's body behind a binding, which may be part of another one."""
+        """Return the instance of the original rule body behind a binding, which may be part of
+        another binding.
+        """
         instance = self.complete.instance(self.shortest.chosen[binding])
         while instance.source.premises and instance.source.premises[0].schema.role is Role.BINDINGS:
             instance = self.complete.instance(self.chosen(instance, instance.source.premises[0]))
         return instance
 
 
-class Lots:
-    """Picks the instances of a proof that are replayed together: the one that is asked for, and what is likely to be next.
+class BatchPicker:
+    """Selection of the instances of a proof to replay in one batch: the requested one and likely next ones.
 
-    That is what its premises rest on, level by level; then what was found in this way before. No instance is picked twice.
+    Likely next are the instances that prove its premises, breadth first, then those discovered in
+    earlier calls. No instance is picked twice.
     """
 
     def __init__(self, ground: Ground, shortest: Shortest, parts: int) -> None:
@@ -80,10 +87,12 @@ class Lots:
         self._shortest = shortest
         self._states = bytearray(len(ground))
         self._later: deque[int] = deque()
-        self._size = FIRST
+        self._size = FIRST_BATCH
 
     def pick(self, first: int) -> list[int]:
-        """The numbers of some instances, `first` among them unless it was picked before, in order."""
+        """Return the numbers of the next batch in order, including `first` unless it was picked
+        before.
+        """
         states, ground, later = self._states, self._ground, self._later
         premises, ends, free = ground.premises, ground.ends, ground.free
         heights, chosen, parts = self._shortest.heights, self._shortest.chosen, self._parts
@@ -97,22 +106,23 @@ class Lots:
             nodes = premises[ends[number - 1] if number else 0 : ends[number]]
             for node in nodes:
                 below = chosen[node]
-                if below < parts:  # what the part rests on, which is looked at in this loop as well
+                if below < parts:  # the nodes that the part depends on are visited by this loop too
                     nodes.extend(ground.of(below))
                 elif heights[node] and below >= free and not states[below]:
                     states[below] = _DISCOVERED
                     near.append(below)
         later.extend(near)
-        self._size = min(self._size * GROWTH, MOST)
+        self._size = min(self._size * BATCH_GROWTH, MAX_BATCH)
         picked.sort()
         return picked
 
 
 @dataclass(frozen=True, slots=True)
 class Premise:
-    """An item of a rule's body, and the atom of the clause that stands for it whatever the values are.
+    """An item of a rule's body, and the clause atom that represents it for all values.
 
-    `places` are the columns with its arguments. Without an atom the item has to be looked at for each instance.
+    `places` are the columns with its arguments. Without an atom the item is examined separately for
+    each instance.
     """
 
     item: BodyItem
@@ -122,10 +132,11 @@ class Premise:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How the instances of a clause are steps by a rule.
+    """The mapping from instances of a clause to proof steps of its rule.
 
-    Columns are the clause's `variables` and then `constants`, symbols that its atoms use. `names` are the rule's variables
-    that the clause has, with their columns; `equations` says that the rule may have others, with values that follow.
+    The columns are the clause's `variables` followed by `constants`, the symbols that its atoms use.
+    `names` are the rule's variables in the clause, with their columns. `equations` is True if the
+    rule may have further variables whose values follow from equations.
     """
 
     rule: StoredRule
@@ -138,7 +149,7 @@ class Step:
 
 
 class Columns:
-    """Some instances of a block: the symbols of each column of its step, and their texts."""
+    """Instances of a block as columns of symbols and of texts."""
 
     def __init__(self, step: Step, block: Block, places: Sequence[int], complete: Complete, engine: Engine) -> None:
         self.count = len(places)
@@ -149,25 +160,28 @@ class Columns:
         self.texts = [texts[first : first + self.count] for first in range(0, len(texts), self.count)]
 
     def keys(self, places: Sequence[int]) -> list[tuple[int, ...]]:
-        """The symbols in some columns, row by row."""
+        """Return the symbols of the given columns, row by row."""
         return _across(self.symbols, places, self.count)
 
     def values(self, places: Sequence[int]) -> list[tuple[str, ...]]:
-        """The texts in some columns, row by row."""
+        """Return the texts of the given columns, row by row."""
         return _across(self.texts, places, self.count)
 
 
 def _across(columns: Sequence[Sequence[T]], places: Sequence[int], count: int) -> list[tuple[T, ...]]:
-    return list(zip(*[columns[place] for place in places], strict=True)) if places else [()] * count
+    return list(zip(*[columns[index] for index in places], strict=True)) if places else [()] * count
 
 
 def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Step | None:
-    """How the instances of a clause are steps by its rule; None where the rule aggregates."""
+    """Return the mapping from instances of a clause to steps of its rule.
+
+    None if the rule aggregates.
+    """
     rule = stored.rule
     if any(isinstance(arg, Aggregate) for arg in rule.head.args):
         return None
     variables = named(source)
-    columns: dict[HeadTerm, int] = {variable: place for place, variable in enumerate(variables)}
+    columns: dict[HeadTerm, int] = {variable: index for index, variable in enumerate(variables)}
     constants: list[int] = []
     premises: list[Premise] = []
     for item in rule.body:
@@ -185,11 +199,11 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
 
 
 def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
-    """Numbers of instances, in order, by the block they are in: with their places there."""
+    """Group ordered instance numbers by block; yield each block with the positions in it."""
     at = 0
     for block in blocks:
         while at < len(numbers) and numbers[at] < block.start:
-            at += 1  # of a group, whose instances no block has
+            at += 1  # the instance belongs to a group, not to a block
         first, end = at, block.start + block.count
         while at < len(numbers) and numbers[at] < end:
             at += 1
@@ -198,12 +212,14 @@ def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Bl
 
 
 def variables_of(rule: Rule) -> dict[Variable, None]:
-    """The named variables of a rule, in order of appearance."""
+    """Return the named variables of a rule, in order of appearance."""
     return dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
 
 
 def values_of(rule: Rule, known: Values) -> Values:
-    """Add the variables that the rule sets equal to others or computes: in its clause they need not appear."""
+    """Add the values of variables that follow from equations of the rule and may be missing in its
+    clause.
+    """
     equations = _equations(rule)
     grown = True
     while grown:
@@ -212,9 +228,9 @@ def values_of(rule: Rule, known: Values) -> Values:
             for variable, value in ((item.left, item.right), (item.right, item.left)):
                 if not isinstance(variable, Variable) or variable in known:
                     continue
-                given = value_of(value, {v.name: text for v, text in known.items()})
-                if given is not None:
-                    known[variable] = given
+                value_text = value_of(value, {v.name: text for v, text in known.items()})
+                if value_text is not None:
+                    known[variable] = value_text
                     grown = True
     return known
 
@@ -224,34 +240,38 @@ def _equations(rule: Rule) -> list[Comparison]:
 
 
 def standing_for(item: Literal, source: InstanceRelation) -> ClauseAtom | None:
-    """The atom of a clause that stands for an item of its rule, where whatever the values there can be no other."""
+    """Return the clause atom that represents a body item of its rule for all values, or None if
+    that depends on them.
+    """
     schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
-    found = [] if item.negated else [a for a in source.whole.atoms() if _is_of(a, schema)]
-    same = next((atom for atom in found if atom.args == item.atom.args), None)
-    return found[0] if len(found) == 1 else same
+    atoms = [] if item.negated else [a for a in source.whole.atoms() if _is_of(a, schema)]
+    same = next((atom for atom in atoms if atom.args == item.atom.args), None)
+    return atoms[0] if len(atoms) == 1 else same
 
 
-def stands_for(atom: ClauseAtom, schema: RelationSchema, wanted: Sequence[Term], values: Values) -> bool:
-    """Whether a clause's atom is what became of a rule's, given as the relation and the arguments with their values."""
+def stands_for(atom: ClauseAtom, schema: RelationSchema, expected: Sequence[Term], values: Values) -> bool:
+    """Return whether a clause atom represents a rule atom, given as its relation and arguments with
+    values.
+    """
     if not _is_of(atom, schema):
         return False
-    found = with_values(atom.args, values)
-    return all(isinstance(want, Variable) or want == have for want, have in zip(wanted, found, strict=True))
+    args = with_values(atom.args, values)
+    return all(isinstance(want, Variable) or want == have for want, have in zip(expected, args, strict=True))
 
 
 def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
-    """Whether a clause's atom reads what is stored or concluded of a relation."""
+    """Return whether a clause atom reads the stored or derived rows of a relation."""
     return atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED) and atom.schema.stored == schema
 
 
 def with_values(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:
-    """Terms with their values; anonymous variables stay."""
+    """Return terms with variables replaced by their values; anonymous variables stay."""
     terms = (arg for arg in args if not isinstance(arg, Aggregate))
     return tuple(values.get(term, term) if isinstance(term, Variable) else term for term in terms)
 
 
 def filled(expr: Expr, values: Values) -> Expr:
-    """An expression with the values of its variables."""
+    """Return an expression with variables replaced by their values."""
     if isinstance(expr, Apply):
         return Apply(expr.function, tuple(filled(arg, values) for arg in expr.args))
     return values.get(expr, expr) if isinstance(expr, Variable) else expr

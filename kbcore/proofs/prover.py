@@ -1,9 +1,8 @@
-"""Proofs: why an answer holds, as nodes that are worked out when they are looked at.
+"""Construction of proofs, as nodes whose premises are computed on demand.
 
-A proof is read off a ground program (`kbplanner.evaluate.grounding`): each conclusion points to the instance
-of a rule that ends its
-lowest proof, whose premises are all lower, so that nothing supports itself. What is asserted needs no other proof, even
-where a rule gives it as well.
+A proof is read from a ground program (`kbplanner.evaluate.grounding`): each conclusion points to the
+rule instance that ends its proof of least height, whose premises all have a smaller height, so that
+no conclusion supports itself. An asserted fact needs no other proof, even if a rule derives it too.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import TypeAlias
 
 from kbcore.errors import BudgetExceeded
 from kbcore.proofs.batches import (
+    BatchPicker,
     Columns,
-    Lots,
     Solved,
     Step,
     Values,
@@ -62,30 +61,36 @@ from kbplanner.syntax.printer import print_expression, print_term
 
 ASSERTED, DERIVED, ABSENT, BUILTIN = "asserted", "derived", "absent", "builtin"
 
-TOGETHER = 64
-"""Answers proved by one run: their proofs share lemmas, but a run for very many could grow out of proportion."""
+ANSWERS_PER_RUN = 64
+"""Answers proved by one run.
 
-EXPANDED_AT_ONCE = 50
-"""Nodes looked at between two rests, some tenths of a millisecond: each may have a dozen items below it to be shown."""
+Their proofs share lemmas, but the size of a run could grow out of proportion.
+"""
 
-ONE_BY_ONE = 50
-"""Items and values that have to be looked at for each instance, worked out between two rests: about a millisecond."""
+EXPANSIONS_PER_REST = 50
+"""Nodes expanded between two calls of `rest`: under a millisecond, also if each has a dozen
+premises.
+"""
+
+INSTANCES_PER_REST = 50
+"""Instances examined separately between two calls of `rest`: about a millisecond."""
 
 Symbols = tuple[int, ...]
 
 Replay: TypeAlias = "tuple[StoredRule, dict[str, str], tuple[ProofNode, ...]]"
-"""What an instance of a rule says: the rule, the values of its variables, and a node for each item of its body."""
+"""A replayed rule instance: the rule, the values of its variables, and a node for each body item.
+"""
 
 INPUTS = 10
-"""Bindings that are shown of those an aggregate was taken over."""
+"""Default maximum of shown inputs of an aggregate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What aggregates of a conclusion were taken over: `rows` bindings, the first of which are `inputs`.
+    """The inputs of the aggregates of a conclusion: `rows` bindings, the first of which are `inputs`.
 
-    Where nothing but the values of one variable matters, as for `count(?x)` and `min(?x)`, there is one for each value.
-    `text` has the aggregates with their values.
+    If only the values of one variable matter, as for `count(?x)` and `min(?x)`, there is one binding
+    per value. `text` has the aggregates with their values.
     """
 
     text: str
@@ -95,16 +100,17 @@ class Taken:
 
 @dataclass(slots=True, eq=False)
 class ProofNode:
-    """A fact, or a test, that a proof rests on.
+    """A node of a proof: a fact or a test.
 
-    Predicate, arguments and sign are those of the atom that holds; for one that is `absent` of the pattern that was
-    searched, for a builtin they are its operator and the values used. `item` is the body item with its values, as it would
-    be written; None for a fact.
-    `row` is the stored fact of an asserted one, where rows are shown. A derived one has its rule, the values of the rule's
-    variables, and a premise for each item of the rule's body in its order, once `expand` was called; `depth` counts rule
-    steps below. Where the rule aggregates, `taken` says over what, and there is such a premise for each of its inputs.
-    `alternatives` says how many other instances of rules give the same; those that rest on the same conclusions count as
-    one.
+    Predicate, arguments and sign are those of the true atom; for an `absent` node those of the
+    searched pattern; for a builtin its operator and values. `item` is the body item with its values,
+    in rule syntax; None for a fact.
+
+    `row` is the stored fact of an asserted node, if rows are requested. After `expand`, a derived
+    node has its rule, the values of the rule's variables, and a premise for each body item in order;
+    `depth` counts the rule steps below. If the rule aggregates, `taken` holds the inputs, and each
+    input has such premises. `alternatives` is the number of other rule instances with the same
+    conclusion; instances that depend on the same conclusions count once.
     """
 
     kind: str
@@ -116,7 +122,7 @@ class ProofNode:
     depth: int = 0
     alternatives: int = 0
     instance: int = -1
-    """While not expanded: the instance of the ground program that ends its proof; else -1."""
+    """The instance of the ground program that ends the proof, until it is expanded; then -1."""
     rule: StoredRule | None = None
     bindings: dict[str, str] | None = None
     premises: tuple[ProofNode, ...] = ()
@@ -124,14 +130,15 @@ class ProofNode:
 
     @property
     def atom(self) -> Atom:
-        """What holds, as an atom."""
+        """The node's fact as an atom."""
         return Atom(self.predicate, tuple(self.args), self.positive)
 
 
 class Prover:
-    """Proves answers in one partition under one set of rules, at one moment. The caller holds the tenant's read lock.
+    """Prover for answers in one partition under one rule set, now or as of a point in time.
 
-    At most `inputs` of what an aggregate is taken over are shown; without `rows` stored facts come as atoms alone.
+    The caller holds the tenant's read lock. At most `inputs` inputs of an aggregate are shown;
+    without `rows` nodes have no stored rows.
     """
 
     def __init__(
@@ -154,24 +161,24 @@ class Prover:
         self._budget = budget
         self._as_of = as_of
 
-    def nothing(self) -> Proof:
-        """What expands a proof that rests on no rule."""
+    def without_rules(self) -> Proof:
+        """Return a proof that uses no rule."""
         return self._proof(self._partition.bind)
 
     def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Generator[tuple[ProofNode, Proof]]:
-        """For each answer, ground arguments of a stored schema that hold, the top of its proof, and what expands it.
+        """Yield for each answer (arguments of a stored schema) the top node and the proof that expands it.
 
-        A proof can be expanded until the next is asked for. To be closed: what it holds is given back then.
+        A proof can be expanded until the next is requested. Close the generator to free its run.
         """
         engine = self._tenant.engine
-        goals, moment = (schema,), self._as_of
+        goals, as_of = (schema,), self._as_of
         with (
-            viewed(self._tenant, self._partition, self._rules, goals, self._budget, moment) as view,
+            viewed(self._tenant, self._partition, self._rules, goals, self._budget, as_of) as view,
             closing(Witnesses(engine, view.bind, view.statistics, self._budget.limits, self._budget.rest)) as witnesses,
         ):
-            for start in range(0, len(answers), TOGETHER):
-                some = answers[start : start + TOGETHER]
-                rows = [tuple(engine.find(arg) for arg in args) for args in some]
+            for start in range(0, len(answers), ANSWERS_PER_RUN):
+                batch = answers[start : start + ANSWERS_PER_RUN]
+                rows = [tuple(engine.find(arg) for arg in args) for args in batch]
                 if schema not in self._rules.derived:
                     self._budget.rest()
                     proof = self._proof(view.bind)
@@ -195,7 +202,7 @@ class Prover:
         return Proof(tenant, self._partition, rules, budget, bind, solved, self._inputs, self._rows)
 
     def _ground(self, run: GroundRun) -> Ground:
-        """Run to the end and read; a budget that is met names the rule."""
+        """Step the run to its end and read the ground program; BudgetExceeded names the rule."""
         try:
             return run.read(self._budget.drive, self._budget.rest)
         except BudgetExceeded as error:
@@ -203,7 +210,7 @@ class Prover:
 
 
 class Proof:
-    """Proofs of some answers from one ground program; a fact has one node, however often it is used."""
+    """The proofs of answers from one ground program; each fact has a single shared node."""
 
     def __init__(
         self,
@@ -225,24 +232,30 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
-        self._lots = None if solved is None else Lots(solved.ground, solved.shortest, solved.run.parts)
+        self._picker = None if solved is None else BatchPicker(solved.ground, solved.shortest, solved.run.parts)
         self._replays: dict[int, Replay] = {}
         self._steps: dict[int, Step | None] = {}
         self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
         self._stored: dict[int, StoredRule] = {}
 
     def fact(self, schema: RelationSchema, row: Symbols) -> ProofNode:
-        """The node of a fact that holds; of one that rules conclude, `schema` is its relation in the ground program."""
-        found = self._table(schema).get(row)
-        if found is None:
-            (found,) = self._nodes(schema, [row], [self._tenant.engine.texts(array("I", row))])
-        return found
+        """Return the node of a fact.
+
+        For a derived fact `schema` is its relation in the ground program.
+        """
+        node = self._table(schema).get(row)
+        if node is None:
+            (node,) = self._nodes(schema, [row], [self._tenant.engine.texts(array("I", row))])
+        return node
 
     def expand(self, node: ProofNode) -> tuple[ProofNode, ...]:
-        """Work out the premises of a node, if that was not done yet; raises BudgetExceeded when the time is over."""
+        """Return the premises of a node, computed on the first call.
+
+        Raises BudgetExceeded at the deadline.
+        """
         solved, number = self._solved, node.instance
         self._expanded += 1
-        if not self._expanded % EXPANDED_AT_ONCE:
+        if not self._expanded % EXPANSIONS_PER_REST:
             self._budget.rest()
         if number < 0 or solved is None:
             return node.premises
@@ -260,7 +273,7 @@ class Proof:
         return node.premises
 
     def shown(self, count: int) -> None:
-        """Count nodes that go into the answer; raises BudgetExceeded where there are too many."""
+        """Count nodes that go into the answer; raises BudgetExceeded if there are too many."""
         self._budget.show_nodes(count)
 
     def _rule(self, source: InstanceRelation) -> StoredRule:
@@ -270,9 +283,9 @@ class Proof:
         return self._stored[number]
 
     def _replay(self, number: int, solved: Solved) -> None:
-        """Replay an instance, unless its rule aggregates, and with it others of the proof."""
+        """Replay a batch of instances that includes `number`, except those of aggregating rules."""
         self._budget.rest()
-        picked = [] if self._lots is None else self._lots.pick(number)
+        picked = [] if self._picker is None else self._picker.pick(number)
         for block, places in parted(solved.run.blocks, picked):
             source, key = block.source, id(block.source)
             if key not in self._steps:
@@ -283,15 +296,15 @@ class Proof:
                 self._replays.update(zip([block.start + place for place in places], replays, strict=True))
 
     def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
-        """Of each instance in the columns the rule, the values of its variables, and a node for each item of its body."""
+        """Return the replays of the instances in the columns."""
         rule, source = step.rule.rule, step.source
         names = [str(variable) for variable, _ in step.names]
         bindings = list(map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names]))))
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):
             places = range(len(step.variables))
-            both = zip(columns.keys(places), columns.values(places), strict=True)
-            for row, texts in self._budget.paced(both, ONE_BY_ONE):
+            symbol_rows = zip(columns.keys(places), columns.values(places), strict=True)
+            for row, texts in self._budget.paced(symbol_rows, INSTANCES_PER_REST):
                 values = values_of(rule, dict(zip(step.variables, texts, strict=True)))
                 instances.append((Instance(source, dict(zip(step.variables, row, strict=True))), values))
         if step.equations:
@@ -300,7 +313,7 @@ class Proof:
         premises: list[Sequence[ProofNode]] = []
         for premise in step.premises:
             if premise.atom is None:
-                paced = self._budget.paced(instances, ONE_BY_ONE)
+                paced = self._budget.paced(instances, INSTANCES_PER_REST)
                 premises.append([self._premise(premise.item, *instance) for instance in paced])
                 continue
             schema, rows = premise.atom.schema, columns.keys(premise.places)
@@ -313,11 +326,11 @@ class Proof:
         return zip(repeat(step.rule), bindings, zip(*premises, strict=True), strict=False)
 
     def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
-        """Complete the node of a conclusion with aggregates from the bindings they were taken over."""
+        """Complete the node of a conclusion with aggregates from the bindings that they cover."""
         pairs = list(zip(rule.head.args, node.args, strict=True))
         node.bindings = {str(term): str(value) for term, value in pairs if isinstance(term, Variable)}
         folds = (f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate))
-        # Aggregates may be taken over bindings of fewer variables; the most bindings are those of all.
+        # Some aggregates cover bindings of fewer variables; the largest group has the bindings of all variables.
         groups = (solved.chosen(instance, atom) for atom in instance.source.premises)
         members = max((solved.ground.of(group) for group in groups), key=len)
         inputs: list[dict[str, str]] = []
@@ -330,25 +343,27 @@ class Proof:
         node.premises = tuple(premises)
 
     def _gathered(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
-        """The values of a rule's variables in an instance of its body, and a node for each item of it."""
+        """Return the values of a rule's variables in an instance of its body, and a node for each
+        body item.
+        """
         symbols = array("I", instance.binding.values())
         values = values_of(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
         bindings = {str(variable): values[variable] for variable in variables_of(rule) if variable in values}
         return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
 
     def _table(self, schema: RelationSchema) -> dict[Symbols, ProofNode]:
-        """The nodes of a relation so far: one table for what is stored and what rules conclude."""
+        """Return the existing nodes of a relation; stored and derived facts share one table."""
         facts = self._facts.get(schema)
         if facts is None:
             facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
         return facts
 
     def _nodes(self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]) -> list[ProofNode]:
-        """Make the nodes of facts that have none, given their symbols and texts."""
+        """Create the nodes of facts from their symbols and texts."""
         stored, symbols = schema.stored, array("I", chain.from_iterable(rows))
         predicate, positive = stored.predicate, stored.positive
         if schema.role is Role.STORED or self._solved is None:
-            nodes = told = [ProofNode(ASSERTED, predicate, texts, positive) for texts in args]
+            nodes = asserted = [ProofNode(ASSERTED, predicate, texts, positive) for texts in args]
         else:
             shortest, nodes = self._solved.shortest, []
             heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
@@ -356,13 +371,13 @@ class Proof:
                 height = heights[at]
                 kind, instance = (DERIVED, chosen[at]) if height else (ASSERTED, -1)
                 nodes.append(ProofNode(kind, predicate, texts, positive, None, None, height, counts[at] - 1, instance))
-            told = [node for node in nodes if not node.depth]
+            asserted = [node for node in nodes if not node.depth]
             symbols = array("I", chain.from_iterable(row for row, node in zip(rows, nodes, strict=True) if not node.depth))
-        if self._rows and told:
+        if self._rows and asserted:
             relation = self._partition.need(stored)
-            shown = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, len(told)))
-            for node, said in zip(told, shown, strict=True):
-                node.row = said
+            stored_rows = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, len(asserted)))
+            for node, stored_row in zip(asserted, stored_rows, strict=True):
+                node.row = stored_row
         self._table(schema).update(zip(rows, nodes, strict=True))
         return nodes
 
@@ -371,27 +386,27 @@ class Proof:
             shown = Comparison(item.op, filled(item.left, values), filled(item.right, values), item.negated)
             sides = (print_expression(side) if isinstance(side, Apply) else str(side) for side in (shown.left, shown.right))
             return ProofNode(BUILTIN, item.op, tuple(sides), item=shown)
-        only = standing_for(item, instance.source)
-        if only is not None:
-            symbols = self._row(only, instance)
+        clause_atom = standing_for(item, instance.source)
+        if clause_atom is not None:
+            symbols = self._row(clause_atom, instance)
             if 0 not in symbols:
-                return self.fact(only.schema, symbols)
-        wanted = with_values(item.atom.args, values)
+                return self.fact(clause_atom.schema, symbols)
+        expected = with_values(item.atom.args, values)
         schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
         if item.negated:
             absent = (i for i in instance.source.whole.body if isinstance(i, ClauseAtom) and i.absent)
-            if any(stands_for(atom, schema, wanted, values) for atom in absent):
-                searched = Literal(Atom(schema.predicate, wanted, schema.positive), negated=True)
-                return ProofNode(ABSENT, schema.predicate, wanted, schema.positive, item=searched)
+            if any(stands_for(atom, schema, expected, values) for atom in absent):
+                searched = Literal(Atom(schema.predicate, expected, schema.positive), negated=True)
+                return ProofNode(ABSENT, schema.predicate, expected, schema.positive, item=searched)
             schema = schema.opposite
-        found = next(a for a in instance.source.whole.atoms() if stands_for(a, schema, wanted, values))
-        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in with_values(found.args, values)]
-        if 0 in row:  # anonymous variables leave a choice of stored facts
-            row = list(self._bind(found.schema).match(row, limit=1)[0])
-        return self.fact(found.schema, tuple(row))
+        matched = next(a for a in instance.source.whole.atoms() if stands_for(a, schema, expected, values))
+        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in with_values(matched.args, values)]
+        if 0 in row:  # anonymous variables match several stored facts; take the first
+            row = list(self._bind(matched.schema).match(row, limit=1)[0])
+        return self.fact(matched.schema, tuple(row))
 
     def _row(self, atom: ClauseAtom, instance: Instance) -> Symbols:
-        """The symbols of an atom's arguments in an instance, 0 for those that it does not bind."""
+        """Return the symbols of an atom's arguments in an instance, 0 for unbound arguments."""
         binding, find = instance.binding, self._tenant.engine.find
         return tuple(find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args)
 
@@ -420,6 +435,8 @@ def body_prover(
     budget: Budget,
     as_of: int | None,
 ) -> tuple[Prover, Atom]:
-    """Return a prover for the bindings for which a body holds, and the atom whose arguments they are."""
+    """Return a prover for the bindings for which a body holds, and the atom whose arguments they
+    are.
+    """
     rules, head = reasoner.body_rules(partition, body, variables)
     return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of), head

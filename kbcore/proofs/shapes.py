@@ -1,7 +1,7 @@
-"""Proofs as they are shown: a tree, or a graph in which a shared lemma is written once.
+"""JSON forms of proofs: a tree, or a graph in which a shared lemma occurs once.
 
-Both are built level by level, so that a limit cuts far from the conclusion; what is cut is `elided`, and can be asked for by
-itself. Nothing recurses along the proof.
+Both are built breadth first, so that a limit cuts the nodes farthest from the conclusion. A cut node
+is `elided` and can be requested with a separate goal. No function recurses along the proof.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from kbplanner.ir.terms import BodyItem, HeadTerm, Literal, Variable
 from kbplanner.syntax.printer import print_item
 
 MAX_PROOF_NODES = 100_000
-"""Nodes of one proof that can be asked for at most."""
-
+"""Maximum number of nodes of one proof that a request may ask for."""
 
 Places: TypeAlias = "tuple[tuple[str, int], ...]"
-"""The variables of an atom, with the places where they stand."""
+"""The variables of an atom with their argument indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProofLimits:
-    """How much of a proof is shown: nodes, and rule steps below the conclusion."""
+    """The maximum number of nodes of a proof, and of rule steps below the conclusion."""
 
     nodes: int
     depth: int
 
 
 def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem) -> dict[str, Any]:
-    """The proof of an answer as nested nodes; `goal` is the literal that was asked."""
-    scope, most, deepest, expand = result["scope"], limits.nodes, limits.depth, proof.expand
+    """Return the proof of an answer as nested nodes; `goal` is the literal of the query."""
+    scope, max_nodes, max_depth, expand = result["scope"], limits.nodes, limits.depth, proof.expand
     places: dict[int, Places] = {}
     shown: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
     todo: deque[tuple[ProofNode, dict[str, Any], int, BodyItem]] = deque()
@@ -46,23 +45,23 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
         shown["step"], shown["substitution"] = _leaf(top), _matched(goal, top, places)
     while todo:
         node, into, level, item = todo.popleft()
-        premises = expand(node) if level < deepest else ()
+        premises = expand(node) if level < max_depth else ()
         rule = node.rule
-        if level >= deepest or count + len(premises) > most or rule is None:
+        if level >= max_depth or count + len(premises) > max_nodes or rule is None:
             into["step"], into["substitution"] = _step("elided"), _matched(item, node, places)
             continue
         count += len(premises)
         proof.shown(len(premises))
         below: list[dict[str, Any]] = []
-        for premise, of in zip(premises, cycle(rule.rule.body), strict=False):
+        for premise, body_item in zip(premises, cycle(rule.rule.body), strict=False):
             if premise.kind == DERIVED:
                 row = conclusion(premise.predicate, premise.positive, list(premise.args), scope)
-                one: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
-                todo.append((premise, one, level + 1, of))
+                below_node: dict[str, Any] = {"goal": row, "step": None, "substitution": None}
+                todo.append((premise, below_node, level + 1, body_item))
             else:
                 row = premise.row or _goal_row(premise, scope)
-                one = {"goal": row, "step": _leaf(premise), "substitution": _matched(of, premise, places)}
-            below.append(one)
+                below_node = {"goal": row, "step": _leaf(premise), "substitution": _matched(body_item, premise, places)}
+            below.append(below_node)
         kind = "aggregate" if node.taken else "rule_application"
         into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
         if node.taken:
@@ -72,7 +71,7 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
 
 
 def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
-    """The proof of an answer as a table of nodes; premises and root are names of nodes."""
+    """Return the proof of an answer as a table of nodes; premises and root are names of nodes."""
     names = {top: "n1"}
     nodes: dict[str, Any] = {}
     truncated = False
@@ -98,8 +97,8 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
         shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
         shown["bindings"] = node.bindings
         shown["premises"] = [names[premise] for premise in premises]
-    about = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
-    return {**about, "result": result, "proof": {"root": "n1", "truncated": truncated, "nodes": nodes}}
+    fields = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
+    return {**fields, "result": result, "proof": {"root": "n1", "truncated": truncated, "nodes": nodes}}
 
 
 def _dag_node(node: ProofNode) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def _step(kind: str) -> dict[str, Any]:
 
 
 def _goal_row(node: ProofNode, scope: str | None) -> Row:
-    """The row of an absence, or of a builtin."""
+    """Return the row of an absence or of a builtin."""
     positive = node.positive
     if node.kind == ABSENT:
         positive = not positive
@@ -149,13 +148,16 @@ def _text(arg: object) -> str:
 
 
 def _matched(item: BodyItem, node: ProofNode, places: dict[int, Places]) -> dict[str, HeadTerm]:
-    """What the variables of an atom of a body, or of the goal, stand for; `places` is filled, by the ids of items."""
-    wanted = places.get(id(item))
-    if wanted is None:
+    """Return the values of the variables of a body atom or of the goal.
+
+    `places` is a cache by item id.
+    """
+    columns = places.get(id(item))
+    if columns is None:
         terms = item.atom.args if isinstance(item, Literal) else ()
         named = [(str(arg), place) for place, arg in enumerate(terms) if isinstance(arg, Variable) and not arg.anonymous]
-        wanted = places[id(item)] = tuple(named)
+        columns = places[id(item)] = tuple(named)
     args = node.args
     if node.kind == ABSENT:
-        return {name: args[place] for name, place in wanted if isinstance(args[place], str)}
-    return {name: args[place] for name, place in wanted}
+        return {name: args[place] for name, place in columns if isinstance(args[place], str)}
+    return {name: args[place] for name, place in columns}

@@ -1,4 +1,4 @@
-"""Proofs as text for people: a line for each node, premises below their conclusion and further in."""
+"""Text form of proofs: a line per node, premises indented below their conclusion."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from kbcore.reason.ask import GOAL
 from kbcore.state.facts import Row
 from kbplanner.syntax.printer import print_constant, print_row
 
-WIDEST = 40
-"""Levels that are indented; deeper ones, which few proofs have, stay in line."""
+MAX_INDENT_LEVELS = 40
+"""Deeper levels are not indented further."""
 
 _ENDS = {
     "fact_match": "stored",
     "explicit_negative": "stored as false",
     "negation_as_failure": "nothing found",
     "builtin": "holds",
-    "elided": "follows from rules; cut here, ask for it by itself",
+    "elided": "follows from rules; cut here, ask for it separately",
 }
 
-
-LINES_AT_ONCE = 200
-"""Lines written between two rests: about a millisecond."""
+LINES_PER_REST = 200
+"""Lines written between two calls of `rest`: about a millisecond."""
 
 
 def proof_text(proof: Mapping[str, Any], rest: Callable[[], None]) -> str:
-    """A proof tree as text; `rest` is called between pieces of the work."""
+    """Return a proof tree as text; `rest` is called about once a millisecond."""
     lines = []
     for line in _lines(proof["proof"], _known(proof["result"])):
         lines.append(line)
-        if not len(lines) % LINES_AT_ONCE:
+        if not len(lines) % LINES_PER_REST:
             rest()
     return "\n".join(lines)
 
 
 def no_answer(goal: str) -> str:
-    """What is said where there is nothing to prove."""
+    """Return the text for a goal without answers."""
     return f"No answer: nothing stored and nothing that follows from the rules matches {goal}"
 
 
@@ -46,7 +45,7 @@ def _lines(top: Mapping[str, Any], known: str) -> Iterator[str]:
     while todo:
         node, level = todo.pop()
         step = node["step"]
-        indent = "  " * min(level, WIDEST)
+        indent = "  " * min(level, MAX_INDENT_LEVELS)
         if step["type"] == "aggregate":
             over = f"{step['text']} over {step['rows']}" + (
                 f", {len(step['inputs'])} shown" if len(step["inputs"]) < step["rows"] else ""
@@ -71,22 +70,22 @@ def _values(values: Mapping[str, str]) -> str:
 
 
 def _known(row: Row) -> str:
-    """What an answer says beside its arguments, where it says something."""
-    found: list[str] = []
+    """Return the annotations of an answer in parentheses, or an empty text."""
+    parts: list[str] = []
     if row["confidence"] is not None:
-        found.append(f"confidence {row['confidence']:g}")
+        parts.append(f"confidence {row['confidence']:g}")
     if row["createdAt"] is None:
-        found += [f"from {_instant(row['validFrom'])}"] if row["validFrom"] is not None else []
-    found += [f"until {_instant(row['validUntil'])}"] if row["validUntil"] is not None else []
-    found += _marked(row["metadata"])
-    return f"  ({', '.join(found)})" if found else ""
+        parts += [f"from {_instant(row['validFrom'])}"] if row["validFrom"] is not None else []
+    parts += [f"until {_instant(row['validUntil'])}"] if row["validUntil"] is not None else []
+    parts += _marked(row["metadata"])
+    return f"  ({', '.join(parts)})" if parts else ""
 
 
 def _marked(metadata: Mapping[str, Any]) -> Iterable[str]:
     if metadata.get("contradicted"):
         yield "contradicted"
     if metadata.get("nonMonotonic"):
-        yield "may be taken back by new facts"
+        yield "may be retracted by new facts"
 
 
 def _instant(milliseconds: int) -> str:

@@ -1,1 +1,1 @@
-"""Finding stored facts by words (BM25) and by vectors."""
+"""Full-text search of stored facts (BM25), and text embeddings."""

@@ -1,9 +1,9 @@
-"""How well stored facts match a text: BM25 over the words of predicates and arguments of what holds now.
+"""Full-text search of visible facts with BM25, over the words of predicates and arguments.
 
-Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with the weight of a word as Lucene
-has it, ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative. The engine walks the lists of the words asked for; those
-of common words are not walked once they cannot change the outcome (MaxScore: Turtle and Flood, "Query evaluation: strategies
-and optimizations", 1995).
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with the
+word weight of Lucene, ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative. The engine scans
+the posting lists of the query words; lists of common words are skipped once they cannot change the
+result (MaxScore: Turtle and Flood, "Query evaluation: strategies and optimizations", 1995).
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from kbplanner.engine.lexical import MAX_WORDS, UNASKED, Matching
 
 K1 = 1.2
 B = 0.75
-"""How soon more of a word says nothing more, and how much a long fact has to have more of it."""
+"""BM25 parameters: `K1` sets how fast repetitions of a word saturate, `B` how much length is
+normalised.
+"""
 
 MAX_QUERY_WORDS = MAX_WORDS
-"""Words of a text that count: the first so many different ones that some fact has."""
+"""Maximum number of query words: the first distinct words that occur in a fact."""
 
 Found = tuple[StoredRelation, int, float]
 """A fact: its relation, its row id while the read lock is held, its score."""
 
 
 class LexicalIndex:
-    """The words of a tenant's facts, kept beside it; the caller holds the tenant's read lock.
+    """The full-text index of one tenant; the caller holds the tenant's read lock.
 
-    The words of a symbol never change and are worked out once. Writes do nothing here: what is new is worked in when a text
-    is looked for. A transaction reads the index of the tenant below, and its own copies of relations beside it.
+    The words of a symbol never change and are computed once. Writes do not update the index: new
+    facts are indexed by the next search. A transaction reads the index of its base tenant and
+    separate indexes of its own copies of relations.
     """
 
     def __init__(self, tenant: Tenant) -> None:
@@ -55,14 +58,14 @@ class LexicalIndex:
 
     @classmethod
     def of(cls, tenant: Tenant) -> LexicalIndex:
-        """The index of a tenant, made empty at first."""
+        """Return the index of a tenant; create an empty one on first use."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
-        found = home.attached.get("lexical")
-        return cast(LexicalIndex, home.attached.setdefault("lexical", cls(home)) if found is None else found)
+        index = home.attached.get("lexical")
+        return cast(LexicalIndex, home.attached.setdefault("lexical", cls(home)) if index is None else index)
 
     def close(self) -> None:
-        """Forget everything; relations leave no more notes."""
-        for stored in [*self._copies, *(one for shelf in self._shelves.values() for one in shelf.relations)]:
+        """Drop all indexes; relations stop recording changed rows."""
+        for stored in [*self._copies, *(stored for shelf in self._shelves.values() for stored in shelf.relations)]:
             stored.flips = None
         self._shelves.clear()
         self._copies.clear()
@@ -70,57 +73,61 @@ class LexicalIndex:
     def search(
         self, partition: Partition, text: str, k: int, budget: Budget, predicates: Sequence[str] | None = None
     ) -> list[Found]:
-        """The `k` visible facts of a partition that match best, best first, scores in (0, 1]; none without a word of it.
+        """Return the `k` visible facts of a partition that match a text best, best first.
 
-        With `predicates` only facts of these are found; the weights of words do not change. Of equal ones the first by
-        predicate, arity and sign comes first, then the one told first. Raises BudgetExceeded.
+        Scores are in (0, 1]; facts without a word of the text are left out. `predicates` restricts
+        the result to these predicates; word weights do not change. Ties are ordered by predicate,
+        arity and sign, then by age, oldest first. Raises BudgetExceeded.
         """
         with self._mutex:
             shelves = self._current(partition, budget)
         numbers = [number for word in words(text) if (number := self._vocabulary.get(word)) is not None]
-        asked = _Asked(self._engine, shelves, Counter(numbers))
-        found = [hit for shelf in shelves for hit in asked.best(shelf, k, predicates)]
+        query = _Query(self._engine, shelves, Counter(numbers))
+        hits = [hit for shelf in shelves for hit in query.best(shelf, k, predicates)]
         if len(shelves) > 1:
-            found = sorted(found, key=lambda hit: hit[:3])[:k]
-        return [(shelf.relations[rank], row, asked.share(-negative)) for negative, rank, row, shelf in found]
+            hits = sorted(hits, key=lambda hit: hit[:3])[:k]
+        return [(shelf.relations[rank], row, query.share(-negative)) for negative, rank, row, shelf in hits]
 
     def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
-        """Bring the lists to the present. Until the next write, which the read lock keeps out, they then do not change."""
+        """Update and return the posting lists.
+
+        They do not change while the caller holds the read lock.
+        """
         home = self._tenant()
         below = None if home is None else home.partition(partition.name)
         if home is not None and below is partition:
             return [self._shelf(home, partition, budget)]
         relations = sorted(partition.relations(), key=_order)
-        found = []
+        shelves = []
         if home is not None and below is not None:
             postings = self._shelf(home, below, budget).postings
-            found.append(_Shelf(postings, relations, whole=False))
+            shelves.append(_Shelf(postings, relations, whole=False))
         for stored in relations:
-            if not any(shelf.postings.part(stored) for shelf in found):
+            if not any(shelf.postings.part(stored) for shelf in shelves):
                 copied = self._copies.get(stored)
                 if copied is None:
                     copied = self._copies[stored] = Postings(self._words_of)
                 copied.update([(stored, self._own(stored))], budget)
-                found.append(_Shelf(copied, relations))
-        return found
+                shelves.append(_Shelf(copied, relations))
+        return shelves
 
     def _shelf(self, home: Tenant, partition: Partition, budget: Budget) -> _Shelf:
-        found = self._shelves.get(partition)
-        if found is None or found.version != home.version:
-            postings = Postings(self._words_of) if found is None else found.postings
+        shelf = self._shelves.get(partition)
+        if shelf is None or shelf.version != home.version:
+            postings = Postings(self._words_of) if shelf is None else shelf.postings
             relations = sorted(partition.relations(), key=_order)
-            if found is None:  # what is worked in before the budget is met stays
+            if shelf is None:  # facts indexed before the budget is exceeded stay indexed
                 self._shelves[partition] = _Shelf(postings, relations)
             postings.update([(stored, self._own(stored)) for stored in relations], budget)
-            found = self._shelves[partition] = _Shelf(postings, relations, version=home.version)
-        return found
+            shelf = self._shelves[partition] = _Shelf(postings, relations, version=home.version)
+        return shelf
 
     def _own(self, stored: StoredRelation) -> tuple[int, ...]:
         return self._numbered(name_words(stored.schema.predicate))
 
-    def _numbered(self, some: Iterable[str]) -> tuple[int, ...]:
+    def _numbered(self, texts: Iterable[str]) -> tuple[int, ...]:
         vocabulary = self._vocabulary
-        return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in some])
+        return tuple([vocabulary.setdefault(word, len(vocabulary)) for word in texts])
 
     def _words_of(self, symbols: array[int]) -> list[tuple[int, ...]]:
         known = self._symbols
@@ -132,7 +139,9 @@ class LexicalIndex:
 
 
 class _Shelf:
-    """Posting lists, and which of their relations are asked: all of them (`whole`) or some. `version` is the tenant's."""
+    """Posting lists with the relations to search: all of them (`whole`) or some, at a tenant
+    version.
+    """
 
     def __init__(
         self, postings: Postings, relations: Sequence[StoredRelation], *, whole: bool = True, version: int = -1
@@ -147,19 +156,21 @@ class _Shelf:
         self.words = sum(part.words for part in parts)
 
     def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
-        """By owner the rank of its relation, UNASKED for relations of other predicates (None: all are asked)."""
+        """Return for each owner the rank of its relation, or UNASKED unless its predicate is in
+        `predicates` (None: all).
+        """
         if predicates is None:
             return self.ranks
-        wanted = frozenset(predicates)
+        names = frozenset(predicates)
         ranks = array("I", [UNASKED]) * len(self.ranks)
         for rank, stored in enumerate(self.relations):
-            if stored.schema.predicate in wanted and (part := self.postings.part(stored)) is not None:
+            if stored.schema.predicate in names and (part := self.postings.part(stored)) is not None:
                 ranks[part.owner] = rank
         return ranks
 
 
-class _Asked:
-    """A text asked of some shelves together: the weight of its words there, heaviest first."""
+class _Query:
+    """A query over several shelves: the weights of its words there, heaviest first."""
 
     def __init__(self, engine: Engine, shelves: Sequence[_Shelf], counted: Mapping[int, int]) -> None:
         self._engine = engine
@@ -173,26 +184,26 @@ class _Asked:
                 weights.append((times * math.log(1 + (total - having + 0.5) / (having + 0.5)), word))
             if len(weights) == MAX_QUERY_WORDS:
                 break
-        self._weights = [(word, weight) for weight, word in sorted(weights, key=lambda one: -one[0])]
-        self._most = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
+        self._weights = [(word, weight) for weight, word in sorted(weights, key=lambda pair: -pair[0])]
+        self._max_score = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
 
-    def best(
-        self, shelf: _Shelf, k: int, predicates: Sequence[str] | None
-    ) -> list[tuple[float, int, int, _Shelf]]:
-        """The facts of a shelf that match best, at most `k`: negative score, rank of the relation, row id, shelf."""
-        how = self._matching(shelf, self._weights, predicates)
-        if not how.words:
+    def best(self, shelf: _Shelf, k: int, predicates: Sequence[str] | None) -> list[tuple[float, int, int, _Shelf]]:
+        """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
+        shelf.
+        """
+        matching = self._matching(shelf, self._weights, predicates)
+        if not matching.words:
             return []
-        places, scores = self._engine.best_matches(how, k)
-        parts, found = shelf.postings.parts, []
+        places, scores = self._engine.best_matches(matching, k)
+        parts, hits = shelf.postings.parts, []
         for place, score in zip(places, scores, strict=True):
-            owner = how.owners[place]
-            found.append((-score, how.ranks[owner], bisect_left(parts[owner].places, place), shelf))
-        return found
+            owner = matching.owners[place]
+            hits.append((-score, matching.ranks[owner], bisect_left(parts[owner].places, place), shelf))
+        return hits
 
     def share(self, score: float) -> float:
-        """A score as a share of what every word once in a fact of no length would have; more than that is 1."""
-        return min(1.0, score / self._most)
+        """Return a score relative to that of an empty fact with every query word once, capped at 1."""
+        return min(1.0, score / self._max_score)
 
     def _having(self, shelf: _Shelf, word: int) -> int:
         if shelf.whole:
@@ -202,11 +213,13 @@ class _Asked:
     def _matching(
         self, shelf: _Shelf, weights: Iterable[tuple[int, float]], predicates: Sequence[str] | None = None
     ) -> Matching:
-        kept = shelf.postings
-        lists = [(some, weight) for word, weight in weights if (some := kept.lists.get(word)) is not None]
-        lengths, shown, owners = kept.lengths, kept.shown, kept.owners
-        how = K1 + 1, self._flat, self._slope
-        return Matching(lists, *how, lengths, shown, owners, shelf.ranks_of(predicates), kept.shortest, kept.most)
+        postings = shelf.postings
+        lists = [(places, weight) for word, weight in weights if (places := postings.lists.get(word)) is not None]
+        lengths, shown, owners = postings.lengths, postings.shown, postings.owners
+        parameters = K1 + 1, self._flat, self._slope
+        return Matching(
+            lists, *parameters, lengths, shown, owners, shelf.ranks_of(predicates), postings.shortest, postings.most
+        )
 
 
 def _order(stored: StoredRelation) -> tuple[str, int, bool]:

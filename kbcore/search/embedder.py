@@ -1,4 +1,7 @@
-"""Texts as vectors, by a plugin's embedder, away from every lock. Where it fails words alone decide: no window is lost."""
+"""Text embeddings from a plugin's embedder, computed without holding any lock.
+
+If the embedder fails, ranking falls back to words; no request fails because of it.
+"""
 
 from __future__ import annotations
 
@@ -13,65 +16,71 @@ from kbcore.clock import Clock
 from kbcore.llm.breaker import Breaker
 from kbcore.plug.ports import Embedder
 
-BATCH = 64
-"""Texts given to an embedder at a time."""
+BATCH_SIZE = 64
+"""Texts per call of the embedder."""
 
-FAILURES = 3
+MAX_FAILURES = 3
 PAUSE_SECONDS = 30.0
-"""After so many failures one after the other it is left alone for so long."""
+"""After `MAX_FAILURES` consecutive failures the embedder is not called for `PAUSE_SECONDS`."""
 
 Vector: TypeAlias = "array[float]"
-"""Of length 1, or all zeros."""
+"""A vector of length 1, or all zeros."""
 
 log = logging.getLogger("kbcore.embedder")
 
 
 class Embedding:
-    """The embedder of a runtime; `told` hears of each call: how many texts, and whether they became vectors."""
+    """The embedder of a runtime.
+
+    `on_call` is called for each batch with its size and whether it succeeded.
+    """
 
     def __init__(
         self,
         embedder: Embedder,
         clock: Clock,
         offload: Callable[[Callable[[], Any]], Any],
-        told: Callable[[int, bool], None],
+        on_call: Callable[[int, bool], None],
     ) -> None:
         self._embedder = embedder
         self._offload = offload
-        self._told = told
-        self._breaker = Breaker(FAILURES, PAUSE_SECONDS, clock)
+        self._on_call = on_call
+        self._breaker = Breaker(MAX_FAILURES, PAUSE_SECONDS, clock)
         self.dimension = int(embedder.dimension)
 
     def vectors(self, texts: Sequence[str]) -> list[Vector]:
-        """The vectors of the first texts, of length 1 (or 0): of all of them, or fewer where the embedder fails."""
-        found: list[Vector] = []
-        while len(found) < len(texts):
+        """Return the vectors of the texts, normalised.
+
+        Only those of the first texts if the embedder fails.
+        """
+        vectors: list[Vector] = []
+        while len(vectors) < len(texts):
             if self._breaker.admit() is not None:
                 break
-            some = list(texts[len(found) : len(found) + BATCH])
+            batch = list(texts[len(vectors) : len(vectors) + BATCH_SIZE])
             try:
-                given = self._offload(partial(self._embedder.embed, some))
-                made = [self._checked(vector) for vector in given]
-                if len(made) != len(some):
-                    raise ValueError(f"{len(made)} vectors for {len(some)} texts")
-            except Exception:  # whatever a plugin raises: the window is made without vectors
+                raw_vectors = self._offload(partial(self._embedder.embed, batch))
+                batch_vectors = [self._checked(vector) for vector in raw_vectors]
+                if len(batch_vectors) != len(batch):
+                    raise ValueError(f"{len(batch_vectors)} vectors for {len(batch)} texts")
+            except Exception:  # a plugin may raise anything; the window is then built without vectors
                 self._breaker.failed()
-                self._told(len(some), False)
-                log.warning("embedder %s failed, words alone decide", self._embedder.name, exc_info=True)
+                self._on_call(len(batch), False)
+                log.warning("embedder %s failed; ranking uses words only", self._embedder.name, exc_info=True)
                 break
             except BaseException:
                 self._breaker.passed()
                 raise
             self._breaker.succeeded()
-            self._told(len(some), True)
-            found += made
-        return found
+            self._on_call(len(batch), True)
+            vectors += batch_vectors
+        return vectors
 
     def _checked(self, vector: Sequence[float]) -> Vector:
-        made = array("f", vector)
-        if len(made) != self.dimension:
-            raise ValueError(f"a vector of {len(made)} numbers, not {self.dimension}")
-        length = math.sqrt(sum(map(float.__mul__, made, made)))
+        numbers = array("f", vector)
+        if len(numbers) != self.dimension:
+            raise ValueError(f"a vector has {len(numbers)} numbers instead of {self.dimension}")
+        length = math.sqrt(sum(map(float.__mul__, numbers, numbers)))
         if not math.isfinite(length):
-            raise ValueError("a vector with numbers that are not finite")
-        return array("f", [number / length for number in made]) if length else made
+            raise ValueError("a vector has numbers that are not finite")
+        return array("f", [number / length for number in numbers]) if length else numbers

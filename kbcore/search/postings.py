@@ -1,8 +1,9 @@
-"""Which facts of a partition have which words: one posting list a word, kept up with the relations when it is looked at.
+"""Inverted index of a partition's facts: one posting list per word, updated when a search reads it.
 
-A write leaves a note (`StoredRelation.flips`) and nothing more. Facts have places in the order in which they were worked in,
-whatever their relation. When a relation has moved its rows together, or is no more, the places of its facts are given up and
-those that are left get new ones; when the greater part of all places is given up, everything is worked in anew.
+A write only records the changed rows (`StoredRelation.flips`). Facts get consecutive places in the
+order in which they are indexed, across all relations. When a relation has been compacted or
+dropped, the places of its facts become unused and its remaining facts get new ones. When more than
+half of all places are unused, the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -16,23 +17,25 @@ from kbcore.state.partition import FLIP_GONE, FLIP_HIDDEN, FLIP_SHOWN, StoredRel
 from kbplanner.engine.lexical import UNASKED
 
 WordsOf = Callable[["array[int]"], Sequence[tuple[int, ...]]]
-"""The words of the texts of some symbols."""
+"""Function from symbols to the words of their texts."""
 
-PIECE = 2000
-"""Rows worked in between two pauses."""
+BATCH_ROWS = 2000
+"""Rows indexed between two budget checks."""
 
 MAX_LENGTH = (1 << 16) - 1
-"""A longer text counts as one of so many words."""
+"""Maximum stored length of a fact in words; longer facts count as this long."""
 
-FEW = 4096
-"""So many places that were given up do not matter."""
+MIN_UNUSED_PLACES = 4096
+"""The index is not rebuilt while at most this many places are unused."""
 
 
 class Part:
-    """The facts of one relation: `places` by row id, `count` of them shown, with `words` words together."""
+    """The indexed facts of one relation: `places` by row id, `count` visible facts with `words`
+    words in total.
+    """
 
     def __init__(self, stored: StoredRelation, owner: int, own: tuple[int, ...]) -> None:
-        self.stored = ref(stored)  # whoever keeps this must not keep the relation
+        self.stored = ref(stored)  # a weak reference: the index must not keep the relation alive
         self.arity = stored.schema.arity
         self.owner = owner
         self.own = own
@@ -43,11 +46,12 @@ class Part:
 
 
 class Postings:
-    """Word to places, ascending, one as often as a fact has the word; of all facts of some relations.
+    """Posting lists for the facts of some relations: ascending places, repeated for repeated words.
 
-    By place: `lengths` in words, `shown` 1 for a fact that holds now, `owners`, numbers of `parts`. `spare` says how
-    many entries of a list are not of another shown fact. No fact ever had a word more than `most` times, or fewer than
-    `shortest` words. Who calls sees to it that one thread at a time does, and that nothing is written meanwhile.
+    Arrays indexed by place: `lengths` in words, `shown` 1 for a fact that is visible now, `owners`
+    indexes into `parts`. `spare` counts per word the list entries that are repetitions or belong to
+    hidden facts. `most` is the largest number of times any fact had a word, `shortest` the smallest
+    number of words of a fact. The caller allows one thread at a time and holds the read lock.
     """
 
     def __init__(self, words_of: WordsOf) -> None:
@@ -64,39 +68,42 @@ class Postings:
         self.most = 1
         self.shortest = MAX_LENGTH
         self._by_relation: dict[int, Part] = {}
-        self._given_up = 0
+        self._unused = 0
 
     def part(self, stored: StoredRelation) -> Part | None:
-        """The facts of a relation."""
-        found = self._by_relation.get(id(stored))
-        return found if found is not None and found.stored() is stored else None
+        """Return the indexed facts of a relation, or None."""
+        part = self._by_relation.get(id(stored))
+        return part if part is not None and part.stored() is stored else None
 
     def having(self, word: int) -> int:
-        """How many shown facts have a word."""
-        some = self.lists.get(word)
-        return 0 if some is None else len(some) - self.spare.get(word, 0)
+        """Return the number of visible facts that have a word."""
+        postings = self.lists.get(word)
+        return 0 if postings is None else len(postings) - self.spare.get(word, 0)
 
     def ranks(self, order: Iterable[StoredRelation]) -> array[int]:
-        """By owner the place of its relation in some order; UNASKED for a relation that is not there."""
-        found = array("I", [UNASKED]) * len(self.parts)
+        """Return for each owner the index of its relation in `order`, or UNASKED if it is not in
+        `order`.
+        """
+        ranks = array("I", [UNASKED]) * len(self.parts)
         for rank, stored in enumerate(order):
             if (part := self.part(stored)) is not None:
-                found[part.owner] = rank
-        return found
+                ranks[part.owner] = rank
+        return ranks
 
     def update(self, relations: Sequence[tuple[StoredRelation, tuple[int, ...]]], budget: Budget) -> None:
-        """Come to the present of some relations, each with the words of its predicate; others are given up.
+        """Update the index to the current state of `relations`, each with the words of its predicate.
 
-        Raises BudgetExceeded between pieces; what was done stays.
+        Facts of other relations are hidden. Raises BudgetExceeded between batches; the work done
+        so far is kept.
         """
         current = {id(stored): stored for stored, _ in relations}
         for key, part in list(self._by_relation.items()):
-            if current.get(key) is not (held := part.stored()) or held is None:
-                self._give_up(part)
+            if current.get(key) is not (relation := part.stored()) or relation is None:
+                self._drop(part)
                 del self._by_relation[key]
-            elif held.flips is None:
-                self._give_up(part)
-        if self._given_up > max(FEW, len(self.shown) // 2):
+            elif relation.flips is None:
+                self._drop(part)
+        if self._unused > max(MIN_UNUSED_PLACES, len(self.shown) // 2):
             for stored, _ in relations:
                 stored.flips = None
             self._begin()
@@ -115,15 +122,15 @@ class Postings:
         if len(part.places) == size and not flips:
             return
         if not part.places:
-            _, every = stored.relation.match([0] * part.arity, hidden=True)
+            _, all_ids = stored.relation.match([0] * part.arity, hidden=True)
             _, visible = stored.relation.match([0] * part.arity)
-            flips.extend(place << 2 | FLIP_HIDDEN for place in set(every).difference(visible))
-            flips.extend(place << 2 | FLIP_GONE for place in set(range(size)).difference(every))
+            flips.extend(row << 2 | FLIP_HIDDEN for row in set(all_ids).difference(visible))
+            flips.extend(row << 2 | FLIP_GONE for row in set(range(size)).difference(all_ids))
         gone = {flip >> 2 for flip in flips if flip & 3 == FLIP_GONE}
         while (start := len(part.places)) < size:
-            self._add(part, stored, range(start, min(start + PIECE, size)), gone)
+            self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone)
             if len(part.places) < size:
-                budget.check_time()  # no turn is waited for here: who has one may wait for this
+                budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
                 if budget.pause is not None:
                     budget.pause()
         for flip in flips:
@@ -131,41 +138,41 @@ class Postings:
         stored.flips = array("Q")
 
     def _add(self, part: Part, stored: StoredRelation, rows: range, gone: set[int]) -> None:
-        arity, lists, here = part.arity, self.lists, len(self.shown)
+        arity, lists, first_place = part.arity, self.lists, len(self.shown)
         if gone:
-            kept = array("I", [row for row in rows if row not in gone])
-            cells, at = stored.relation.rows(kept), 0
-            for row in rows:  # a row that is gone has the place of a fact without words
+            remaining = array("I", [row for row in rows if row not in gone])
+            cells, at = stored.relation.rows(remaining), 0
+            for row in rows:  # a deleted row gets the place of a fact without words
                 part.cells.extend([0] * arity if row in gone else cells[at : at + arity])
                 at += 0 if row in gone else arity
         else:
             part.cells.extend(stored.relation.rows(array("I", rows)))
         words, at = self._words_of(part.cells[rows.start * arity : rows.stop * arity]), 0
-        for place, row in enumerate(rows, here):
-            found = [word for some in words[at : at + arity] for word in some]
+        for place, row in enumerate(rows, first_place):
+            row_words = [word for cell_words in words[at : at + arity] for word in cell_words]
             at += arity
             alive = row not in gone
             if alive:
-                found += part.own
-                for word in found:
+                row_words += part.own
+                for word in row_words:
                     known = lists.get(word)
                     if known is None:
                         lists[word] = array("I", (place,))
                     else:
                         known.append(place)
-                if len(set(found)) < len(found):
-                    self._repeated(found)
+                if len(set(row_words)) < len(row_words):
+                    self._repeated(row_words)
                 part.count += 1
-                part.words += min(len(found), MAX_LENGTH)
-                self.shortest = min(self.shortest, len(found))
-            self.lengths.append(min(len(found), MAX_LENGTH) if alive else 0)
+                part.words += min(len(row_words), MAX_LENGTH)
+                self.shortest = min(self.shortest, len(row_words))
+            self.lengths.append(min(len(row_words), MAX_LENGTH) if alive else 0)
             self.shown.append(alive)
         self.owners.extend([part.owner] * len(rows))
-        part.places.extend(range(here, here + len(rows)))
+        part.places.extend(range(first_place, first_place + len(rows)))
 
-    def _repeated(self, found: Sequence[int]) -> None:
-        for word in set(found):
-            if (times := found.count(word)) > 1:
+    def _repeated(self, row_words: Sequence[int]) -> None:
+        for word in set(row_words):
+            if (times := row_words.count(word)) > 1:
                 self.spare[word] = self.spare.get(word, 0) + times - 1
                 self.most = max(self.most, times)
 
@@ -178,12 +185,12 @@ class Postings:
         part.count += step
         part.words += step * self.lengths[place]
         symbols = part.cells[row * part.arity : (row + 1) * part.arity]
-        for word in {word for some in self._words_of(symbols) for word in some}.union(part.own):
+        for word in {word for cell_words in self._words_of(symbols) for word in cell_words}.union(part.own):
             self.spare[word] = self.spare.get(word, 0) - step
 
-    def _give_up(self, part: Part) -> None:
-        """Hide the facts of a relation for good; there are none of it then."""
+    def _drop(self, part: Part) -> None:
+        """Hide the facts of a relation permanently and clear its places."""
         for row in range(len(part.places)):
             self._flip(part, row, False)
-        self._given_up += len(part.places)
+        self._unused += len(part.places)
         part.places, part.cells = array("I"), array("I")

@@ -1,4 +1,4 @@
-"""Text to words: names split, case and accents folded, stop words left out, English stems.
+"""Tokenizer: splits names, folds case and accents, drops stop words, returns English stems.
 
 Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of digits; `worksAt`,
 `works_at`, `works-at` and "works at" are the same words. An identifier, letters and digits joined by `_` or `:` such as
@@ -21,16 +21,22 @@ STOP_WORDS = frozenset({
     "which", "who", "whom", "whose", "why", "with", "would"
 })
 # fmt: on
-"""Words that are not indexed. Names and months (will, may), units and the pronouns of persons are not among them."""
+"""Words that are not indexed.
+
+Names and months (will, may), units and personal pronouns are indexed.
+"""
 
 FIRST_PERSON = frozenset({"i", "me", "mine", "my", "myself", "our", "ours", "ourselves", "us", "we"})
-"""Words for whoever asks."""
+"""Words by which the author of a text refers to themselves."""
 
 MAX_STEMS = 1 << 17
-"""Stems that are remembered; a word takes some 10 microseconds."""
+"""Maximum number of cached stems; stemming a word takes about 10 microseconds."""
 
 _IDENTIFIER = r"(?:[^\W\d_]+[_:]|[^\W\d_]+\d+[_:][^\W\d_]*[_:]?)\d+(?:[_:][^\W\d_]*[_:]?\d+)*(?![^\W_])(?!_[^\W_])"
-"""Letters and digits in turns, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`; not `level_2_support`."""
+"""Alternating letters and digits, joined by `_` or `:`: `D1:3`, `msg_0042`, `session_1_msg_7`.
+
+Not `level_2_support`.
+"""
 
 _RUNS = re.compile(r"[^\W\d_]+|\d+")
 _WORD = re.compile(rf"(?<![^\W_])(?P<identifier>{_IDENTIFIER})|[^\W\d_]+|\d+")
@@ -40,30 +46,32 @@ _stems: dict[str, str] = {}
 
 
 def words(text: str) -> list[str]:
-    """Return the stems of a text in its order, without stop words; an identifier is one word."""
-    found: list[str] = []
+    """Return the stems of a text in order, without stop words; an identifier is one word."""
+    stems: list[str] = []
     for match in _WORD.finditer(_folded(text)):
         run = match.group()
         if match["identifier"] and len(_camel_parts(run)) == 1 and not _UNSPACED.search(run):
-            found.append(run.casefold())
+            stems.append(run.casefold())
         else:
-            found += _stems_of(run)
-    return found
+            stems += _stems_of(run)
+    return stems
 
 
 def name_words(predicate: str) -> list[str]:
-    """Return the words of a predicate: also those that an identifier is made of, such as `revenue` of `revenue_2024`."""
-    found = words(predicate)
-    return list(dict.fromkeys([*found, *_stems_of(_folded(predicate))])) if any(map(str.isdigit, predicate)) else found
+    """Return the words of a predicate, including the parts of identifiers: `revenue` of
+    `revenue_2024`.
+    """
+    stems = words(predicate)
+    return list(dict.fromkeys([*stems, *_stems_of(_folded(predicate))])) if any(map(str.isdigit, predicate)) else stems
 
 
 def in_first_person(text: str) -> bool:
-    """Return whether a text has a word for whoever says it, such as I or our."""
+    """Return whether a text has a word of the first person, such as I or our."""
     return any(run.casefold() in FIRST_PERSON for run in _RUNS.findall(text))
 
 
 def _stems_of(text: str) -> Iterator[str]:
-    """Give the stems of runs of letters or of digits."""
+    """Yield the stems of runs of letters or of digits."""
     for run in _RUNS.findall(text):
         for part in _camel_parts(run):
             word = part.casefold()
@@ -72,7 +80,7 @@ def _stems_of(text: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Compatibility forms made plain (NFKD), accents dropped."""
+    """Return a text in compatibility form (NFKD) without accents."""
     text = text.replace("'s ", " ").replace("\u2019s ", " ").removesuffix("'s")
     if text.isascii():
         return text
@@ -81,7 +89,9 @@ def _folded(text: str) -> str:
 
 
 def _camel_parts(run: str) -> list[str]:
-    """Cut a run where a capital follows a small letter (worksAt), and before the last of many capitals (HTTPServer)."""
+    """Cut a run where a capital follows a small letter (worksAt), and before the last of many
+    capitals (HTTPServer).
+    """
     if _UNSPACED.fullmatch(run):
         return [run[i : i + 2] for i in range(len(run) - 1)]
     if run.islower() or run.isupper() or run.isdigit() or run[1:].islower():
@@ -96,9 +106,9 @@ def _camel_parts(run: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    found = _stems.get(word)
-    if found is None:
+    stem = _stems.get(word)
+    if stem is None:
         if len(_stems) >= MAX_STEMS:
             _stems.clear()
-        found = _stems[word] = _stemmer.stemWord(word)
-    return found
+        stem = _stems[word] = _stemmer.stemWord(word)
+    return stem

@@ -19,7 +19,7 @@ from kbcore.context.request import WindowRequest
 from kbcore.errors import ConfigError
 from kbcore.node.runtime import open_runtime
 from kbcore.plug.conformance.embedder import EmbedderConformance
-from kbcore.search.embedder import FAILURES, PAUSE_SECONDS
+from kbcore.search.embedder import MAX_FAILURES, PAUSE_SECONDS
 from kbcore.state.facts import Fact
 
 SAME = {"physician": "doctor", "employed": "works", "automobile": "car"}
@@ -184,9 +184,9 @@ def test_one_that_fails_leaves_it_to_words(kb, embedder, caplog, spoil):
 def test_one_that_keeps_failing_is_left_alone_for_a_while(kb, embedder, clock):
     tell(kb)
     embedder.spoil = lambda found: 1 / 0
-    for at in range(FAILURES + 5):
+    for at in range(MAX_FAILURES + 5):
         first(kb, f"text {at}")
-    assert len(embedder.seen) == FAILURES
+    assert len(embedder.seen) == MAX_FAILURES
     clock.advance(int(PAUSE_SECONDS) + 1)
     embedder.spoil = None
     assert first(kb, "doctor bob")[0] == "is(bob, physician)"

@@ -105,7 +105,7 @@ def test_a_transaction_sees_its_own_facts_and_nobody_else_does(kb):
 
 
 def test_places_given_up_are_worked_in_anew(kb, monkeypatch):
-    monkeypatch.setattr("kbcore.search.postings.FEW", 10)
+    monkeypatch.setattr("kbcore.search.postings.MIN_UNUSED_PLACES", 10)
     kb.assert_facts([Fact("stays", (f"tea{i}", "pot")) for i in range(5)])
     for turn in range(4):
         kb.assert_facts([Fact("state", (f"tea{i}", f"turn{turn}")) for i in range(40)])

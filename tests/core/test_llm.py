@@ -124,7 +124,7 @@ def test_a_guest_that_raises_something_else_is_named() -> None:
         bench.complete()
     assert "sk-secret" not in caught.value.message
     bench = Bench(lambda request: 3)
-    with pytest.raises(PluginFailed, match="no Completion"):
+    with pytest.raises(PluginFailed, match="did not return a Completion"):
         bench.complete()
 
 
@@ -135,7 +135,7 @@ def test_the_breaker_opens_and_one_call_closes_it() -> None:
     assert failed(bench) | {"retryAfterSeconds": 30.0} == failed(bench)
     assert model_check(bench.model) == {
         "status": "warn",
-        "message": "scripted failed again and again; tried again in 30 s",
+        "message": "scripted failed repeatedly; next attempt in 30 s",
     }
     bench.clock.advance(30_000)
     assert failed(bench)["reason"] == "error"  # the one that finds out finds it still down

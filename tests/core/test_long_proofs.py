@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.runtimes import runtime
 
-from kbcore.proofs.batches import FIRST, MOST
+from kbcore.proofs.batches import FIRST_BATCH, MAX_BATCH
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
-LONG = 2 * MOST + 100
+LONG = 2 * MAX_BATCH + 100
 
 ROADS = """
     way(?x, ?y, 1) :- road(?x, ?y).
@@ -88,7 +88,7 @@ def test_a_long_graph_has_a_node_for_each_fact(roads):
 
 def test_a_wide_proof_shares_its_lemmas(kb):
     """Every layer rests on two of the one below: twice as many nodes in a tree each time, no more in a graph."""
-    layers = FIRST + 6
+    layers = FIRST_BATCH + 6
     teach(kb, [f"h{i + 1}(?x) :- h{i}(?x), g{i}(?x)." for i in range(layers)])
     teach(kb, [f"g{i + 1}(?x) :- g{i}(?x), h{i}(?x)." for i in range(layers)])
     tell(kb, "h0", ("a",))

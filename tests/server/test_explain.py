@@ -167,4 +167,4 @@ def test_rows_of_an_explanation_say_what_they_inherit(client: Client) -> None:
     client.post("/teach", {"text": "r(?x) :- p(?x), not q(?x)."})
     client.tell("p", "a", confidence=0.5, validUntil=NOW + 1000)
     top = client.post("/explain", {"predicate": "r", "args": ["?x"]}).data.decode().splitlines()[0]
-    assert top.endswith("(confidence 0.5, until 2023-11-14T22:13:21.000+00:00, may be taken back by new facts)")
+    assert top.endswith("(confidence 0.5, until 2023-11-14T22:13:21.000+00:00, may be retracted by new facts)")
