@@ -1,1 +1,1 @@
-"""What makes a change last: records, the one write path, snapshots and recovery."""
+"""Durability: log records, the one write path, snapshots and recovery."""

@@ -1,11 +1,14 @@
-"""A backup in one file: the state of a node at one moment, with checksums over every part and over the whole.
+"""A backup in one file: the state of a node at one point of the log, with checksums.
 
-    head      8 "KBBACKUP" | 2 format 1 | 4 length of the description | 4 its CRC-32 | description, JSON
-    section   4 length | 4 CRC-32 of the data | data           (one a snapshot chunk, in order)
-    foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all | 4 CRC-32 and 32 SHA-256 of all bytes before each
+    head      8 "KBBACKUP" | 2 format 1 | 4 length of the description | 4 its CRC-32
+              | description, JSON
+    section   4 length | 4 CRC-32 of the data | data           (one per snapshot chunk, in order)
+    foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all
+              | 4 CRC-32 and 32 SHA-256 of all bytes before each
 
-All numbers are little endian; nothing follows the foot. The description has the id, term and sequence number of the log, and
-the time it was made, in epoch milliseconds.
+All numbers are little endian; nothing follows the foot. Every part and the whole file have checksums.
+The description has the id, term and sequence number of the log, and the time of the backup in epoch
+milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ _CRC = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """Whose state a backup is: log id, term, the last record it includes, and when it was made (epoch milliseconds)."""
+    """Origin of a backup.
+
+    Log id, term, sequence number of the last record, and creation time (epoch milliseconds).
+    """
 
     log_id: str
     epoch: int
@@ -43,8 +49,8 @@ class BackupInfo:
 
 
 def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of a backup file, piece by piece."""
-    about = orjson.dumps({"logId": info.log_id, "epoch": info.epoch, "seq": info.seq, "madeAt": info.made_at})
+    """Yield the bytes of a backup file, piece by piece."""
+    description = orjson.dumps({"logId": info.log_id, "epoch": info.epoch, "seq": info.seq, "madeAt": info.made_at})
     crc, digest = 0, hashlib.sha256()
 
     def summed(data: bytes) -> bytes:
@@ -53,7 +59,7 @@ def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(data)
         return data
 
-    yield summed(_HEAD.pack(_MAGIC, FORMAT, len(about), crc32(about)) + about)
+    yield summed(_HEAD.pack(_MAGIC, FORMAT, len(description), crc32(description)) + description)
     sections = total = 0
     for chunk in chunks:
         yield summed(_SECTION.pack(len(chunk), crc32(chunk)) + chunk)
@@ -65,7 +71,10 @@ def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def verify(path: Path) -> BackupInfo:
-    """Read a whole backup file and check every sum in it; raises LogCorrupted, ConfigError for a newer format."""
+    """Read a whole backup file and check every checksum in it.
+
+    Raise LogCorrupted, ConfigError for a newer format.
+    """
     with path.open("rb") as file:
         reading = _Reading(path, file)
         for _ in reading.sections():
@@ -74,13 +83,13 @@ def verify(path: Path) -> BackupInfo:
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """The chunks of a backup file; raises LogCorrupted where it is damaged."""
+    """Yield the chunks of a backup file; raise LogCorrupted if it is damaged."""
     with path.open("rb") as file:
         yield from _Reading(path, file).sections()
 
 
 class _Reading:
-    """One pass over an open backup file, with its running sums."""
+    """One pass over an open backup file, with its running checksums."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
@@ -106,7 +115,7 @@ class _Reading:
             yield data
         foot = _SECTION.pack(length, crc) + self._take(_FOOT.size - _SECTION.size)
         if _FOOT.unpack(foot) != (_END, count, total):
-            raise self._damaged("a foot that counts other sections")
+            raise self._damaged("a foot that does not match the sections")
         running = self._crc
         if _CRC.unpack(self._take(_CRC.size))[0] != running:
             raise self._damaged("a wrong checksum of the whole file")
@@ -119,31 +128,31 @@ class _Reading:
     def _head(self) -> BackupInfo:
         magic, number, length, crc = _HEAD.unpack(self._take(_HEAD.size))
         if magic != _MAGIC:
-            raise self._damaged("no backup at all")
+            raise self._damaged("not a backup file")
         if number != FORMAT:
             raise ConfigError(f"{self._path} has backup format {number}; this version reads format {FORMAT}")
         if length > MAX_SECTION:
-            raise self._damaged("a description without end")
-        about = self._take(length)
-        if crc32(about) != crc:
+            raise self._damaged("a description that is too long")
+        description = self._take(length)
+        if crc32(description) != crc:
             raise self._damaged("a damaged description")
-        found: dict[str, Any] = orjson.loads(about)
-        return BackupInfo(found["logId"], found["epoch"], found["seq"], found["madeAt"])
+        fields: dict[str, Any] = orjson.loads(description)
+        return BackupInfo(fields["logId"], fields["epoch"], fields["seq"], fields["madeAt"])
 
     def _take(self, count: int) -> bytes:
         data = self._file.read(count)
         if len(data) != count:
-            raise self._damaged("the end of the file too early")
+            raise self._damaged("an unexpected end of the file")
         self._crc = crc32(data, self._crc)
         self._digest.update(data)
         self._offset += count
         return data
 
-    def _damaged(self, found: str) -> LogCorrupted:
+    def _damaged(self, problem: str) -> LogCorrupted:
         return LogCorrupted(
-            f"{self._path}: not a sound backup: near byte {self._offset}: {found}",
+            f"{self._path}: not a sound backup: near byte {self._offset}: {problem}",
             directory=str(self._path.parent),
             segment=self._path.name,
             offset=self._offset,
-            found=found,
+            found=problem,
         )

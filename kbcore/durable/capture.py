@@ -1,8 +1,9 @@
-"""The state of a node at one moment of the log, without a copy of it being made at that moment.
+"""The state of a node at one point of the log, captured without copying it at that point.
 
-`capture` only leaves word with each tenant. What a tenant holds is noted (`TenantState`) when the snapshot comes to it, or
-before the first change after that moment, whichever is earlier. Its relations are frozen then, which copies nothing yet, and
-metadata that change are remembered as they were. So nobody ever waits for a copy of everything.
+`capture` only registers with each tenant. The state of a tenant (`TenantState`) is captured when
+the snapshot reaches the tenant, or before the first later change, whichever is earlier. Its
+relations are frozen then, which copies nothing yet, and metadata that change later are saved as
+they were. So no writer waits for a copy of everything.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from kbplanner.ir.terms import Rule
 
 @dataclass(frozen=True, slots=True)
 class RelationState:
-    """The facts of a stored relation: `then` is a frozen relation, to be settled before it is read."""
+    """The facts of a stored relation.
+
+    `then` is a frozen relation, to be settled before it is read.
+    """
 
     schema: RelationSchema
     scope: str | None
@@ -32,7 +36,10 @@ class RelationState:
 
 @dataclass(frozen=True, slots=True)
 class TenantState:
-    """What a tenant held; whoever has worked through a relation drops it and takes it off the list."""
+    """The captured state of a tenant.
+
+    The reader drops each relation and removes it from the list when done.
+    """
 
     database: str
     name: str
@@ -49,7 +56,10 @@ class TenantState:
 
 
 class TenantCapture:
-    """A tenant at the moment this was made, by somebody who saw to it that nobody was writing."""
+    """A tenant at the time this object was created.
+
+    The creator made sure that no writer was active.
+    """
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
@@ -58,17 +68,20 @@ class TenantCapture:
         tenant.lock.before.append(self._note)
 
     def state(self) -> TenantState:
-        """What the tenant held then; raises what kept it from being noted, such as BudgetExceeded."""
+        """Return the captured state.
+
+        Raise the error that prevented the capture, such as BudgetExceeded.
+        """
         if self._noted is None:
-            with self._tenant.lock.read():  # no writer is in, who would do it
+            with self._tenant.lock.read():  # no writer is active, which would capture the state
                 if self._withdraw():
                     self._note()
         if isinstance(self._noted, TenantState):
             return self._noted
-        raise self._noted or SnapshotFailed("what was captured of a tenant is used up")
+        raise self._noted or SnapshotFailed("the captured state of a tenant was already used")
 
     def _note(self) -> None:
-        # A writer may be here, who must not fail for it.
+        # This may run in a writer, which must not fail because of it.
         try:
             self._tenant.accesses.settle()
             self._noted = _state(self._tenant)
@@ -76,17 +89,17 @@ class TenantCapture:
             self._noted = error
         except Exception as error:  # noqa: BLE001 - as above; the snapshot fails instead
             self._noted = SnapshotFailed(f"a tenant could not be captured: {type(error).__name__}: {error}")
-        if self._dropped:  # meanwhile, by one who found nothing to give back
+        if self._dropped:  # dropped in the meantime, before there was a state to release
             self._give_back()
 
     def drop(self) -> None:
-        """Give back what nobody is going to read."""
+        """Release a state that will not be read."""
         self._dropped = True
         self._withdraw()
         self._give_back()
 
     def _withdraw(self) -> bool:
-        """Take back the word that was left with the tenant; False where a writer has taken it."""
+        """Unregister from the tenant; return False if a writer has already run the capture."""
         try:
             self._tenant.lock.before.remove(self._note)
         except ValueError:
@@ -101,7 +114,7 @@ class TenantCapture:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The state of a node at one moment of the log."""
+    """The state of a node at one point of the log."""
 
     databases: list[dict[str, object]]
     keys_used: bool
@@ -110,9 +123,9 @@ class Capture:
 
 
 def capture(catalog: Catalog) -> Capture:
-    """Begin to capture the state of a node; the caller sees to it that nobody writes meanwhile.
+    """Begin to capture the state of a node; the caller makes sure that no writer is active.
 
-    Raises SnapshotFailed where a tenant lacks a durable change: only the log has that.
+    Raises SnapshotFailed if a tenant lacks a durable change: only the log has that change.
     """
     for tenant in catalog.tenants():
         if tenant.failed is not None:
@@ -126,7 +139,7 @@ def capture(catalog: Catalog) -> Capture:
 
 def _state(tenant: Tenant) -> TenantState:
     stored = [relation for _, relation in tenant.stored()]
-    stored.reverse()  # they are taken off the end
+    stored.reverse()  # relations are popped from the end
     frozen = tenant.engine.freeze([relation.relation for relation in stored])
     relations = [
         RelationState(relation.schema, relation.scope, then, relation.metadata_then())

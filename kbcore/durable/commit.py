@@ -1,11 +1,12 @@
 """The one write path: queue, check, append, sync, apply, answer.
 
-Group commit: whoever finds nobody at work leads. The leader takes everything that waits, writes it with one append and one
-sync, and hands the lead on. Changes of all tenants share a batch, in one order. A conditional change set joins a batch only
-where nothing before it there could change the outcome of its check, so that the check sees everything that matters to it.
+Group commit: the first writer to arrive becomes the leader and commits the whole queue with one
+append and one sync, then hands the lead on. Change sets of all tenants share a batch, in one order.
+A conditional change set joins a batch only if no change set before it in the batch could change the
+outcome of its check.
 
-After the sync each writer applies its tenant's durable changes, in log order, under that tenant's lock. So a tenant whose
-readers take long delays its own writers only.
+After the sync each writer applies the durable changes of its tenant, in log order, under the
+tenant's lock. So a tenant with slow readers delays its own writers only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeVar
 
 from kbcore.clock import LoggedClock
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
-from kbcore.durable.write_set import Written
+from kbcore.durable.write_set import BatchWrites
 from kbcore.errors import (
     BadShipment,
     EngineFault,
@@ -47,7 +48,10 @@ _log = logging.getLogger("kbcore.commit")
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """A change set on its way; `woken` is set when it is durable, refused, or when its writer shall lead."""
+    """A change set on its way to the log.
+
+    `woken` is set when the change set is durable or refused, or when its writer becomes the leader.
+    """
 
     changes: ChangeSet
     payload: bytes
@@ -61,16 +65,17 @@ class _Pending:
 
     @property
     def settled(self) -> bool:
-        """Whether it is durable or refused."""
+        """True if the change set is durable or refused."""
         return self.tenant is not None or self.delta is not None or self.error is not None
 
 
 class Committer:
     """Makes change sets durable and applies them.
 
-    `offload` runs a call that blocks (the append and sync) where it does not hold up others. `on_failure` is told when a
-    sync failed: the process must stop then, since nobody knows what is on the disk. `feed` tells of what was
-    applied, `synced` is told the seconds of each batch.
+    `offload` runs a blocking call (the append and sync) where it does not hold up other work.
+    `on_failure` is called after a failed sync: the process must stop then, since the contents of
+    the disk are unknown. `feed` receives the applied change sets, `synced` the seconds of each
+    batch.
     """
 
     def __init__(
@@ -101,18 +106,19 @@ class Committer:
         self._leading = False
         self._closed: KBError | None = None
         self.leader: str | None = None
-        """Where writes are taken, on a node that follows: it takes none itself."""
+        """Address of the leader on a follower, which takes no writes itself."""
         self.wrote: Callable[[int, int], None] | None = None
-        """Told of each batch that is durable: its last sequence number, and the bytes of all batches so far."""
+        """Called after each durable batch with its last sequence number and the bytes of all
+        batches so far."""
         self.records = 0
         self.batches = 0
         self.bytes = 0
 
     def commit(self, changes: ChangeSet) -> Delta:
-        """Make a change set durable and apply it; returns what really changed.
+        """Make a change set durable and apply it; return its real effect.
 
-        Raises what its check raises, StorageFull, RateLimited when too much waits, NotReady when closed. Then nothing of
-        it was applied.
+        Raises what its check raises, StorageFull, RateLimited if too many writes wait, NotReady if
+        closed. Nothing was applied then.
         """
         pending = _Pending(changes, encode_changes(changes))
         with self._mutex:
@@ -132,7 +138,8 @@ class Committer:
         return self._finish(pending)
 
     def exclusively(self, action: Callable[[int], T]) -> T:
-        """Run `action(sequence number)` between two batches, with everything durable applied and nobody else writing."""
+        """Run `action(sequence number)` between two batches, with everything durable applied and no
+        other writer active."""
         gate = _Pending(ChangeSet("", "", ()), b"")
         with self._mutex:
             lead = not self._leading
@@ -146,33 +153,32 @@ class Committer:
                     self._queue.remove(gate)
         try:
             for tenant in self._catalog.tenants():
-                if tenant.backlog or tenant.lock.written:  # nothing new comes in, so the others are done
+                if tenant.backlog or tenant.lock.written:  # no new write can start, so all other tenants are up to date
                     drain(tenant)
             return action(self._store.status().head)
         finally:
             self._hand_on()
 
     def take(self, records: Sequence[LogRecord]) -> list[tuple[ChangeSet, Delta]]:
-        """Make records of the leader's log durable here, under the numbers they have there, and apply them.
+        """Make records of the leader's log durable under their sequence numbers, and apply them.
 
-        Gives what they changed. Raises BadShipment where they do not follow on what is here, and what the log raises;
-        then none of them counts. Raises NotReady on a node that does not follow (any more).
+        Return the change sets with their effects. Raises BadShipment if the records do not continue
+        this log, NotReady on a node that is not (or no longer) a follower, and what the log raises;
+        no record was taken then.
         """
         read = [decode_changes(record.type, record.version, record.payload) for record in records]
-        taken = self.exclusively(lambda head: self._take_over(head, records, read))
+        applied = self.exclusively(lambda head: self._take_over(head, records, read))
         self._feed.tell()
-        return taken
+        return applied
 
     def _take_over(
         self, head: int, records: Sequence[LogRecord], read: Sequence[tuple[int, ChangeSet]]
     ) -> list[tuple[ChangeSet, Delta]]:
         if self._closed is not None or self.leader is None:
-            raise self._closed or NotReady("this node does not follow another one")
+            raise self._closed or NotReady("this node is not a follower")
         if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
-            raise BadShipment(f"records that do not follow on {head}, the last one here")
-        pending = [
-            _Pending(changes, record.payload, at=at) for record, (at, changes) in zip(records, read, strict=True)
-        ]
+            raise BadShipment(f"the records do not continue this log, whose last record is {head}")
+        pending = [_Pending(changes, record.payload, at=at) for record, (at, changes) in zip(records, read, strict=True)]
         try:
             self._log(pending, [(record.type, record.version, record.payload) for record in records])
         except BaseException as error:
@@ -183,16 +189,16 @@ class Committer:
             self._place(each)
         for tenant in {id(each.tenant): each.tenant for each in pending if each.tenant is not None}.values():
             drain(tenant)
-        # What could not be applied has made its tenant unusable, which readers are told; the others go on.
+        # A change that could not be applied makes its tenant unusable; other tenants are not affected.
         return [(each.changes, each.delta) for each in pending if each.delta is not None]
 
     @property
     def waiting(self) -> int:
-        """Change sets that wait for the disk."""
+        """Number of change sets in the queue."""
         return len(self._queue)
 
     def close(self) -> None:
-        """Refuse new changes; those queued are finished by their writers."""
+        """Refuse new change sets; the writers finish those in the queue."""
         with self._mutex:
             self._closed = self._closed or NotReady("the server is stopping")
 
@@ -202,20 +208,24 @@ class Committer:
         if self.leader is not None:
             raise ReadOnlyFollower(self.leader)
         size = len(pending.payload)
-        for limit, most, over in (
+        for limit, max_value, is_exceeded in (
             ("WRITE_QUEUE_RECORDS", self._max_records, len(self._queue) >= self._max_records),
             ("WRITE_QUEUE_BYTES", self._max_bytes, bool(self._queue) and self._queued_bytes + size > self._max_bytes),
         ):
-            if over:
-                about = {"limit": limit, "value": most, "waiting": len(self._queue)}
-                raise RateLimited("too many writes are waiting for the disk", 1.0, about)
+            if is_exceeded:
+                details = {"limit": limit, "value": max_value, "waiting": len(self._queue)}
+                raise RateLimited("too many writes are waiting for the disk", 1.0, details)
         self._queue.append(pending)
         self._queued_bytes += size
 
     def _take(self) -> list[_Pending]:
-        """The next batch: no check in it depends on what goes before it, and a change of the catalog ends it."""
+        """Remove and return the next batch.
+
+        No check in the batch depends on an earlier change set in it, and a change of the catalog
+        ends the batch.
+        """
         batch: list[_Pending] = []
-        written = Written()
+        written = BatchWrites()
         size = 0
         with self._mutex:
             while self._queue and len(batch) < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES:
@@ -230,7 +240,7 @@ class Committer:
         return batch
 
     def _hand_on(self) -> None:
-        """Give the lead to the first that waits, or lay it down."""
+        """Make the first waiting writer the leader, or leave the lead free."""
         with self._mutex:
             if self._queue:
                 self._queue[0].lead = True
@@ -253,8 +263,8 @@ class Committer:
                 try:
                     self._log(written, _stamped(written))
                 except StorageFull as error:
-                    written = self._log_what_makes_room(written, error)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, every writer of the batch must hear of it
+                    written = self._log_removals(written, error)
+        except BaseException as error:  # noqa: BLE001 - every writer of the batch must be woken
             self._refuse(written, error)
             return
         for pending in written:
@@ -263,7 +273,8 @@ class Committer:
             pending.woken.set()
 
     def _place(self, pending: _Pending) -> None:
-        """Have a durable change set applied when its turn comes."""
+        """Queue a durable change set for application to its tenant, or apply a change of the
+        catalog."""
         if pending.changes.of_catalog:
             self._change_catalog(pending)
             return
@@ -273,29 +284,29 @@ class Committer:
 
     def _change_catalog(self, pending: _Pending) -> None:
         changes = pending.changes
-        heard = self._feed.heard and changes.database != ""  # keys of the node are nobody's news
-        if heard:  # what came before it is noted before it
+        has_listeners = self._feed.heard and changes.database != ""  # changes of API keys are not published
+        if has_listeners:  # earlier changes are published first
             for tenant in self._catalog.tenants():
                 if tenant.database == changes.database and changes.tenant in ("", tenant.name):
                     drain(tenant)
         self._catalog.place(changes, pending.at, pending.seq)
         pending.delta = Delta(pending.at, pending.seq)
-        if heard:
+        if has_listeners:
             self._feed.note(_committed(pending, pending.delta))
 
     def _log(self, written: list[_Pending], records: list[tuple[int, int, bytes]], *, for_room: bool = False) -> None:
         store = self._store
 
-        def away() -> int:
+        def append_and_sync() -> int:
             reserve = store if for_room and isinstance(store, KeepsReserve) else None
             last = reserve.append_for_room(records) if reserve else store.append(records)
             store.sync()
             return last
 
-        begun = self._clock.monotonic()
-        seq = self._offload(away) - len(records)
+        started_at = self._clock.monotonic()
+        seq = self._offload(append_and_sync) - len(records)
         if self._synced is not None:
-            self._synced(self._clock.monotonic() - begun)
+            self._synced(self._clock.monotonic() - started_at)
         for pending in written:
             pending.seq = seq = seq + 1
         self.records += len(records)
@@ -304,15 +315,18 @@ class Committer:
         if self.wrote is not None:
             self.wrote(seq, self.bytes)
 
-    def _log_what_makes_room(self, batch: list[_Pending], error: StorageFull) -> list[_Pending]:
-        """On a full disk, write what takes something away and refuse the rest; what was written."""
-        chosen = [pending for pending in batch if pending.changes.makes_room]
-        if not chosen or not isinstance(self._store, KeepsReserve):
+    def _log_removals(self, batch: list[_Pending], error: StorageFull) -> list[_Pending]:
+        """On a full disk, write the change sets that only remove data and refuse the others.
+
+        Return those written.
+        """
+        removals = [pending for pending in batch if pending.changes.makes_room]
+        if not removals or not isinstance(self._store, KeepsReserve):
             raise error
-        self._refuse([pending for pending in batch if pending not in chosen], error)
-        batch[:] = chosen
-        self._log(chosen, _stamped(chosen), for_room=True)
-        return chosen
+        self._refuse([pending for pending in batch if pending not in removals], error)
+        batch[:] = removals
+        self._log(removals, _stamped(removals), for_room=True)
+        return removals
 
     def _check(self, pending: _Pending) -> bool:
         try:
@@ -325,31 +339,33 @@ class Committer:
                 if tenant is not None:
                     drain(tenant)
                 pending.changes.check()
-        except Exception as error:  # noqa: BLE001 - nothing of it was written, so it concerns its own writer only
+        except Exception as error:  # noqa: BLE001 - nothing was written, so the error is for this writer only
             pending.error = error
             pending.woken.set()
             return False
         return True
 
     def _is_no_op(self, pending: _Pending, written: Sequence[_Pending]) -> bool:
-        """Return whether a change set stores nothing and its tenant does not exist, also not after `written`."""
+        """Return True if a change set stores nothing and its tenant does not exist, not even after
+        `written`."""
         changes = pending.changes
         if changes.creates_tenant or self._catalog.tenant(changes.database, changes.tenant) is not None:
             return False
         return all((w.changes.database, w.changes.tenant) != (changes.database, changes.tenant) for w in written)
 
     def give_up(self, error: BaseException) -> None:
-        """Take no more writes where a call of the log has ended so that nobody knows what is on the disk."""
+        """Take no more writes after a call of the log that left the contents of the disk
+        unknown."""
         self._refuse([], error)
 
     def _refuse(self, batch: list[_Pending], error: BaseException) -> None:
         if not isinstance(error, KBError):
-            # The batch may be in the log or not, so memory must not go on without it.
+            # The batch may or may not be in the log, so memory must not be used without it.
             error = StorageFailed(f"a write was interrupted: {type(error).__name__}")
         if isinstance(error, StorageFailed):
             with self._mutex:
                 self._closed = error
-            _log.error("the log failed; nothing more is acknowledged: %s", error)
+            _log.error("the log failed; no further write is acknowledged: %s", error)
         for pending in batch:
             pending.error = error
             pending.woken.set()
@@ -394,7 +410,7 @@ def _committed(pending: _Pending, delta: Delta) -> Committed:
 
 
 def drain(tenant: Tenant) -> None:
-    """Apply what is durable, in log order."""
+    """Apply the durable changes of a tenant, in log order."""
     with tenant.lock.write():
         while tenant.backlog:
             tenant.backlog.popleft()()

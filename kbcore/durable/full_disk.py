@@ -1,4 +1,7 @@
-"""A full disk as a node sees it: noticed by a refused write, left when the log has room again."""
+"""The full-disk guard of a node.
+
+Entered after a refused write, left when the disk has free space again.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from kbcore.plug.ports import KeepsReserve, LogStore
 from kbcore.state.changes import ChangeSet
 
 ROOM_SECONDS = 1
-"""How often a node looks whether a full disk has room again."""
+"""Seconds between two checks of a full disk for free space."""
 
 _log = logging.getLogger("kbcore.room")
 
 
 class FullDisk:
-    """Whether the disk is full, and what is done about it beside the traffic.
+    """State and handling of a full disk.
 
-    `wake` asks for `make` to be called soon; `snapshot` takes one, which gives the log back; `failed` is told of a failed
-    sync.
+    `wake` requests a call of `make` soon; `snapshot` takes a snapshot, which frees log segments;
+    `failed` is called after a failed sync.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class FullDisk:
 
     @contextmanager
     def watched(self, changes: ChangeSet) -> Iterator[None]:
-        """Notice what becomes of a commit."""
+        """Watch a commit for a full disk."""
         try:
             yield
         except StorageFull:
@@ -55,7 +58,7 @@ class FullDisk:
             self._wake()
 
     def make(self) -> None:
-        """Take a snapshot where something was taken away; let writes be taken again when there is room."""
+        """Take a snapshot if data was removed, and accept writes again once there is free space."""
         if not self.full or not isinstance(self._store, KeepsReserve):
             self.full = False
             return
@@ -67,4 +70,4 @@ class FullDisk:
         except StorageFailed as error:
             self._failed(error)
         except KBError as error:
-            _log.warning("no look for room: %s", error)
+            _log.warning("cannot check the disk for free space: %s", error)

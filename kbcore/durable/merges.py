@@ -1,6 +1,9 @@
-"""Merges as JSON objects and back: the scopes, the moment, how conflicts are usually settled, and the exceptions.
+"""Encoding and decoding of merges as JSON objects.
 
-The usual way is the one most conflicts have, so that a record grows with what differs from it, not with the facts.
+The scopes, the time, the usual decision, and the exceptions.
+
+The usual decision is the most frequent one, so that a record grows with the exceptions, not with
+the facts.
 """
 
 from __future__ import annotations
@@ -12,23 +15,23 @@ from kbcore.state.changes import Decision, MergeScope
 
 
 def encode_merge(change: MergeScope) -> dict[str, Any]:
-    """A merge as a JSON object."""
-    found: dict[str, Any] = {"from": change.source, "s": change.target, "as": change.at, "usual": change.usual.value}
+    """Return a merge as a JSON object."""
+    body: dict[str, Any] = {"from": change.source, "s": change.target, "as": change.at, "usual": change.usual.value}
     if change.others:
-        found["others"] = [_encode(*other) for other in change.others]
-    return found
+        body["others"] = [_encode(*other) for other in change.others]
+    return body
 
 
-def decode_merge(found: dict[str, Any]) -> MergeScope:
-    """The merge that `encode_merge` wrote."""
-    others = tuple((one["p"], tuple(one["a"]), _decision(one)) for one in found.get("others", ()))
-    return MergeScope(found["from"], found["s"], found["as"], Keep(found["usual"]), others)
+def decode_merge(body: dict[str, Any]) -> MergeScope:
+    """Return the merge that `encode_merge` wrote."""
+    others = tuple((other["p"], tuple(other["a"]), _decision(other)) for other in body.get("others", ()))
+    return MergeScope(body["from"], body["s"], body["as"], Keep(body["usual"]), others)
 
 
 def _encode(predicate: str, args: tuple[str, ...], decision: Decision) -> dict[str, Any]:
-    found: dict[str, Any] = {"p": predicate, "a": args, "keep": decision.keep.value}
+    body: dict[str, Any] = {"p": predicate, "a": args, "keep": decision.keep.value}
     if decision.keep is Keep.FACTS:
-        found["facts"] = [
+        body["facts"] = [
             {
                 "n": not fact.positive,
                 "at": fact.created_at,
@@ -39,12 +42,12 @@ def _encode(predicate: str, args: tuple[str, ...], decision: Decision) -> dict[s
             }
             for fact in decision.facts
         ]
-    return found
+    return body
 
 
-def _decision(found: dict[str, Any]) -> Decision:
+def _decision(body: dict[str, Any]) -> Decision:
     facts = (
         Standing(not fact["n"], fact["at"], fact["from"], fact["until"], fact["c"], fact["m"])
-        for fact in found.get("facts", ())
+        for fact in body.get("facts", ())
     )
-    return Decision(Keep(found["keep"]), tuple(facts))
+    return Decision(Keep(body["keep"]), tuple(facts))

@@ -1,8 +1,9 @@
-"""Change sets to bytes and back: what a log record holds.
+"""Encoding and decoding of change sets as log records.
 
-A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each change an object with `op`;
-what commits a transaction has its id as `tx`, what a request with a key commits has key and digest as `req`.
-Derived facts are never logged; they follow from facts and rules.
+A payload is UTF-8 JSON: `{"at": ms, "db": database, "tenant": tenant, "changes": [...]}`, each
+change an object with `op`. A commit of a transaction has the transaction's id as `tx`, a change set
+of a request with an idempotency key has key and digest as `req`. Derived facts are never logged;
+they follow from facts and rules.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ CHANGES = 1
 """Record type of a change set."""
 
 VERSION = 5
-"""Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`, `fork`, `dropScope`, `merge`,
-`evict`, `priority` and transactions, 4 `answer` and requests with keys, 5 `keys`."""
+"""Version of the payload; a reader refuses a newer one. 2 has the change `rows`, 3 `catalog`,
+`fork`, `dropScope`, `merge`, `evict`, `priority` and transactions, 4 `answer` and requests with
+keys, 5 `keys`."""
 
 
 def encode_changes(changes: ChangeSet) -> bytes:
-    """The payload without its time; `stamp` adds that when the record's place in the log is known."""
+    """Return the payload without its time.
+
+    `stamp` adds the time when the position in the log is known.
+    """
     body: dict[str, Any] = {
         "db": changes.database,
         "tenant": changes.tenant,
@@ -64,17 +69,20 @@ def encode_changes(changes: ChangeSet) -> bytes:
 
 
 def stamp(payload: bytes, at: int) -> bytes:
-    """A payload with its logged time (epoch milliseconds)."""
+    """Return a payload with its logged time (epoch milliseconds)."""
     return b'{"at":%d,' % at + payload[1:]
 
 
 def decode_changes(kind: int, version: int, payload: bytes) -> tuple[int, ChangeSet]:
-    """The logged time and the change set of a record; raises LogCorrupted for what this version cannot read."""
+    """Return the logged time and the change set of a record.
+
+    Raise LogCorrupted for one this version cannot read.
+    """
     return read_changes(read_body(kind, version, payload))
 
 
 def read_body(kind: int, version: int, payload: bytes) -> dict[str, Any]:
-    """A record as JSON; raises LogCorrupted for what this version cannot read."""
+    """Return a record as JSON; raise LogCorrupted for one this version cannot read."""
     if kind != CHANGES or version > VERSION:
         raise LogCorrupted(
             f"log record of type {kind} version {version} was written by a newer kbcore", directory="", segment="", offset=0
@@ -84,17 +92,20 @@ def read_body(kind: int, version: int, payload: bytes) -> dict[str, Any]:
 
 
 def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
-    """The logged time and the change set in a record's JSON; raises LogCorrupted for changes this version does not know."""
+    """Return the logged time and the change set of a record's JSON.
+
+    Raise LogCorrupted for an unknown change.
+    """
     changes: tuple[Change, ...] = tuple(_decode(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
     return body["at"], ChangeSet(body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request)
 
 
 def encode_fact(fact: Fact) -> dict[str, Any]:
-    """A fact as a JSON object that leaves out what is usual."""
-    found: dict[str, Any] = {"p": fact.predicate, "a": fact.args}
+    """Return a fact as a JSON object without the members that have default values."""
+    body: dict[str, Any] = {"p": fact.predicate, "a": fact.args}
     if not fact.positive:
-        found["n"] = True
+        body["n"] = True
     for key, value in (
         ("s", fact.scope),
         ("ttl", fact.ttl),
@@ -104,16 +115,16 @@ def encode_fact(fact: Fact) -> dict[str, Any]:
         ("m", fact.metadata or None),
     ):
         if value is not None:
-            found[key] = value
-    return found
+            body[key] = value
+    return body
 
 
-def decode_fact(found: dict[str, Any]) -> Fact:
-    """The fact that `encode_fact` wrote."""
-    get = found.get
+def decode_fact(body: dict[str, Any]) -> Fact:
+    """Return the fact that `encode_fact` wrote."""
+    get = body.get
     return Fact(
-        found["p"],
-        tuple(found["a"]),
+        body["p"],
+        tuple(body["a"]),
         not get("n"),
         get("s"),
         get("ttl"),
@@ -125,23 +136,23 @@ def decode_fact(found: dict[str, Any]) -> Fact:
 
 
 def encode_rule(rule: Rule) -> dict[str, Any]:
-    """A rule as a JSON object around its text."""
+    """Return a rule as a JSON object around its text."""
     bare = Rule(rule.head, rule.body)
-    found: dict[str, Any] = {"text": print_rule(bare)}
+    body: dict[str, Any] = {"text": print_rule(bare)}
     for key, value in (("name", rule.name), ("c", rule.confidence), ("s", rule.scope)):
         if value is not None:
-            found[key] = value
-    return found
+            body[key] = value
+    return body
 
 
-def decode_rule(found: dict[str, Any]) -> Rule:
-    """The rule that `encode_rule` wrote."""
-    rule = parse_rule(found["text"])
-    return Rule(rule.head, rule.body, found.get("name"), found.get("c"), found.get("s"))
+def decode_rule(body: dict[str, Any]) -> Rule:
+    """Return the rule that `encode_rule` wrote."""
+    rule = parse_rule(body["text"])
+    return Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s"))
 
 
 def encode_key(key: StoredKey) -> dict[str, Any]:
-    """A key as a JSON object; what it holds of the secret is a digest."""
+    """Return an API key as a JSON object, with a digest in place of the secret."""
     return {
         "id": key.id,
         "name": key.name,
@@ -155,14 +166,14 @@ def encode_key(key: StoredKey) -> dict[str, Any]:
     }
 
 
-def decode_key(found: dict[str, Any]) -> StoredKey:
-    """The key that `encode_key` wrote."""
+def decode_key(body: dict[str, Any]) -> StoredKey:
+    """Return the API key that `encode_key` wrote."""
     return StoredKey(
-        *(found["id"], found["name"], found["role"], found["sha256"], found["created"]),
-        databases=tuple(found["dbs"]),
-        tenants=tuple(found["tenants"]),
-        expires_at=found["expires"],
-        description=found["says"],
+        *(body["id"], body["name"], body["role"], body["sha256"], body["created"]),
+        databases=tuple(body["dbs"]),
+        tenants=tuple(body["tenants"]),
+        expires_at=body["expires"],
+        description=body["says"],
     )
 
 
@@ -186,84 +197,87 @@ def _encode(change: Change) -> dict[str, Any]:
     if isinstance(change, MergeScope):
         return {"op": "merge", **encode_merge(change)}
     if isinstance(change, NoteAnswer):
-        asked, kept = change.request, change.answer
-        return {"op": "answer", "req": [asked.key, asked.digest], "is": kept and answer_to_json(kept)}
+        request, answer = change.request, change.answer
+        return {"op": "answer", "req": [request.key, request.digest], "is": answer and answer_to_json(answer)}
     if isinstance(change, EvictFacts):
         return {"op": "evict", "reason": change.reason.value, "rows": [_encode_rows(rows) for rows in change.rows]}
-    found: dict[str, Any] = {"p": change.predicate, "positive": change.positive, "s": change.scope}
+    body: dict[str, Any] = {"p": change.predicate, "positive": change.positive, "s": change.scope}
     if isinstance(change, RetractFact):
-        return {"op": "retract", "a": change.args, **found}
+        return {"op": "retract", "a": change.args, **body}
     if isinstance(change, SetPriority):
-        return {"op": "priority", "a": change.args, "v": change.priority, **found}
-    # A variable is an object, so that no constant can be taken for one.
+        return {"op": "priority", "a": change.args, "v": change.priority, **body}
+    # A variable is an object, so that it differs from every constant.
     pattern = [{"var": term.name} if isinstance(term, Variable) else term for term in change.pattern]
-    return {"op": "retractPattern", "a": pattern, **found}
+    return {"op": "retractPattern", "a": pattern, **body}
 
 
 def _encode_rows(rows: FactRows) -> dict[str, Any]:
-    found: dict[str, Any] = {"p": rows.predicate, "k": rows.arity, "a": rows.args}
+    body: dict[str, Any] = {"p": rows.predicate, "k": rows.arity, "a": rows.args}
     if not rows.positive:
-        found["n"] = True
+        body["n"] = True
     if rows.scope is not None:
-        found["s"] = rows.scope
-    return found
+        body["s"] = rows.scope
+    return body
 
 
 _PLAIN = frozenset("pans")
 
 
 def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
-    """The facts of a record that only tells facts with nothing beside their arguments, in order; None for any other."""
+    """Return the facts of a record that only asserts plain facts, in order.
+
+    None for any other record.
+    """
     if "tx" in body or "req" in body or not body["changes"]:
         return None
-    found: list[FactRows] = []
+    rows: list[FactRows] = []
     for change in body["changes"]:
         if change["op"] == "rows":
-            found += _decode_rows(change["rows"])
+            rows += _decode_rows(change["rows"])
         elif change["op"] == "assert" and all(len(fact) == 2 or fact.keys() <= _PLAIN for fact in change["facts"]):
             for fact in change["facts"]:
                 args = fact["a"]
-                found.append(FactRows(fact["p"], len(args), args, not fact.get("n"), fact.get("s")))
+                rows.append(FactRows(fact["p"], len(args), args, not fact.get("n"), fact.get("s")))
         else:
             return None
-    return found
+    return rows
 
 
-def _decode_rows(found: list[dict[str, Any]]) -> tuple[FactRows, ...]:
-    return tuple(FactRows(r["p"], r["k"], r["a"], not r.get("n"), r.get("s")) for r in found)
+def _decode_rows(groups: list[dict[str, Any]]) -> tuple[FactRows, ...]:
+    return tuple(FactRows(r["p"], r["k"], r["a"], not r.get("n"), r.get("s")) for r in groups)
 
 
-def _decode(found: dict[str, Any]) -> Change:
-    op = found["op"]
+def _decode(body: dict[str, Any]) -> Change:
+    op = body["op"]
     if op == "assert":
-        return AssertFacts(tuple(decode_fact(fact) for fact in found["facts"]))
+        return AssertFacts(tuple(decode_fact(fact) for fact in body["facts"]))
     if op == "rows":
-        return AssertRows(_decode_rows(found["rows"]))
+        return AssertRows(_decode_rows(body["rows"]))
     if op == "evict":
-        return EvictFacts(_decode_rows(found["rows"]), EvictReason(found["reason"]))
+        return EvictFacts(_decode_rows(body["rows"]), EvictReason(body["reason"]))
     if op == "priority":
-        return SetPriority(found["p"], tuple(found["a"]), found["v"], found["positive"], found["s"])
+        return SetPriority(body["p"], tuple(body["a"]), body["v"], body["positive"], body["s"])
     if op == "answer":
-        return NoteAnswer(RequestKey(*found["req"]), answer_from_json(found["is"]))
+        return NoteAnswer(RequestKey(*body["req"]), answer_from_json(body["is"]))
     if op == "teach":
-        return AssertRules(tuple(decode_rule(rule) for rule in found["rules"]))
+        return AssertRules(tuple(decode_rule(rule) for rule in body["rules"]))
     if op == "forgetRule":
-        return RetractRule(found["id"], found["s"])
+        return RetractRule(body["id"], body["s"])
     if op == "catalog":
-        return ChangeCatalog(CatalogAction(found["action"]))
+        return ChangeCatalog(CatalogAction(body["action"]))
     if op == "keys":
-        return ChangeKeys(tuple(decode_key(key) for key in found["put"]), tuple(found["drop"]))
+        return ChangeKeys(tuple(decode_key(key) for key in body["put"]), tuple(body["drop"]))
     if op == "fork":
-        return ForkScope(found["from"], found["s"], found["over"])
+        return ForkScope(body["from"], body["s"], body["over"])
     if op == "dropScope":
-        return DropScope(found["s"])
+        return DropScope(body["s"])
     if op == "merge":
-        return decode_merge(found)
+        return decode_merge(body)
     if op == "retract":
-        return RetractFact(found["p"], tuple(found["a"]), found["positive"], found["s"])
+        return RetractFact(body["p"], tuple(body["a"]), body["positive"], body["s"])
     if op == "retractPattern":
-        terms = tuple(Variable(term["var"]) if isinstance(term, dict) else term for term in found["a"])
-        return RetractPattern(found["p"], terms, found["positive"], found["s"])
+        terms = tuple(Variable(term["var"]) if isinstance(term, dict) else term for term in body["a"])
+        return RetractPattern(body["p"], terms, body["positive"], body["s"])
     raise LogCorrupted(f"unknown change {op!r} in a log record", directory="", segment="", offset=0)
 
 
@@ -271,6 +285,10 @@ _OWNER = re.compile(rb'"db":"([^"\\]{1,128})","tenant":"([^"\\]{0,128})"')
 
 
 def owners(data: bytes) -> set[tuple[str, str]]:
-    """The databases and tenants that bytes of a log speak of: whole payloads, or pieces of damaged ones."""
-    found = ((one.decode("utf-8", "replace"), other.decode("utf-8", "replace")) for one, other in _OWNER.findall(data))
-    return set(found)
+    """Return the databases and tenants named in bytes of a log.
+
+    Whole payloads, or pieces of damaged ones.
+    """
+    return {
+        (database.decode("utf-8", "replace"), tenant.decode("utf-8", "replace")) for database, tenant in _OWNER.findall(data)
+    }

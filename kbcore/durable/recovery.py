@@ -1,4 +1,4 @@
-"""State from the newest snapshot and the log after it."""
+"""Recovery of the state from the newest snapshot and the log after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from kbcore.state.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start found: the snapshot's sequence number (0: none), log records replayed, and the latest logged time."""
+    """Result of a recovery.
+
+    The snapshot's sequence number (0: none), replayed records, and the latest logged time.
+    """
 
     snapshot: int
     records: int
@@ -21,9 +24,9 @@ class Recovered:
 
 
 def recover(store: LogStore, catalog: Catalog) -> Recovered:
-    """Bring an empty catalog to the end of the log; raises LogCorrupted."""
+    """Bring an empty catalog to the end of the log; raise LogCorrupted."""
     collecting = gc.isenabled()
-    gc.disable()  # millions of objects come and stay, none of them in a cycle: looking for those takes a third of the time
+    gc.disable()  # millions of long-lived objects without cycles: collection would take a third of the time
     try:
         return _recover(store, catalog)
     finally:
@@ -40,7 +43,7 @@ def _recover(store: LogStore, catalog: Catalog) -> Recovered:
         for chunk in chunks:
             restorer.feed(chunk)
         for tenant in catalog.tenants():
-            tenant.seq = tenant.seq or after  # older snapshots do not say
+            tenant.seq = tenant.seq or after  # older snapshots have no sequence number per tenant
     last, records = restorer.last, 0
     replay = Replay(catalog)
     for record in store.read(after):

@@ -1,7 +1,8 @@
-"""Records of the log applied at a start, many at a time where they only tell plain facts.
+"""Replay of log records at a start, in batches if they only assert plain facts.
 
-A record by itself costs a dozen calls of the engine, whatever it holds. Facts with nothing beside their arguments are
-therefore put together by relation, each with its time, and told in one go before anything else happens.
+A single record costs a dozen calls of the engine. Facts that have arguments only
+are therefore collected by relation, each with its time, and asserted in one call before any other
+change.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from kbcore.state.tenant import Tenant
 from kbplanner.ir.schema import RelationSchema
 
 MAX_ROWS = 50_000
-"""Facts put together at most: some ten megabytes."""
+"""Largest number of collected facts: about ten megabytes."""
 
 
 @dataclass(slots=True)
-class _Told:
-    """What waits for one relation: its rows, and when each was told."""
+class _Batch:
+    """The collected rows of one relation, and the assertion time of each."""
 
     args: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -30,17 +31,18 @@ class _Told:
 
 @dataclass(slots=True)
 class _Tenant:
-    """What waits for one tenant, how many records that was, the latest time and the place in the log of the last."""
+    """The collected rows of one tenant, the number of their records, and time and sequence number
+    of the last."""
 
     tenant: Tenant
-    told: dict[tuple[str | None, str, int, bool], _Told] = field(default_factory=dict)
+    batches: dict[tuple[str | None, str, int, bool], _Batch] = field(default_factory=dict)
     records: int = 0
     at: int = 0
     seq: int = 0
 
 
 class Replay:
-    """Brings a catalog to the end of a log, record by record; `finish` when there are no more."""
+    """Brings a catalog to the end of a log, record by record; call `finish` after the last."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -48,7 +50,10 @@ class Replay:
         self._rows = 0
 
     def take(self, record: LogRecord) -> int:
-        """Take the next record; its logged time (epoch milliseconds). Raises LogCorrupted."""
+        """Take the next record and return its logged time (epoch milliseconds).
+
+        Raises LogCorrupted.
+        """
         body = read_body(record.type, record.version, record.payload)
         rows = plain_rows(body)
         if rows is None:
@@ -60,11 +65,11 @@ class Replay:
         if waiting is None:
             tenant = self._catalog.need_tenant(*key, at)
             waiting = self._waiting[key] = _Tenant(tenant)
-        for some in rows:
-            told = waiting.told.setdefault((some.scope, some.predicate, some.arity, some.positive), _Told())
-            told.args += some.args
-            told.times += [at] * len(some)
-            self._rows += len(some)
+        for group in rows:
+            batch = waiting.batches.setdefault((group.scope, group.predicate, group.arity, group.positive), _Batch())
+            batch.args += group.args
+            batch.times += [at] * len(group)
+            self._rows += len(group)
         waiting.records += 1
         waiting.at, waiting.seq = max(at, waiting.at), record.seq  # the clock of a tenant never goes back
         if self._rows >= MAX_ROWS:
@@ -80,14 +85,14 @@ class Replay:
         return at
 
     def finish(self) -> None:
-        """Apply what was put together."""
+        """Apply the collected rows."""
         waiting, self._waiting, self._rows = self._waiting, {}, 0
         for each in waiting.values():
             tenant = each.tenant
             with tenant.lock.write():
                 tenant.advance(each.at)
-                for (scope, predicate, arity, positive), told in each.told.items():
-                    tell_rows(tenant, scope, RelationSchema(predicate, arity, positive), told.args, told.times)
+                for (scope, predicate, arity, positive), batch in each.batches.items():
+                    tell_rows(tenant, scope, RelationSchema(predicate, arity, positive), batch.args, batch.times)
                 tenant.seq = each.seq
                 tenant.generation += each.records
                 tenant.version += each.records

@@ -1,4 +1,4 @@
-"""Which request with a key is being carried out: what it commits carries the key into the log."""
+"""The current request with an idempotency key; its change sets carry the key into the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _current: ContextVar[tuple[str, str, RequestKey] | None] = ContextVar("kbcore-re
 
 @contextmanager
 def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[None]:
-    """Mark what is committed to a tenant in this context as the work of a request."""
+    """Mark change sets committed to a tenant in this context as part of a request."""
     token = _current.set((database, tenant, request))
     try:
         yield
@@ -24,7 +24,7 @@ def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[No
 
 
 def marked(changes: ChangeSet) -> ChangeSet:
-    """A change set with the key of the request it belongs to, if any."""
+    """Return a change set with the key of the request it belongs to, if any."""
     current = _current.get()
     if current is None or changes.request is not None or current[:2] != (changes.database, changes.tenant):
         return changes

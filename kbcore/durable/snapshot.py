@@ -1,9 +1,11 @@
-"""State to snapshot chunks and back.
+"""Encoding of a state as snapshot chunks, and its restoration.
 
-What was captured (`capture.py`) becomes chunks at leisure, each given up when it is done: symbols never change.
+A captured state (`capture.py`) is encoded in the background, and each relation is released when it
+is done: symbols never change.
 
-Each chunk is UTF-8 JSON with a `kind`: `databases` first, with the keys of the node, then for each tenant a `tenant` chunk
-with its rules and `facts` chunks of at most CHUNK_ROWS rows, column by column.
+Each chunk is UTF-8 JSON with a `kind`: `databases` first, with the keys of the node, then for each
+tenant a `tenant` chunk with its rules and `facts` chunks of at most CHUNK_ROWS rows, column by
+column.
 """
 
 from __future__ import annotations
@@ -26,19 +28,20 @@ from kbplanner.ir.schema import RelationSchema
 
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 128 << 10
-"""What a chunk has at most, going by the size of the one before: a millisecond or two of work, with metadata or without."""
+"""Target size of a chunk, from the size of the previous one: a millisecond or two of work."""
 
 FIRST_ROWS = 64
-"""Rows of the first chunk of a relation, when nobody knows yet how large they are."""
+"""Rows of the first chunk of a relation, whose size per row is not known yet."""
 
 SETTLE_ROWS = 16_384
-"""Rows that are copied in one go: with every attribute about a megabyte."""
+"""Rows copied in one call: about a megabyte with every attribute."""
 
 RULES_AT_ONCE = 64
 
 CHUNK_COST = 2048
 STRETCH = 48 << 10
-"""Work after which others have their turn, in bytes made; a chunk costs as much as so many bytes besides."""
+"""Bytes of encoded output after which other threads get a turn; each chunk counts CHUNK_COST bytes
+more."""
 
 _USUAL: dict[Attribute, float] = {
     Attribute.VALID_FROM: 0,
@@ -50,21 +53,21 @@ _USUAL: dict[Attribute, float] = {
 }
 
 _LIMITING = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL
-"""Where one of these is not as usual, a fact has a validity window of its own."""
+"""A fact with a non-default value in one of these has its own validity window."""
 
 
 def encode(captured: Capture, rest: Callable[[], None] = lambda: None) -> Iterator[bytes]:
-    """The chunks of a snapshot, each some milliseconds' work at most; `rest` is called within what takes longer.
+    """Return the chunks of a snapshot; `rest` is called between steps of a few milliseconds.
 
-    What was captured is used up, also where nobody takes all the chunks.
+    The captured state is released, even if not all chunks are read.
     """
     chunks = _encode(captured, rest)
-    next(chunks)  # one that was never begun would not give anything back when it is let go of
+    next(chunks)  # a generator that was never started would not release the state
     return chunks
 
 
 def paced(captured: Capture, give_way: Callable[[], None]) -> Iterator[bytes]:
-    """The same, with a pause after each millisecond or so of work."""
+    """Return the chunks of a snapshot, with a pause after each millisecond or so of work."""
     return _paced(encode(captured, give_way), give_way)
 
 
@@ -98,9 +101,9 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
 
 def _head(state: TenantState, rest: Callable[[], None]) -> bytes:
     rules = []
-    for place, rule in enumerate(state.rules, 1):
+    for number, rule in enumerate(state.rules, 1):
         rules.append(encode_rule(rule))
-        if place % RULES_AT_ONCE == 0:
+        if number % RULES_AT_ONCE == 0:
             rest()
     head = {
         "kind": "tenant",
@@ -158,14 +161,14 @@ def _facts(engine: Engine, relation: RelationState, used: Sequence[Attribute], r
             chunk[attribute.name] = values
     if relation.metadata is not None:
         keys = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
-        found = enumerate(map(relation.metadata.get, keys))
-        chunk["metadata"] = {str(i): metadata for i, metadata in found if metadata}
-    ways = [chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk]
+        metadata_by_row = enumerate(map(relation.metadata.get, keys))
+        chunk["metadata"] = {str(i): metadata for i, metadata in metadata_by_row if metadata}
+    columns_with_windows = [chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk]
     if Attribute.TTL.name in chunk:
         chunk["endsIncludeTtl"] = True
-    if ways:
+    if columns_with_windows:
         usual = [_USUAL[attribute] for attribute in _LIMITING if attribute.name in chunk]
-        chunk["limited"] = [i for i, values in enumerate(zip(*ways, strict=True)) if list(values) != usual]
+        chunk["limited"] = [i for i, values in enumerate(zip(*columns_with_windows, strict=True)) if list(values) != usual]
     return orjson.dumps(chunk)
 
 
@@ -176,33 +179,33 @@ class Restorer:
         self._catalog = catalog
         self._tenant: Tenant | None = None
         self.last = 0
-        """The latest time any tenant had come to, in epoch milliseconds."""
+        """The latest time of any tenant, in epoch milliseconds."""
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next chunk."""
-        found = orjson.loads(chunk)
-        if found["kind"] == "databases":
-            for database in found["databases"]:
+        """Restore the next chunk."""
+        body = orjson.loads(chunk)
+        if body["kind"] == "databases":
+            for database in body["databases"]:
                 self._catalog.need_database(database["name"], database["createdAt"])
-            keys = found.get("keys")
-            if keys and keys["used"]:  # older snapshots have none
+            keys = body.get("keys")
+            if keys and keys["used"]:  # older snapshots have no keys
                 self._catalog.keys.change((decode_key(key) for key in keys["known"]), ())
-        elif found["kind"] == "tenant":
-            self._tenant = self._catalog.need_tenant(found["db"], found["tenant"], found["createdAt"])
-            self._tenant.generation = found["generation"]
-            self._tenant.seq = found.get("seq", 0)
-            self._tenant.advance(found["now"])
-            self.last = max(self.last, found["now"])
-            for scope in found.get("scopes", ()):
+        elif body["kind"] == "tenant":
+            self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
+            self._tenant.generation = body["generation"]
+            self._tenant.seq = body.get("seq", 0)
+            self._tenant.advance(body["now"])
+            self.last = max(self.last, body["now"])
+            for scope in body.get("scopes", ()):
                 self._tenant.need_partition(scope)
-            for rule in found["rules"]:
+            for rule in body["rules"]:
                 self._tenant.rules.add(stored_rule(decode_rule(rule)))
-            self._tenant.committed.restore(found.get("transactions", {}).items())
-            self._tenant.answered.restore(found.get("answered", ()))
+            self._tenant.committed.restore(body.get("transactions", {}).items())
+            self._tenant.answered.restore(body.get("answered", ()))
         elif self._tenant is None:
-            raise ValueError("a snapshot chunk of facts comes before its tenant")
+            raise ValueError("a snapshot has facts before their tenant")
         else:
-            _restore(self._tenant, found)
+            _restore(self._tenant, body)
 
 
 def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
@@ -220,17 +223,18 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
             stored.relation.set_attribute(attribute, ids, values)
     arity = schema.arity
 
-    def key(place: int) -> RowKey:
-        return tuple(symbols[place * arity : (place + 1) * arity])
+    def key(index: int) -> RowKey:
+        return tuple(symbols[index * arity : (index + 1) * arity])
 
-    for place, metadata in chunk.get("metadata", {}).items():
-        stored.metadata[key(int(place))] = metadata  # nobody can be looking at a tenant that is being made
+    for index, metadata in chunk.get("metadata", {}).items():
+        stored.metadata[key(int(index))] = metadata  # a tenant under construction has no readers
     if limited := chunk.get("limited"):
-        tenant.limit_new(stored, [key(place) for place in limited], array("I", [ids[place] for place in limited]))
+        tenant.limit_new(stored, [key(index) for index in limited], array("I", [ids[index] for index in limited]))
 
 
 def _ends_with_ttl(chunk: Mapping[str, Any]) -> list[int]:
-    """Return the VALID_UNTIL cells of a chunk from before they included the `ttl`, which counted from the creation."""
+    """Return the VALID_UNTIL cells of an old chunk, in which they do not include the `ttl` counted
+    from creation."""
     ends = chunk.get(Attribute.VALID_UNTIL.name) or [FOREVER] * chunk["count"]
     columns = zip(chunk[Attribute.CREATED_AT.name], chunk[Attribute.TTL.name], ends, strict=True)
     return [min(end, created + ttl) if ttl else end for created, ttl, end in columns]

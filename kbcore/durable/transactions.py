@@ -1,8 +1,9 @@
-"""Transactions: which are open, what they have staged and looked at, and how those that ended ended.
+"""Transactions: the open ones, their staged changes and reads, and the outcome of those that ended.
 
-Optimistic: nothing is locked. A transaction remembers what it read, in versions of relations and of the rules, and the facts
-it wrote as they were at first use; when it commits, all of that must still be so. That makes committed transactions
-serializable in the order of the log (Kung and Robinson, On Optimistic Methods for Concurrency Control, 1981).
+Optimistic: nothing is locked. A transaction remembers the versions of the relations and rules that
+it read, and the facts that it wrote as they were at first use. All of them must be unchanged when
+it commits. That makes committed transactions serializable in the order of the log (Kung and
+Robinson, On Optimistic Methods for Concurrency Control, 1981).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FactName = tuple[str | None, str, tuple[str, ...], bool]
 
 
 class TransactionState(Enum):
-    """Where a transaction stands."""
+    """The state of a transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -44,11 +45,12 @@ class TransactionState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """One transaction of one tenant; whoever works on it holds `operation`.
+    """One transaction of one tenant; a thread that works on it holds `operation`.
 
-    `kept` are facts it asserts that were there at first use, `facts` those it retracts, as they were; `present` says of each
-    fact it wrote whether it is there now for the transaction. `base` is the tenant it first met, None while there is none.
-    Times are seconds of the monotonic clock.
+    `kept` lists the facts that it asserts and that were stored at first use, `facts` those it
+    retracts, as they were; `present` says of each fact it wrote if the transaction now sees it as
+    stored. `base` is the tenant at first use, None if there was none. Times are seconds of the
+    monotonic clock.
     """
 
     id: str
@@ -69,14 +71,17 @@ class Transaction:
     base: Tenant | None = None
 
     def see(self, tenant: Tenant | None) -> None:
-        """Meet the tenant there is now; raises Conflict if it is another one than before."""
+        """Bind the transaction to the current tenant.
+
+        Raise Conflict if it is not the one of before.
+        """
         if self.base is None:
             self.base = tenant
         elif self.base is not tenant:
             raise self.conflict([{"tenant": self.tenant}], "the tenant was deleted or emptied")
 
     def depends(self) -> Depends | None:
-        """What the outcome of `check` rests on."""
+        """Return the inputs of `check`, None for everything."""
         if self.reads.scopes is not None or any(name[1] is None or name[2] is None for name in self.reads.relations):
             return None
         read = {(scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations}
@@ -84,9 +89,10 @@ class Transaction:
         return Depends(frozenset(read), frozenset(_relation(name) for name in self.kept), self.reads.rules is not None)
 
     def check(self, tenant: Tenant, now: int) -> None:
-        """Raise Conflict if something that was read or written has changed by `now` (epoch milliseconds).
+        """Raise Conflict if something that was read or written has changed by `now` (epoch
+        milliseconds).
 
-        The caller holds the tenant still.
+        The caller holds the tenant's lock.
         """
         changed: list[dict[str, object]] = []
         reads = self.reads
@@ -99,33 +105,33 @@ class Transaction:
         for name, known in reads.relations.items():
             if versions(tenant.partition(name[0]), name) != known:
                 changed.append({"predicate": name[1], "arity": name[2], "scope": name[0]})
-        gone = (name for name in self.kept if stored_row(tenant, name) is None)
-        other = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
-        for scope, predicate, args, positive in (*gone, *other):
+        removed = (name for name in self.kept if stored_row(tenant, name) is None)
+        modified = (name for name, known in self.facts.items() if stored_row(tenant, name) != known)
+        for scope, predicate, args, positive in (*removed, *modified):
             changed.append({"fact": print_atom(Atom(predicate, args, positive)), "scope": scope})
         if changed:
             raise self.conflict(changed, "what the transaction read or wrote has changed since")
 
     def conflict(self, changed: list[dict[str, object]], message: str) -> Conflict:
-        """What a transaction is told whose ground has moved."""
+        """Return the error of a transaction whose reads or writes are outdated."""
         rolled_back = TransactionState.ROLLED_BACK.value
         return Conflict(message, {"transaction": self.id, "state": rolled_back, "changed": changed[:100]})
 
     def changes(self) -> tuple[Change, ...]:
-        """What is staged, neighbouring asserts as one change."""
-        found: list[Change] = []
+        """Return the staged changes, with neighbouring asserts merged."""
+        merged: list[Change] = []
         for change in self.staged:
-            last = found[-1] if found else None
+            last = merged[-1] if merged else None
             if isinstance(last, AssertFacts) and isinstance(change, AssertFacts):
-                found[-1] = AssertFacts(last.facts + change.facts)
+                merged[-1] = AssertFacts(last.facts + change.facts)
             elif isinstance(last, AssertRows) and isinstance(change, AssertRows):
-                found[-1] = AssertRows(last.rows + change.rows)
+                merged[-1] = AssertRows(last.rows + change.rows)
             else:
-                found.append(change)
-        return tuple(found)
+                merged.append(change)
+        return tuple(merged)
 
     def end(self, state: TransactionState) -> None:
-        """Nothing more may be done in it; what it held is given back."""
+        """End the transaction and release what it holds."""
         self.state = state
         self.staged, self.reads, self.kept, self.facts, self.present = [], Reads(), set(), {}, {}
         overlay, self.overlay = self.overlay, None
@@ -134,7 +140,7 @@ class Transaction:
 
 
 def play(overlay: Overlay, changes: Sequence[Change], now: int) -> Delta:
-    """Apply changes to the view of a transaction, as the commit will apply them to the tenant."""
+    """Apply changes to the view of a transaction as the commit applies them to the tenant."""
     delta = Delta(now)
     with overlay.lock.write(), overlay.unnoted():
         overlay.advance(now)
@@ -144,7 +150,7 @@ def play(overlay: Overlay, changes: Sequence[Change], now: int) -> Delta:
 
 
 def stored_row(tenant: Tenant, name: FactName) -> Row | None:
-    """A stored fact as it is shown, None where it is not there or has ended."""
+    """Return a stored fact in its external form, None if it does not exist or has expired."""
     scope, predicate, args, positive = name
     partition = tenant.partition(scope)
     stored = partition.get(RelationSchema(predicate, len(args), positive)) if partition else None
@@ -158,7 +164,10 @@ def stored_row(tenant: Tenant, name: FactName) -> Row | None:
 
 
 class Transactions:
-    """All transactions of a node; those that ended are remembered for ten minutes. `count` is told how each ends."""
+    """All transactions of a node; ended ones are remembered for ten minutes.
+
+    `count` is called with each outcome.
+    """
 
     def __init__(self, config: Config, clock: Clock, count: Callable[[str], None] | None = None) -> None:
         self._count = count
@@ -176,26 +185,27 @@ class Transactions:
         self.expire()
         now = self._clock.monotonic()
         with self._mutex:
-            mine = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
-            if mine >= (most := self._config.tx_max_open):
-                about = {"limit": "TX_MAX_OPEN", "value": most, "open": mine}
-                raise RateLimited("too many open transactions in this tenant", 1.0, about)
-            made = Transaction(secrets.token_hex(16), database, tenant, now, now)
-            self._open[made.id] = made
-        return made
+            open_count = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
+            if open_count >= (limit := self._config.tx_max_open):
+                details = {"limit": "TX_MAX_OPEN", "value": limit, "open": open_count}
+                raise RateLimited("too many open transactions in this tenant", 1.0, details)
+            transaction = Transaction(secrets.token_hex(16), database, tenant, now, now)
+            self._open[transaction.id] = transaction
+        return transaction
 
     def find(self, database: str, tenant: str, id: str, known: Tenant | None) -> Transaction:
-        """An open transaction; `known` is the tenant, where there is one.
+        """Return an open transaction; `known` is the tenant, if it exists.
 
-        Raises UnknownTransaction, also for the id of another tenant, and Conflict with its state if it has ended.
+        Raises UnknownTransaction, also for an id of another tenant, and Conflict with the state of
+        an ended one.
         """
         self.expire()
         with self._mutex:
-            found = self._open.get(id) or self._ended.get(id, (0.0, None))[1]
-        if found is not None and (found.database, found.tenant) == (database, tenant):
-            if found.state is TransactionState.OPEN:
-                return found
-            raise ended(id, found.state)
+            transaction = self._open.get(id) or self._ended.get(id, (0.0, None))[1]
+        if transaction is not None and (transaction.database, transaction.tenant) == (database, tenant):
+            if transaction.state is TransactionState.OPEN:
+                return transaction
+            raise ended(id, transaction.state)
         if known is not None:
             with known.lock.read():
                 if known.committed.known(id, self._clock.now_ms()):
@@ -203,7 +213,7 @@ class Transactions:
         raise UnknownTransaction(id)
 
     def end(self, transaction: Transaction, state: TransactionState) -> None:
-        """End a transaction; the caller holds its operation."""
+        """End a transaction; the caller holds its `operation`."""
         transaction.end(state)
         with self._mutex:
             if self._open.pop(transaction.id, None) is not None:
@@ -213,16 +223,17 @@ class Transactions:
             self._forget()
 
     def fail(self, database: str, tenant: str | None) -> None:
-        """End what is open in a tenant (None: in every one of a database) that was deleted or emptied."""
+        """End the open transactions of a tenant (None: of all tenants) that was deleted or
+        emptied."""
         with self._mutex:
-            hit = [each for each in self._open.values() if each.database == database and tenant in (None, each.tenant)]
-        for transaction in hit:
+            affected = [each for each in self._open.values() if each.database == database and tenant in (None, each.tenant)]
+        for transaction in affected:
             with transaction.operation:
                 if transaction.state is TransactionState.OPEN:
                     self.end(transaction, TransactionState.ROLLED_BACK)
 
     def expire(self) -> None:
-        """End what was not used for too long, or lives for too long, and nobody works on."""
+        """End transactions that are idle for too long or too old, and that no thread works on."""
         for transaction in self._overdue():
             if transaction.operation.acquire(blocking=False):
                 try:
@@ -243,14 +254,12 @@ class Transactions:
 
     def _forget(self) -> None:
         now = self._clock.monotonic()
-        while self._ended and (
-            len(self._ended) > KEPT_IDS or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS
-        ):
+        while self._ended and (len(self._ended) > KEPT_IDS or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS):
             self._ended.popitem(last=False)
 
 
 def ended(id: str, state: TransactionState) -> Conflict:
-    """What is said of a transaction that is over."""
+    """Return the error for a transaction that has ended."""
     return Conflict(f"the transaction is {state.value.replace('_', ' ')}", {"transaction": id, "state": state.value})
 
 

@@ -1,1 +1,1 @@
-"""What is true now: facts, rules and scopes of every tenant, and the one way to change them."""
+"""The current state of every tenant (facts, rules, scopes) and the functions that change it."""

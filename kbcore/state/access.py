@@ -1,7 +1,8 @@
-"""Accesses of stored facts, counted when somebody wants to know.
+"""Access counts and access times of stored facts.
 
-A goal that finds stored facts only leaves a note, which costs a small part of a microsecond. The notes are worked into the
-attribute cells, many at a time, before salience is read, before a snapshot, and when there are many.
+A goal over stored facts appends one note, which costs well under a microsecond. Notes are written
+to the attribute cells in batches: before salience is read, before a snapshot, and when many are
+pending.
 """
 
 from __future__ import annotations
@@ -16,32 +17,35 @@ if TYPE_CHECKING:
     from kbcore.state.partition import StoredRelation
 
 SHOWN_ACCESSES = 10
-"""Context windows raise the access count of a fact up to this number, by one per state of the knowledge."""
+"""Access count up to which context windows raise a fact, by one per state of the knowledge."""
 
 MAX_NOTES = 1024
-"""Notes after which they are worked in by whoever makes the next one."""
+"""Number of pending notes at which the thread that adds one writes all of them to the cells."""
 
-FEW = 64
-"""Symbols of answers up to which a note holds them; of longer ones it holds the pattern that they match."""
+MAX_NOTED_SYMBOLS = 64
+"""Largest answer, in symbols, that a note stores as rows; for a larger answer it stores the
+pattern."""
 
-FULL = 1 << 16
-"""Symbols in one note after which the notes are worked in: where time stands still a note has no other end."""
+MAX_SYMBOLS_PER_NOTE = 1 << 16
+"""Symbols in one note at which all notes are written: with a clock that stands still, a note has no
+other limit."""
 
 _Note = tuple["StoredRelation", "array[int] | tuple[int, ...]", int]
 
 
 class Accesses:
-    """The accesses of one tenant's facts that are not in their cells yet.
+    """Accesses of one tenant's facts that are not yet written to the attribute cells.
 
-    Cells are no rows: writing them changes no answer, and the engine lets one call in at a time. So notes are worked in
-    under the read lock, which keeps rows where they are; several readers may do so at once.
+    Writing attribute cells changes no answer, and the engine admits one call at a time. So notes
+    are written under the read lock, which keeps row ids stable; several readers may do so at once.
 
-    Goals on a relation within one millisecond share a note, `_latest`. What a thread adds to it at the very moment when
-    another one works it in may be lost: a lock would cost more than the note.
+    Goals on one relation within one millisecond share a note, `_latest`. Rows that a thread adds to
+    a note while another thread writes that note may be lost: a lock would cost more than the note.
 
-    Facts that were put in a context window are kept apart (`show`). They raise the access count only, not the access time,
-    and only when the knowledge has changed or something else than a window reads the counts: a window that is asked for
-    twice on the same state must be the same. `epoch` goes up whenever access cells are written.
+    Facts that were put in a context window are recorded separately (`show`). They raise only the
+    access count, not the access time, and only when the knowledge has changed or when something
+    other than a window reads the counts: two windows over the same state must be equal. `epoch`
+    increases whenever access cells are written.
     """
 
     def __init__(self) -> None:
@@ -52,43 +56,49 @@ class Accesses:
         self.epoch = 0
 
     def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
-        """A goal with this pattern was answered with `rows` at a time in epoch milliseconds; those stored were accessed.
+        """Note that a goal with this pattern was answered with `rows` at `at` (epoch milliseconds).
 
-        Rows that are not stored in the relation are passed over later. The caller holds the read lock.
+        Rows that are not stored in the relation are ignored later. The caller holds the read lock.
         """
-        few = 0 < len(rows) <= FEW
+        is_small = 0 < len(rows) <= MAX_NOTED_SYMBOLS
         latest = self._latest.get(stored)
-        if few and latest is not None and latest[0] == at:
+        if is_small and latest is not None and latest[0] == at:
             latest[1].extend(rows)
-            if len(latest[1]) > FULL:
+            if len(latest[1]) > MAX_SYMBOLS_PER_NOTE:
                 self.settle()
             return
         notes = self._notes
-        if few:
-            kept = rows[:]
-            self._latest[stored] = at, kept
-            notes.append((stored, kept, at))
+        if is_small:
+            noted_rows = rows[:]
+            self._latest[stored] = at, noted_rows
+            notes.append((stored, noted_rows, at))
         else:
             notes.append((stored, tuple(pattern), at))
         if len(notes) >= MAX_NOTES:
             self.settle()
 
     def count(self, stored: StoredRelation, ids: array[int], at: int) -> None:
-        """Rows were accessed at a time in epoch milliseconds; the caller holds the read lock."""
+        """Write accesses of rows at `at` (epoch milliseconds); the caller holds the read lock."""
         with self._mutex:
             stored.touch(ids, 1, at)
             self.epoch += 1
 
     def show(self, stored: StoredRelation, ids: array[int]) -> None:
-        """Keep the rows that were put in a context window until `settle_shown`; the caller holds the read lock."""
+        """Record rows that were put in a context window, until `settle_shown`.
+
+        The caller holds the read lock.
+        """
         arity = stored.schema.arity
         rows = stored.relation.rows(ids)
         with self._mutex:
-            kept = self._shown.setdefault(stored, set())
-            kept.update(tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids)))
+            shown_rows = self._shown.setdefault(stored, set())
+            shown_rows.update(tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids)))
 
     def settle_shown(self) -> None:
-        """Raise the access counts of facts that windows held; the caller holds the read lock or the write lock."""
+        """Raise the access counts of facts that were in windows.
+
+        The caller holds the read or the write lock.
+        """
         if not self._shown:
             return
         with self._mutex:
@@ -100,38 +110,38 @@ class Accesses:
             self.epoch += 1
 
     def settle(self) -> None:
-        """Write every noted access into the cells; the caller holds the read lock or the write lock.
+        """Write every pending note to the cells; the caller holds the read lock or the write lock.
 
-        Facts that windows held are left to `settle_shown`.
+        Facts that were in windows are left to `settle_shown`.
         """
         if not self._notes:
             return
-        many: dict[tuple[StoredRelation, tuple[int, ...]], list[int]] = {}
+        times_by_pattern: dict[tuple[StoredRelation, tuple[int, ...]], list[int]] = {}
         take = self._notes.popleft
         with self._mutex:
             self.epoch += 1
             self._latest.clear()
             while self._notes:
-                stored, what, at = take()
+                stored, noted, at = take()
                 if stored.gone:
                     continue
-                if isinstance(what, tuple):
-                    many.setdefault((stored, what), []).append(at)
+                if isinstance(noted, tuple):
+                    times_by_pattern.setdefault((stored, noted), []).append(at)
                 else:
-                    rows = what[:]  # a reader may be adding to it, which the engine's buffers do not allow
+                    rows = noted[:]  # a copy: a reader may extend the note, which the engine's buffers do not allow
                     stored.touch(stored.relation.locate(rows, len(rows) // stored.schema.arity), 1, at)
-            for (stored, pattern), times in many.items():
+            for (stored, pattern), times in times_by_pattern.items():
                 stored.touch(stored.relation.match(pattern)[1], len(times), max(times))
 
 
 class Uncounted(Accesses):
-    """Where accesses do not count: what a transaction reads may be a copy of its own."""
+    """Accesses that are discarded: a transaction may read its own copies of relations."""
 
     def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
-        """Nothing is noted."""
+        """Discard the note."""
 
     def show(self, stored: StoredRelation, ids: array[int]) -> None:
-        """Nothing is kept."""
+        """Discard the rows."""
 
     def count(self, stored: StoredRelation, ids: array[int], at: int) -> None:
-        """Nothing is written."""
+        """Discard the accesses."""

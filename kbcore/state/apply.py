@@ -1,4 +1,7 @@
-"""Apply a change set to a tenant. The one place where state changes: commits, recovery and followers all come here."""
+"""Application of a change set to a tenant.
+
+Commits, recovery and followers all change state through it.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,17 @@ UNKNOWN = float("nan")
 _WINDOW = Attribute.TTL, Attribute.VALID_FROM, Attribute.VALID_UNTIL
 
 UNSET_PRIORITY = 0.5
-"""Of a fact whose priority nobody set."""
+"""Priority of a fact for which no priority was set."""
 
 
 def apply(tenant: Tenant, changes: ChangeSet, at: int, seq: int = 0, *, noted: bool = False) -> Delta:
-    """Apply a change set of logged time `at` (epoch milliseconds); the caller holds the tenant's write lock.
+    """Apply a change set of logged time `at` (epoch milliseconds).
 
-    `seq` is its place in the log, 0 where there is none; with `noted` the delta says which facts were told again.
+    The caller holds the tenant's write lock.
 
-    It must not fail for changes that were accepted into the log.
+    `seq` is the sequence number of the change set in the log, 0 for a change set that is not
+    logged. With `noted`, the delta lists the facts that were asserted again. Changes that were
+    accepted into the log must not fail here.
     """
     tenant.advance(at)
     delta = Delta(at, seq, retold={} if noted else None)
@@ -71,7 +76,7 @@ def _keep_answers(tenant: Tenant, changes: Iterable[Change], at: int) -> None:
 
 
 def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Delta) -> None:
-    """Apply changes to what a tenant holds, and write down what really changes."""
+    """Apply changes to a tenant and record in `delta` what they changed."""
     for number, change in enumerate(changes):
         if isinstance(change, AssertFacts):
             _assert_facts(tenant, change.facts, at, delta)
@@ -94,7 +99,7 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
         elif isinstance(change, SetPriority):
             set_priority(tenant, change)
         elif isinstance(change, NoteAnswer):
-            pass  # nothing known changes; `apply` keeps it
+            pass  # no fact or rule changes; `apply` stores the answer
         else:
             raise TypeError(f"{type(change).__name__} changes the catalog, not a tenant")
 
@@ -115,19 +120,19 @@ def _assert_rows(tenant: Tenant, groups: Sequence[FactRows], at: int, delta: Del
         symbols = tenant.engine.intern_many(rows.args)
         before, ids, added = _add(tenant, stored, symbols, len(rows), at, delta)
         seen = before
-        for place in range(len(rows) if added < len(rows) else 0):
-            if ids[place] < seen:
-                row = tuple(symbols[place * rows.arity : (place + 1) * rows.arity])
-                _describe(tenant, stored, row, ids[place : place + 1], rows.fact(place), at, True)
+        for index in range(len(rows) if added < len(rows) else 0):
+            if ids[index] < seen:
+                row = tuple(symbols[index * rows.arity : (index + 1) * rows.arity])
+                _describe(tenant, stored, row, ids[index : index + 1], rows.fact(index), at, True)
                 if delta.retold is not None:
-                    delta.retold[rows.fact(place).key] = _created(stored, ids[place : place + 1])
-            seen = max(seen, ids[place] + 1)
+                    delta.retold[rows.fact(index).key] = _created(stored, ids[index : index + 1])
+            seen = max(seen, ids[index] + 1)
 
 
 def _add(
     tenant: Tenant, stored: StoredRelation, symbols: array[int], count: int, at: int, delta: Delta
 ) -> tuple[int, array[int], int]:
-    """Insert rows; the row count before, their ids, and how many were new."""
+    """Insert rows; return the row count before, the ids, and the number of new rows."""
     relation = stored.relation
     before = relation.counts().rows
     ids, added = relation.insert(symbols, count)
@@ -149,9 +154,9 @@ def _insert(
     arity = stored.schema.arity
     seen = before
     for i, fact in enumerate(facts):
-        place = ids[i]
-        again = place < seen
-        seen = max(seen, place + 1)
+        id = ids[i]
+        again = id < seen
+        seen = max(seen, id + 1)
         if again or not _plain(fact):
             row = tuple(symbols[i * arity : (i + 1) * arity])
             _describe(tenant, stored, row, ids[i : i + 1], fact, at, again)
@@ -162,22 +167,23 @@ def _insert(
 def _describe_new(
     tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], facts: Sequence[Fact], at: int
 ) -> None:
-    """Write metadata, confidence and validity of facts that were all inserted just now, at `at` (epoch milliseconds)."""
-    described = [place for place, fact in enumerate(facts) if not _plain(fact)]
-    if not described:
+    """Write metadata, confidence and validity of facts that were just inserted, at `at` (epoch
+    milliseconds)."""
+    indices = [index for index, fact in enumerate(facts) if not _plain(fact)]
+    if not indices:
         return
     arity, relation = stored.schema.arity, stored.relation
     sure, sureness = array("I"), list[float]()
     windowed, windowed_rows, windows = array("I"), list[tuple[int, ...]](), list[tuple[int, int, int]]()
-    for place in described:
-        fact, row = facts[place], tuple(symbols[place * arity : (place + 1) * arity])
+    for index in indices:
+        fact, row = facts[index], tuple(symbols[index * arity : (index + 1) * arity])
         if fact.metadata:
             stored.describe(row, fact.metadata)
         if fact.confidence is not None:
-            sure.append(ids[place])
+            sure.append(ids[index])
             sureness.append(fact.confidence)
         if fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None:
-            windowed.append(ids[place])
+            windowed.append(ids[index])
             windowed_rows.append(row)
             windows.append((fact.ttl or 0, beginning_cell(fact.valid_from), _end(fact, at)))
     relation.set_attribute(Attribute.CONFIDENCE, sure, sureness)
@@ -189,9 +195,11 @@ def _describe_new(
 
 
 def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: Sequence[str], times: Sequence[int]) -> None:
-    """Store plain facts of one relation, each told at a time of its own (epoch milliseconds), in the order of their telling.
+    """Store plain facts of one relation in order, each with its own assertion time (epoch
+    milliseconds).
 
-    It comes to the same as one change set after the other; their generations are the caller's, and the time of the tenant.
+    The result equals applying one change set per fact. The caller updates the tenant's time and
+    generation.
     """
     stored = tenant.need_partition(scope).writable(schema)
     relation, arity = stored.relation, schema.arity
@@ -199,29 +207,32 @@ def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: S
     symbols = tenant.engine.intern_many(args)
     ids, added = relation.insert(symbols, len(times))
     new, again = list[int](), list[int]()
-    for place, id in enumerate(ids):
+    for index, id in enumerate(ids):
         if id < seen:
-            again.append(place)
+            again.append(index)
         else:
-            new.append(place)
+            new.append(index)
             seen = id + 1
     if added:
         relation.set_attribute(Attribute.CREATED_AT, array("I", [ids[i] for i in new]), [times[i] for i in new])
         tenant.changed(added, stored)
-    for place in again:
-        row = tuple(symbols[place * arity : (place + 1) * arity])
+    for index in again:
+        row = tuple(symbols[index * arity : (index + 1) * arity])
         fact = Fact(schema.predicate, (), schema.positive, scope)
-        _describe(tenant, stored, row, ids[place : place + 1], fact, times[place], True)
+        _describe(tenant, stored, row, ids[index : index + 1], fact, times[index], True)
 
 
 def _end(fact: Fact, at: int) -> int:
-    """Return the VALID_UNTIL cell of a fact asserted at `at`: a `ttl` counts from this assertion, not from the creation."""
+    """Return the VALID_UNTIL cell of a fact asserted at `at`.
+
+    A `ttl` counts from this assertion, not from the creation.
+    """
     until = FOREVER if fact.valid_until is None else fact.valid_until
     return until if fact.ttl is None else min(until, at + fact.ttl)
 
 
-def _created(stored: StoredRelation, one: array[int]) -> int:
-    return int(stored.relation.attributes(Attribute.CREATED_AT, one)[0])
+def _created(stored: StoredRelation, ids: array[int]) -> int:
+    return int(stored.relation.attributes(Attribute.CREATED_AT, ids)[0])
 
 
 def _plain(fact: Fact) -> bool:
@@ -235,33 +246,33 @@ def _plain(fact: Fact) -> bool:
 
 
 def _describe(
-    tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], one: array[int], fact: Fact, at: int, again: bool
+    tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], ids: array[int], fact: Fact, at: int, again: bool
 ) -> None:
     """Write metadata, confidence and validity of one fact.
 
-    With `again` the fact was stored before: it keeps its creation time, unless it had expired, and its `ttl` counts from
-    `at`.
+    With `again` the fact was stored before: it keeps its creation time, unless it had expired, and
+    its `ttl` counts from `at`.
     """
     tenant.changed(0, stored)
     relation = stored.relation
     limited = fact.ttl is not None or fact.valid_from is not None or fact.valid_until is not None
     if again:
-        if row in stored.limited and next(stored.windows(one))[1] <= at:
-            relation.set_attribute(Attribute.CREATED_AT, one, [at])
-            relation.set_attribute(Attribute.ACCESSES, one, [1])
-            relation.set_attribute(Attribute.PRIORITY, one, [UNSET_PRIORITY])
+        if row in stored.limited and next(stored.windows(ids))[1] <= at:
+            relation.set_attribute(Attribute.CREATED_AT, ids, [at])
+            relation.set_attribute(Attribute.ACCESSES, ids, [1])
+            relation.set_attribute(Attribute.PRIORITY, ids, [UNSET_PRIORITY])
         else:
-            accesses = relation.attributes(Attribute.ACCESSES, one)[0]
-            relation.set_attribute(Attribute.ACCESSES, one, [int(accesses) + 1])
-        relation.set_attribute(Attribute.LAST_ACCESS, one, [at])
+            accesses = relation.attributes(Attribute.ACCESSES, ids)[0]
+            relation.set_attribute(Attribute.ACCESSES, ids, [int(accesses) + 1])
+        relation.set_attribute(Attribute.LAST_ACCESS, ids, [at])
     if fact.metadata or again:
         stored.describe(row, fact.metadata)
     if fact.confidence is not None or again:
-        relation.set_attribute(Attribute.CONFIDENCE, one, [UNKNOWN if fact.confidence is None else fact.confidence])
+        relation.set_attribute(Attribute.CONFIDENCE, ids, [UNKNOWN if fact.confidence is None else fact.confidence])
     if limited or row in stored.limited:
-        relation.set_attribute(Attribute.TTL, one, [fact.ttl or 0])
-        relation.set_attribute(Attribute.VALID_FROM, one, [beginning_cell(fact.valid_from)])
-        relation.set_attribute(Attribute.VALID_UNTIL, one, [_end(fact, at)])
+        relation.set_attribute(Attribute.TTL, ids, [fact.ttl or 0])
+        relation.set_attribute(Attribute.VALID_FROM, ids, [beginning_cell(fact.valid_from)])
+        relation.set_attribute(Attribute.VALID_UNTIL, ids, [_end(fact, at)])
         stored.limited.add(row)
         tenant.limit(stored, row)
         if not limited:
@@ -303,11 +314,11 @@ def _remove(
     writable = partition.writable(stored.schema)
     if writable is not stored:
         stored, (rows, ids) = writable, located(writable.relation, rows, len(ids))
-    shown = stored.rows(tenant.engine, rows, ids)
+    removed_rows = stored.rows(tenant.engine, rows, ids)
     keys = [tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids))]
     stored.remove(rows, len(ids))
     tenant.changed(len(ids), stored)
-    delta.removed.append(Removed(stored.schema, stored.scope, keys, shown, change))
+    delta.removed.append(Removed(stored.schema, stored.scope, keys, removed_rows, change))
 
 
 def _retract_rule(tenant: Tenant, change: RetractRule, delta: Delta) -> None:

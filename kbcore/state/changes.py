@@ -1,4 +1,7 @@
-"""Every mutation there is. A change says what is intended; applying it finds what really changes."""
+"""Every kind of change.
+
+A change states the intention; applying it determines what really changes.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ from kbplanner.ir.terms import Rule, Variable
 
 @dataclass(frozen=True, slots=True)
 class AssertFacts:
-    """Store facts; those that are there already get new metadata, validity and confidence."""
+    """Store facts; facts that are already stored get new metadata, validity and confidence."""
 
     facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AssertRows:
-    """Store many facts that have nothing beside their arguments."""
+    """Store many facts that have arguments only."""
 
     rows: tuple[FactRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RetractFact:
-    """Remove one fact of a scope: of one sign, or of both where `positive` is None."""
+    """Remove one fact of a scope: of one sign, or of both if `positive` is None."""
 
     predicate: str
     args: tuple[str, ...]
@@ -43,7 +46,10 @@ class RetractFact:
 
 @dataclass(frozen=True, slots=True)
 class RetractPattern:
-    """Remove the facts of a scope that match; variables are wildcards, the same variable asks for equal arguments."""
+    """Remove the facts of a scope that match.
+
+    Variables are wildcards, equal variables require equal arguments.
+    """
 
     predicate: str
     pattern: tuple[Variable | str, ...]
@@ -53,14 +59,14 @@ class RetractPattern:
 
 @dataclass(frozen=True, slots=True)
 class AssertRules:
-    """Teach rules; one that is there already changes nothing."""
+    """Store rules; a rule that is already stored changes nothing."""
 
     rules: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RetractRule:
-    """Forget a rule of a scope by its id."""
+    """Remove a rule of a scope by its id."""
 
     id: str
     scope: str | None = None
@@ -68,9 +74,9 @@ class RetractRule:
 
 @dataclass(frozen=True, slots=True)
 class ForkScope:
-    """Copy the facts of a scope (None: the base), and the rules it has of its own, to a new one.
+    """Copy the facts and the own rules of a scope (None: the base) to a new scope.
 
-    With `overwrite` a target that is there is dropped first.
+    With `overwrite` an existing target is dropped first.
     """
 
     source: str | None
@@ -80,14 +86,17 @@ class ForkScope:
 
 @dataclass(frozen=True, slots=True)
 class DropScope:
-    """Remove a scope with its facts and the rules it has of its own."""
+    """Remove a scope with its facts and its own rules."""
 
     scope: str
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What stands at the predicate and arguments of a conflict afterwards; `facts` where that is `Keep.FACTS`."""
+    """The outcome of one conflict.
+
+    `facts` lists the facts that remain if `keep` is `Keep.FACTS`.
+    """
 
     keep: Keep
     facts: tuple[Standing, ...] = ()
@@ -95,10 +104,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class MergeScope:
-    """Add to a scope what another one has (None: the base), both as of the moment `at` (epoch milliseconds).
+    """Merge a scope (None: the base) into another one, both as of `at` (epoch milliseconds).
 
-    What is only in the source comes to the target. Conflicts were decided when this was written: all of them in the `usual`
-    way, but for those in `others`, by predicate and arguments.
+    Facts that only the source has are copied to the target. Conflicts were decided before this
+    change was written: `others` lists decisions by predicate and arguments, `usual` applies to all
+    other conflicts.
     """
 
     source: str | None
@@ -109,7 +119,7 @@ class MergeScope:
 
 
 class EvictReason(Enum):
-    """Why facts were evicted: their time was over, too little spoke for them, or a newer summary takes their place."""
+    """The reason of an eviction: the fact expired, it faded, or a newer summary replaces it."""
 
     EXPIRED = "expired"
     FADED = "faded"
@@ -118,7 +128,10 @@ class EvictReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EvictFacts:
-    """Remove exactly these facts: the result of expiry, fading or a newer summary, not the command that led to it."""
+    """Remove exactly these facts.
+
+    The result of expiry, fading or a newer summary, not the command that caused it.
+    """
 
     rows: tuple[FactRows, ...]
     reason: EvictReason
@@ -126,7 +139,7 @@ class EvictFacts:
 
 @dataclass(frozen=True, slots=True)
 class SetPriority:
-    """Say how important a stored fact is, 0 to 1: of one sign, or of both where `positive` is None."""
+    """Set the priority of a stored fact, 0 to 1: of one sign, or of both if `positive` is None."""
 
     predicate: str
     args: tuple[str, ...]
@@ -136,7 +149,7 @@ class SetPriority:
 
 
 class CatalogAction(Enum):
-    """What can happen to databases and tenants as a whole."""
+    """A change of a whole database or tenant."""
 
     CREATE_DATABASE = "createDatabase"
     DROP_DATABASE = "dropDatabase"
@@ -148,14 +161,17 @@ class CatalogAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeCatalog:
-    """Create, drop or empty the database or the tenant that the change set names; the only change of its set."""
+    """Create, drop or empty the database or the tenant that the change set names.
+
+    The only change of its set.
+    """
 
     action: CatalogAction
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeKeys:
-    """Take keys of the node in, or in place of those with their ids, and let others go; the only change of its set.
+    """Add or replace keys of the node by id, and remove others; the only change of its set.
 
     The set names no database and no tenant.
     """
@@ -166,7 +182,10 @@ class ChangeKeys:
 
 @dataclass(frozen=True, slots=True)
 class NoteAnswer:
-    """Keep the answer of a request with a key, None where it is too large. What is known does not change by it."""
+    """Store the answer of a request with an idempotency key, None if it is too large.
+
+    No fact or rule changes.
+    """
 
     request: RequestKey
     answer: Answer | None
@@ -195,7 +214,10 @@ RelationName = tuple[str | None, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """What the outcome of a check rests on: facts of the relations `read`, that nothing goes from those in `kept`, rules."""
+    """The inputs of a check.
+
+    The relations it reads, those that must lose no fact (`kept`), and perhaps rules.
+    """
 
     read: frozenset[RelationName]
     kept: frozenset[RelationName]
@@ -203,8 +225,11 @@ class Depends:
 
 
 @dataclass(slots=True)
-class Footprint:
-    """What change sets of one tenant write: relations that facts come to or go from, rules, or anything at all."""
+class WriteSet:
+    """The write set of the change sets of one tenant.
+
+    Relations asserted to or removed from, rules, or anything.
+    """
 
     asserted: set[RelationName] = field(default_factory=set)
     removed: set[RelationName] = field(default_factory=set)
@@ -212,7 +237,7 @@ class Footprint:
     anything: bool = False
 
     def add(self, changes: Iterable[Change]) -> None:
-        """Add what changes write."""
+        """Add the write set of `changes`."""
         for change in changes:
             if isinstance(change, AssertFacts):
                 self.asserted.update((fact.scope, fact.predicate, len(fact.args)) for fact in change.facts)
@@ -234,7 +259,8 @@ class Footprint:
                 self.anything = True
 
     def meets(self, depends: Depends | None) -> bool:
-        """Whether what is written could change the outcome of a check that depends on this (None: on everything)."""
+        """Return True if these writes could change the outcome of a check with these inputs (None:
+        of any check)."""
         if self.anything or depends is None:
             return True
         if self.rules and depends.rules:
@@ -245,11 +271,12 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Changes of one tenant that happen together: one log record, all or none.
+    """Changes of one tenant that are applied together: one log record, all or none.
 
-    `check`, if given, looks at the state just before the record is written and raises to refuse it; it is not logged.
-    `depends` says what its outcome rests on (None: everything). `transaction` is the id of the transaction it commits,
-    `request` the request with a key that it belongs to.
+    `check`, if set, reads the state just before the record is written and raises to reject the
+    change set; it is not logged. `depends` lists the inputs of the check (None: everything).
+    `transaction` is the id of the transaction that the set commits, `request` the idempotency key
+    and digest of its request.
     """
 
     database: str
@@ -262,23 +289,29 @@ class ChangeSet:
 
     @property
     def of_catalog(self) -> bool:
-        """Whether it changes databases or tenants as a whole, or the keys of the node."""
+        """True if the set changes whole databases or tenants, or the keys of the node."""
         return len(self.changes) == 1 and isinstance(self.changes[0], ChangeCatalog | ChangeKeys)
 
     @property
     def creates_tenant(self) -> bool:
-        """Whether these changes store something, so that a tenant that does not exist is created for them.
+        """True if these changes store something, so that a missing tenant is created for them.
 
-        Retractions, evictions, priorities and empty batches do nothing in a tenant that does not exist. A change set that
-        belongs to a request with an idempotency key is always stored: the request must not be carried out again.
+        Retractions, evictions, priorities and empty batches do nothing in a tenant that does not
+        exist. A change set of a request with an idempotency key is always stored: the request must
+        not run again.
         """
         return self.request is not None or self.of_catalog or any(map(_stores, self.changes))
 
     @property
     def makes_room(self) -> bool:
-        """Whether all it does is to take something away at somebody's wish: such a change is taken on a full disk too."""
+        """True if every change only removes data on request.
+
+        Such a change is accepted on a full disk too.
+        """
         return bool(self.changes) and all(
-            change.action in _TAKING_AWAY if isinstance(change, ChangeCatalog) else isinstance(change, _LESS)
+            change.action in _REMOVING_ACTIONS
+            if isinstance(change, ChangeCatalog)
+            else isinstance(change, _REMOVING_CHANGES)
             for change in self.changes
         )
 
@@ -293,8 +326,8 @@ def _stores(change: Change) -> bool:
     return isinstance(change, ForkScope | MergeScope | NoteAnswer)
 
 
-_LESS = (RetractFact, RetractPattern, RetractRule, DropScope)
-_TAKING_AWAY = (
+_REMOVING_CHANGES = (RetractFact, RetractPattern, RetractRule, DropScope)
+_REMOVING_ACTIONS = (
     CatalogAction.DROP_DATABASE,
     CatalogAction.NUKE_DATABASE,
     CatalogAction.DROP_TENANT,
@@ -304,7 +337,9 @@ _TAKING_AWAY = (
 
 @dataclass(slots=True)
 class Removed:
-    """Facts that an application removed: their stored schema, scope, symbols, and rows for the outside.
+    """Facts that a change removed.
+
+    Their stored schema, scope, symbols, and rows in their external form.
 
     `change` is the number of the change in its set.
     """
@@ -318,13 +353,14 @@ class Removed:
 
 @dataclass(slots=True)
 class Delta:
-    """What applying a change set really changed; `at` is its logged time, `generation` the tenant's after it.
+    """The real effect of a change set.
 
-    `seq` is its place in the log, 0 where there is none: in a transaction that is not committed.
+    `at` is its logged time, `generation` the tenant's generation after it.
 
-    `dropped` names the scopes that went, also those that were made anew. Facts that were evicted are counted only: the
-    change itself lists them. `retold`, where it was asked for, has the facts that were there before, with their times of
-    creation.
+    `seq` is the sequence number in the log, 0 for a transaction that is not committed. `dropped`
+    names the scopes that were removed, including those that were created again. Evicted facts are
+    only counted: the change itself lists them. `retold`, if requested, maps facts that were already
+    stored to their creation times.
     """
 
     at: int

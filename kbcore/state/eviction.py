@@ -1,4 +1,4 @@
-"""What memory upkeep writes, applied: evictions and priorities."""
+"""Application of the changes that memory upkeep writes: evictions and priorities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbplanner.engine.backend import Attribute
 
 
 def evict(tenant: Tenant, change: EvictFacts) -> int:
-    """Remove the facts that are there, relation by relation; returns how many that were."""
+    """Remove those of the facts that are stored, relation by relation; return their number."""
     evicted = 0
     for group in change.rows:
         partition = tenant.partition(group.scope)
@@ -28,7 +28,7 @@ def evict(tenant: Tenant, change: EvictFacts) -> int:
 
 
 def set_priority(tenant: Tenant, change: SetPriority) -> None:
-    """Set the priority of the facts that are there."""
+    """Set the priority of the stored facts that a change names."""
     partition = tenant.partition(change.scope)
     symbols = array("I", [tenant.engine.find(arg) for arg in change.args])
     if partition is None or 0 in symbols:

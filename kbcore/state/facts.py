@@ -1,4 +1,4 @@
-"""Facts as they are told, and rows as they are shown."""
+"""Facts as they are asserted, and rows in their external form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
 Row = dict[str, Any]
-"""A fact or answer for the outside: predicate, args, negated, scope, metadata, createdAt, validFrom, validUntil, ttl,
-confidence. Times are epoch milliseconds or None; `args` is a list of strings, `metadata` a dict, never None."""
+"""A fact or answer in its external form: predicate, args, negated, scope, metadata, createdAt,
+validFrom, validUntil, ttl, confidence. Times are epoch milliseconds or None; `args` is a list of
+strings, `metadata` a dict, never None."""
 
 
 FactKey = tuple[str | None, str, tuple[str, ...], bool]
@@ -23,9 +24,9 @@ FactKey = tuple[str | None, str, tuple[str, ...], bool]
 def row_shape(
     predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
 ) -> RowShape:
-    """How a row without confidence, with the same metadata as every other, is written as JSON.
+    """Return the JSON template of rows without confidence that share the same metadata.
 
-    `more` are further members, `,"key":value`.
+    `more` holds further members, each `,"key":value`.
     """
     first = {"predicate": predicate, "args": [], "negated": not positive, "scope": scope}
     first |= {"metadata": dict(metadata or {}), "createdAt": None}
@@ -45,8 +46,8 @@ def row_shape(
 class Fact:
     """A signed ground atom to be asserted.
 
-    `ttl` is in milliseconds from the last assertion, `valid_from` and `valid_until` epoch milliseconds, each None when not
-    limited; `confidence` is 0 to 1 or None for unknown.
+    `ttl` is in milliseconds from the last assertion, `valid_from` and `valid_until` epoch
+    milliseconds, each None if not limited; `confidence` is 0 to 1 or None for unknown.
     """
 
     predicate: str
@@ -61,20 +62,22 @@ class Fact:
 
     @property
     def key(self) -> FactKey:
-        """What makes it this fact."""
+        """The identity of the fact."""
         return self.scope, self.predicate, self.args, self.positive
 
     @property
     def schema(self) -> RelationSchema:
-        """The stored relation it belongs to."""
+        """The schema of the stored relation of the fact."""
         return RelationSchema(self.predicate, len(self.args), self.positive)
 
 
 @dataclass(frozen=True, slots=True)
 class FactRows:
-    """Many facts of one relation with nothing beside their arguments: `args` holds row after row, `arity` each.
+    """Many facts of one relation that have arguments only.
 
-    What a bulk load is made of: no object for a fact. Of arity 0 there is one row.
+    `args` holds row after row, `arity` values each.
+
+    Bulk loads use it to avoid one object per fact. With arity 0 there is exactly one row.
     """
 
     predicate: str
@@ -88,22 +91,25 @@ class FactRows:
 
     @property
     def schema(self) -> RelationSchema:
-        """The stored relation they belong to."""
+        """The schema of the stored relation of the facts."""
         return RelationSchema(self.predicate, self.arity, self.positive)
 
-    def fact(self, place: int) -> Fact:
-        """One of them as a fact by itself."""
-        args = tuple(self.args[place * self.arity : (place + 1) * self.arity])
+    def fact(self, index: int) -> Fact:
+        """Return the fact at an index."""
+        args = tuple(self.args[index * self.arity : (index + 1) * self.arity])
         return Fact(self.predicate, args, self.positive, self.scope)
 
     def facts(self) -> list[Fact]:
-        """All of them, each by itself."""
-        return [self.fact(place) for place in range(len(self))]
+        """Return all facts, one object each."""
+        return [self.fact(index) for index in range(len(self))]
 
 
 @dataclass(frozen=True, slots=True)
 class AssertOutcome:
-    """How many facts were new, how many were there already; `timestamp` is the logged time in epoch milliseconds."""
+    """Result of an assertion: the numbers of new and of known facts.
+
+    `timestamp` is the logged time in epoch milliseconds.
+    """
 
     asserted: int
     updated: int
@@ -112,11 +118,13 @@ class AssertOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RetractOutcome:
-    """What a retraction did.
+    """Result of a retraction.
 
-    `retracted` stored facts went; `cascaded` conclusions fell with them, of which `cascaded_atoms` lists at most as many
-    as the reply limit; `newly_derivable` conclusions appeared (through negation); `still_derivable` says whether rules
-    still give the atom itself; `truncated` that the count of what fell met its budget.
+    `retracted` counts the stored facts that were removed, `cascaded` the conclusions that no longer
+    hold; `cascaded_atoms` lists at most as many of them as the reply limit allows.
+    `newly_derivable` counts conclusions that appeared through negation. `still_derivable` is True
+    if rules still derive the atom itself, `truncated` if counting the conclusions reached its
+    budget.
     """
 
     retracted: int
@@ -129,12 +137,12 @@ class RetractOutcome:
 
 
 def derived_row(atom: Atom, args: Sequence[object], scope: str | None) -> Row:
-    """A row for a conclusion that nobody asserted."""
+    """Return the row of a conclusion."""
     return conclusion(atom.predicate, atom.positive, list(args), scope)
 
 
 def conclusion(predicate: str, positive: bool, args: list[Any], scope: str | None) -> Row:
-    """A row for a conclusion that nobody asserted, which takes the list of its arguments over."""
+    """Return the row of a conclusion; the row takes over the list of arguments."""
     return {
         "predicate": predicate,
         "args": args,

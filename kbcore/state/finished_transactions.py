@@ -1,4 +1,7 @@
-"""Which transactions were committed lately: a client whose answer was lost can ask, also after a restart."""
+"""Ids of recently committed transactions.
+
+A client that lost the answer to its commit can ask, even after a restart.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,23 @@ KEPT_IDS = 10_000
 
 
 class CommittedTransactions:
-    """Ids of the transactions a tenant committed in the last ten minutes of logged time, at most 10,000."""
+    """Ids of the transactions that a tenant committed in the last ten minutes of logged time, at
+    most 10,000."""
 
     def __init__(self) -> None:
         self._at: OrderedDict[str, int] = OrderedDict()
 
     def known(self, transaction: str, now: int) -> bool:
-        """Whether a transaction was committed, and not too long ago."""
+        """Return True if a transaction was committed within the retention period."""
         return self._at.get(transaction, now - KEPT_MS) > now - KEPT_MS
 
     def note(self, transaction: str, at: int) -> None:
-        """A transaction was committed at this logged time (epoch milliseconds), which never goes back."""
+        """Record a commit at a logged time (epoch milliseconds); logged times never decrease."""
         self._at[transaction] = at
         self.prune(at)
 
     def prune(self, now: int) -> None:
-        """Forget what is too old, or too much."""
+        """Remove ids beyond the age limit or the count limit."""
         while self._at:
             oldest = next(iter(self._at))
             if len(self._at) <= KEPT_IDS and self._at[oldest] > now - KEPT_MS:
@@ -33,9 +37,9 @@ class CommittedTransactions:
             del self._at[oldest]
 
     def all(self) -> dict[str, int]:
-        """Ids with the times of their commits, oldest first."""
+        """Return ids with their commit times, oldest first."""
         return dict(self._at)
 
     def restore(self, known: Iterable[tuple[str, int]]) -> None:
-        """Take over what a snapshot kept."""
+        """Load the ids of a snapshot."""
         self._at = OrderedDict(known)

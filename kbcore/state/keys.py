@@ -1,4 +1,7 @@
-"""The keys of a node as they are stored: what each may do, and a digest of it; no key can be read back."""
+"""API keys of a node as they are stored: permissions and a digest.
+
+The key itself cannot be recovered.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from dataclasses import dataclass
 READER, WRITER, ADMIN, REPLICA = "reader", "writer", "admin", "replica"
 
 ROLES = (READER, WRITER, ADMIN, REPLICA)
-"""What a key may do: read; write besides; everything; follow the log and nothing else."""
+"""Roles of a key: read; read and write; everything; follow the log only."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A key: who has it, its role, and where it holds (`databases`, `tenants`; empty: everywhere).
+    """An API key: its name, its role, and where it is valid (`databases`, `tenants`; empty:
+    everywhere).
 
-    `digest` is the SHA-256 of the whole key in hexadecimal digits. Times are epoch milliseconds; `expires_at` None: never.
+    `digest` is the SHA-256 of the whole key in hexadecimal digits. Times are epoch milliseconds; a
+    key with `expires_at` None never expires.
     """
 
     id: str
@@ -30,21 +35,24 @@ class StoredKey:
 
     @property
     def prefix(self) -> str:
-        """How the key begins: enough to tell it from others, and no secret."""
+        """The start of the key: enough to identify it, and not secret."""
         return f"kb_{self.id}"
 
     @property
     def limited(self) -> bool:
-        """Whether there is a database or tenant where it does not hold."""
+        """True if the key is limited to some databases or tenants."""
         return bool(self.databases or self.tenants)
 
     def holds(self, now: int) -> bool:
-        """Whether it has not expired."""
+        """Return True if the key has not expired."""
         return self.expires_at is None or now < self.expires_at
 
 
 class KeyRing:
-    """Every key of a node by its id. `used` stays true once there has been one: a node is bootstrapped once."""
+    """Every key of a node by id.
+
+    `used` stays true once there has been a key: a node is bootstrapped once.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[str, StoredKey] = {}
@@ -54,15 +62,15 @@ class KeyRing:
         return len(self._keys)
 
     def get(self, id: str) -> StoredKey | None:
-        """A key by its id, expired ones too."""
+        """Return a key by its id, including expired keys."""
         return self._keys.get(id)
 
     def all(self) -> list[StoredKey]:
-        """Every key, the oldest first."""
+        """Return every key, oldest first."""
         return sorted(self._keys.values(), key=lambda key: key.created_at)
 
     def change(self, put: Iterable[StoredKey], drop: Iterable[str]) -> None:
-        """Take keys in, or in place of those with their ids, and let others go."""
+        """Add or replace keys by id, and remove others."""
         keys = {**self._keys, **{key.id: key for key in put}}
         for id in drop:
             keys.pop(id, None)

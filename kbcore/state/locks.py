@@ -1,4 +1,5 @@
-"""A lock for many readers or one writer, on `threading` only, so that it is cooperative where that is patched."""
+"""A readers-writer lock, built on `threading` only, so that it is cooperative if `threading` is
+patched."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from types import TracebackType
 
 
 class ReadWriteLock:
-    """Readers share, a writer is alone. A waiting writer goes before readers that come later.
+    """Any number of readers or one writer. A waiting writer goes before readers that arrive later.
 
-    `with lock.read():` and `with lock.write():`. Not re-entrant. Taken by the threads (or greenlets) that run Python, never
-    inside the engine.
+    `with lock.read():` and `with lock.write():`. Not re-entrant. Held by threads (or greenlets)
+    that run Python, never inside the engine.
     """
 
     def __init__(self) -> None:
@@ -24,24 +25,24 @@ class ReadWriteLock:
         self._read = _Read(self)
         self._write = _Write(self)
         self.before: list[Callable[[], None]] = []
-        """What the next writer does first, once it is alone; it must not raise."""
+        """Callbacks that the next writer runs once it holds the lock; they must not raise."""
 
     def read(self) -> AbstractContextManager[None]:
-        """Hold the lock together with other readers."""
+        """Return a context manager that holds the lock together with other readers."""
         return self._read
 
     def write(self) -> AbstractContextManager[None]:
-        """Hold the lock alone."""
+        """Return a context manager that holds the lock exclusively."""
         return self._write
 
     @property
     def written(self) -> bool:
-        """Whether a writer is in."""
+        """True while a writer holds the lock."""
         return self._writing
 
 
 class _Read:
-    """One for all readers: it keeps nothing of its own."""
+    """Context manager shared by all readers: it has no state of its own."""
 
     def __init__(self, lock: ReadWriteLock) -> None:
         self._lock = lock
@@ -62,7 +63,7 @@ class _Read:
 
 
 class _Write:
-    """One for all writers, of which one at a time is in."""
+    """Context manager shared by all writers, one of which holds the lock at a time."""
 
     def __init__(self, lock: ReadWriteLock) -> None:
         self._lock = lock
@@ -82,7 +83,7 @@ class _Write:
         try:
             while lock.before:
                 lock.before.pop()()
-        except BaseException as error:  # it may be interrupted, and is never going to leave then
+        except BaseException as error:  # on KeyboardInterrupt `__exit__` is not called
             self.__exit__(type(error), error, error.__traceback__)
             raise
 

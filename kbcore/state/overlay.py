@@ -1,7 +1,10 @@
-"""A tenant as one transaction sees it: what is committed, and over it what the transaction has written.
+"""The view of one transaction.
 
-Relations the transaction writes are copied; everything else is read where it is, so it is always what is committed now. An
-overlay notes what is read from it, with the versions of that moment, for the transaction to compare when it commits.
+The committed state of a tenant, and over it the writes of the transaction.
+
+Relations that the transaction writes are copied; all others are read from the tenant, so they
+always show the committed state. An overlay records what is read through it with the versions at
+that time; the transaction compares them when it commits.
 """
 
 from __future__ import annotations
@@ -19,22 +22,26 @@ from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.schema import RelationSchema
 
 ReadName = tuple[str | None, str | None, int | None]
-"""Scope, predicate and arity of what was read; None for the arity: every one, for the predicate: the whole partition."""
+"""Scope, predicate and arity of a read; arity None: every arity; predicate None: the whole
+partition."""
 
 Versions = tuple[tuple[RelationSchema, int], ...]
-"""The relations that ever held something, with their versions."""
+"""The relations that were ever written, with their versions."""
 
 
 MAX_NEW_TEXT = 1 << 20
-"""Characters of constants in the goals of one transaction that no fact has: they take memory."""
+"""Limit per transaction on characters of constants in goals that no fact has: such constants take
+memory."""
 
 
 @dataclass(slots=True)
 class Reads:
-    """What was read, as it was when it was first read: relations, the version of the rules, the names of the scopes.
+    """The read set of a transaction.
 
-    `aged` says that a fact of the transaction itself has begun or ceased to hold since; `new_text` counts the characters of
-    constants in goals that nothing has.
+    Relations, version of the rules and names of scopes at the first read.
+
+    `aged` is True if a fact of the transaction itself has become valid or invalid since. `new_text`
+    counts the characters of constants in goals that no fact has.
     """
 
     relations: dict[ReadName, Versions] = field(default_factory=dict)
@@ -45,31 +52,33 @@ class Reads:
 
 
 def versions(partition: Partition | None, name: ReadName) -> Versions:
-    """The versions of what a name stands for in its partition (None: nothing was ever written there)."""
+    """Return the versions of the relations that a name covers in its partition (None: never
+    written)."""
     _, predicate, arity = name
     if partition is None:
         return ()
     if predicate is not None and arity is not None:
         signs = (RelationSchema(predicate, arity, True), RelationSchema(predicate, arity, False))
-        found = [relation for schema in signs if (relation := partition.get(schema)) is not None]
+        relations = [relation for schema in signs if (relation := partition.get(schema)) is not None]
     elif predicate is not None:
-        found = partition.named(predicate)
+        relations = partition.named(predicate)
     else:
-        found = partition.relations()
-    known = ((r.schema, r.version) for r in found if r.version)
+        relations = partition.relations()
+    known = ((r.schema, r.version) for r in relations if r.version)
     return tuple(sorted(known, key=lambda each: (each[0].predicate, each[0].arity, each[0].positive)))
 
 
 def scope_names(tenant: Tenant) -> tuple[str | None, ...]:
-    """The partitions of a tenant, by name."""
+    """Return the names of a tenant's partitions."""
     return tuple(partition.name for partition in Tenant.partitions(tenant))
 
 
 class Overlay(Tenant):
-    """The view of one transaction over `base`; nothing of it is seen elsewhere.
+    """The view of one transaction over `base`; its writes are visible nowhere else.
 
-    `lock.read()` is for reading it, `lock.write()` for applying changes to it; both hold the base still. `reads` is where
-    reads are noted while `noting` is set. It serves as long as it is not `outdated`.
+    Hold `lock.read()` to read the overlay and `lock.write()` to apply changes to it; both also hold
+    the read lock of the base. `reads` records reads while `noting` is set. The overlay is usable
+    until it is `outdated`.
     """
 
     def __init__(self, base: Tenant, reads: Reads) -> None:
@@ -90,7 +99,7 @@ class Overlay(Tenant):
 
     @property
     def rules(self) -> RuleBook:
-        """The rules, to be read; that is noted."""
+        """The rules, for reading; the read is recorded."""
         if self._own_rules is not None:
             return self._own_rules
         if self.noting and self._reads.rules is None:
@@ -99,26 +108,29 @@ class Overlay(Tenant):
 
     @rules.setter
     def rules(self, book: RuleBook) -> None:
-        """A tenant begins with an empty book; an overlay with that of the tenant below."""
+        """Ignore the empty rule book that a new tenant sets.
+
+        An overlay reads the rules of its base.
+        """
 
     def writable_rules(self) -> RuleBook:
-        """The rules, to be changed."""
+        """Return a rule book that may be changed."""
         if self._own_rules is None:
             self._own_rules = self.base.rules.copy()
             self._rules_below = self._own_rules.version
         return self._own_rules
 
     def partition(self, scope: str | None) -> Partition:
-        """A partition as the transaction sees it, also where there is none yet."""
-        found = self._layers.get(scope)
-        return self._layers.setdefault(scope, _Layer(self, scope)) if found is None else found
+        """Return a partition as the transaction sees it, empty if it does not exist."""
+        layer = self._layers.get(scope)
+        return self._layers.setdefault(scope, _Layer(self, scope)) if layer is None else layer
 
     def need_partition(self, scope: str | None) -> Partition:
-        """The same as `partition`."""
+        """Return the same as `partition`."""
         return self.partition(scope)
 
     def partitions(self, scope: str | None = ALL_SCOPES) -> list[Partition]:
-        """The asked partition, or for "*" all: the base, then by name."""
+        """Return the partition of a scope, or for "*" all partitions: the base, then by name."""
         if scope != ALL_SCOPES:
             return [self.partition(scope)]
         below = scope_names(self.base)
@@ -128,25 +140,29 @@ class Overlay(Tenant):
         return [self.partition(name) for name in sorted(names, key=lambda name: (name is not None, name or ""))]
 
     def _find(self, text: str) -> int:
-        """A constant that nothing has gets a symbol, so that the goal is evaluated and what it reads is noted."""
-        found = self.engine.find(text)
-        if not found:
+        """Return the symbol of a constant.
+
+        Intern an unknown one, so that the goal runs and its reads are recorded.
+        """
+        symbol = self.engine.find(text)
+        if not symbol:
             self._reads.new_text += len(text)
             if self._reads.new_text > MAX_NEW_TEXT:
-                most = {"limit": "bytes", "max": MAX_NEW_TEXT}
-                raise TooLarge("the goals of a transaction have too much text that no fact has", most)
-            found = self.engine.intern(text)
-        return found
+                limits = {"limit": "bytes", "max": MAX_NEW_TEXT}
+                raise TooLarge("the goals of a transaction have too much text that no fact has", limits)
+            symbol = self.engine.intern(text)
+        return symbol
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
-        """As for a tenant; but the version of a copy stays that of what it was copied from."""
+        """Record a change as a tenant does, but keep the version of a copy equal to that of its
+        original."""
         version = relation.version
         super().changed(rows, relation)
         relation.version = version
 
     @contextmanager
     def unnoted(self) -> Iterator[None]:
-        """Reads in here are not noted."""
+        """Return a block in which reads are not recorded."""
         noting, self.noting = self.noting, False
         try:
             yield
@@ -154,20 +170,23 @@ class Overlay(Tenant):
             self.noting = noting
 
     def note(self, name: ReadName) -> None:
-        """Something is read, perhaps for the first time."""
+        """Record a read, if it is the first one of this name."""
         if self.noting and name not in self._reads.relations:
             with self.unnoted():
-                found = versions(self.partition(name[0]), name)
-            self._reads.relations[name] = found
+                read_versions = versions(self.partition(name[0]), name)
+            self._reads.relations[name] = read_versions
 
     def outdated(self) -> bool:
-        """Whether what was copied has changed below since."""
+        """Return True if a copied relation or the copied rules have changed in the base since."""
         if self._own_rules is not None and self._rules_below != self.base.rules.version:
             return True
         return self.lost != self.base.lost or any(layer.outdated() for layer in self._layers.values())
 
     def renew(self, now: int) -> None:
-        """Bring an overlay that is not outdated to the present: what is read through it may have changed."""
+        """Advance an overlay that is not outdated to the present.
+
+        What is read through it may have changed.
+        """
         self.advance(max(now, self.base.at(0)))
         seen = (self.base.version, self.base.plan_version)
         if seen != self._seen:
@@ -181,14 +200,17 @@ class Overlay(Tenant):
         super().advance(now)
 
     def forget(self) -> None:
-        """Give up what was worked out from it: read again, it would not be noted, or be what held before a write."""
+        """Close cached results.
+
+        Reads from them would not be recorded, or would show the state before a write.
+        """
         for attached in self.attached.values():
             attached.close()
         self.attached.clear()
         self.models.clear()
 
     def drop(self) -> None:
-        """Give everything back, when nobody reads it any more."""
+        """Release everything, when there are no readers left."""
         with self.lock.alone():
             self.forget()
             for layer in self._layers.values():
@@ -205,7 +227,7 @@ class _Layer(Partition):
 
     @property
     def written(self) -> bool:
-        """Whether the transaction wrote here."""
+        """True if the transaction wrote to this partition."""
         return bool(self._relations)
 
     @property
@@ -213,16 +235,20 @@ class _Layer(Partition):
         return self._overlay.base.partition(self.name) or self._nothing
 
     def get(self, schema: RelationSchema) -> StoredRelation | None:
-        """The relation of a stored schema; that it is read is noted."""
+        """Return the relation of a stored schema; the read is recorded."""
         self._overlay.note((self.name, schema.predicate, schema.arity))
         return self._relations.get(schema) or self._below.get(schema)
 
     def need(self, schema: RelationSchema) -> StoredRelation:
-        """The relation of a stored schema, below made empty if it was never needed."""
+        """Return the relation of a stored schema, created empty in the base if it does not
+        exist."""
         return self.get(schema) or self._below.need(schema)
 
     def writable(self, schema: RelationSchema) -> StoredRelation:
-        """A copy of the relation below. What was worked out before is bound to that one, so it is given up."""
+        """Return a copy of the relation of the base.
+
+        Cached results, which are bound to the original, are closed.
+        """
         own = self._relations.get(schema)
         if own is None:
             own = self._relations[schema] = self._below.need(schema).copy()
@@ -230,22 +256,22 @@ class _Layer(Partition):
         return own
 
     def named(self, predicate: str, arity: int | None = None, positive: bool | None = None) -> list[StoredRelation]:
-        """Relations of a predicate; that they are read is noted."""
+        """Return the relations of a predicate; the read is recorded."""
         self._overlay.note((self.name, predicate, arity))
         return super().named(predicate, arity, positive)
 
     def relations(self) -> list[StoredRelation]:
-        """All relations; that they are read is noted."""
+        """Return all relations; the read is recorded."""
         self._overlay.note((self.name, None, None))
         return super().relations()
 
     def outdated(self) -> bool:
-        """Whether a relation that was copied has changed below."""
+        """Return True if a relation that was copied has changed in the base."""
         below = self._below
         return any(below.need(schema).version != own.version for schema, own in self._relations.items())
 
     def drop(self) -> None:
-        """Give the copies back."""
+        """Drop the copies."""
         for relation in self._relations.values():
             relation.gone = True
             relation.relation.drop()
@@ -257,7 +283,7 @@ class _Layer(Partition):
 
 
 class OverlayLock(ReadWriteLock):
-    """The lock of an overlay: its own, and inside it the base held still."""
+    """The lock of an overlay: its own lock, and inside it the read lock of the base."""
 
     def __init__(self, overlay: Overlay) -> None:
         super().__init__()
@@ -272,13 +298,13 @@ class OverlayLock(ReadWriteLock):
             yield
 
     def read(self) -> AbstractContextManager[None]:
-        """Hold it together with other readers."""
+        """Hold the lock together with other readers."""
         return self._with_base(super().read())
 
     def write(self) -> AbstractContextManager[None]:
-        """Hold it alone."""
+        """Hold the lock exclusively."""
         return self._with_base(super().write())
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold it alone, whatever becomes of the base."""
+        """Hold the lock exclusively, without the lock of the base."""
         return super().write()

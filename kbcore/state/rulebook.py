@@ -1,4 +1,7 @@
-"""The rules of a tenant: their identity, which are visible where, and the check before one is taken."""
+"""The rules of a tenant.
+
+Their identity, their visibility per scope, and the check before a rule is stored.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ from kbplanner.syntax.printer import print_rule
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """A rule with its id, its canonical text, and the scope it holds in (None: every partition)."""
+    """A rule with its id, its canonical text, and the scope it is valid in (None: every
+    partition)."""
 
     id: str
     rule: Rule
@@ -35,50 +39,57 @@ class StoredRule:
 
 
 def stored_rule(rule: Rule) -> StoredRule:
-    """Give a rule its id: its own name, or one made from what it says, the same up to the names of variables."""
+    """Give a rule its id.
+
+    Its own name, or a digest of its text that ignores the names of variables.
+    """
     return StoredRule(rule.name or "r" + _digest(rule), rule, print_rule(replace(rule, name=None, scope=None)), rule.scope)
 
 
 class RuleBook:
-    """All rules of a tenant, in the order they were taught, and a compiled set for each partition."""
+    """All rules of a tenant, in the order they were stored, and a compiled set for each
+    partition."""
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], StoredRule] = {}
         self._visible: dict[str | None, RuleSet] = {}
         self._scopes: dict[str | None, int] = {}
         self.version = 0
-        """How often rules came or went."""
+        """Number of changes of the rules."""
 
     def copy(self) -> RuleBook:
-        """The same rules in a book of their own, of the same version."""
-        made = RuleBook()
-        made._rules, made._scopes, made.version = dict(self._rules), dict(self._scopes), self.version
-        made._visible = dict(self._visible)
-        return made
+        """Return the same rules in a separate book of the same version."""
+        copy = RuleBook()
+        copy._rules, copy._scopes, copy.version = dict(self._rules), dict(self._scopes), self.version
+        copy._visible = dict(self._visible)
+        return copy
 
     def __len__(self) -> int:
         return len(self._rules)
 
     def all(self) -> list[StoredRule]:
-        """Every rule, of every scope."""
+        """Return every rule of every scope."""
         return list(self._rules.values())
 
     def get(self, scope: str | None, rule_id: str) -> StoredRule | None:
-        """The rule of this scope with this id."""
+        """Return the rule of a scope with an id."""
         return self._rules.get((scope, rule_id))
 
     def visible(self, scope: str | None) -> RuleSet:
-        """The rules that hold in a partition: those without scope, and its own."""
+        """Return the rules that are valid in a partition: those without scope, and its own."""
         scoped = scope if scope in self._scopes else None
-        found = self._visible.get(scoped)
-        if found is None:
-            found = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
-        return found
+        rule_set = self._visible.get(scoped)
+        if rule_set is None:
+            rule_set = self._visible[scoped] = RuleSet(self._chosen(self._rules.values(), scoped))
+        return rule_set
 
     def check(self, added: Sequence[StoredRule]) -> list[tuple[str, ...]]:
-        """Raise if rules cannot be taken: an id belongs to another rule, or a partition could not be evaluated any more.
+        """Raise if rules cannot be stored.
 
-        Returns the cycles through negation that they are part of, each as the predicates on the way round.
+        An id belongs to another rule, or a partition could no longer be evaluated.
+
+        Return the cycles through negation that the rules are part of, each as the predicates along
+        the cycle.
         """
         merged = dict(self._rules)
         for stored in added:
@@ -86,7 +97,7 @@ class RuleBook:
             known = merged.get(key)
             if known is not None and _digest(known.rule) != _digest(stored.rule):
                 raise AlreadyExists(
-                    f"rule id '{stored.id}' belongs to another rule; retract that one first",
+                    f"rule id '{stored.id}' belongs to another rule; retract the stored rule first",
                     {"id": stored.id, "text": known.text},
                 )
             merged.setdefault(key, stored)
@@ -101,7 +112,7 @@ class RuleBook:
         return list(cycles)
 
     def endless(self, added: Iterable[StoredRule]) -> list[RuleWarning]:
-        """Warn of rules, which are there, that recurse through a value they compute."""
+        """Return a warning for each stored rule that recurses through a computed value."""
         hint = "bound it, for instance with ?x < 100, or goals may meet their budget"
         return [
             RuleWarning("endless", f"{_name_of(stored.rule.head)} recurses through a computed value and may not end", hint)
@@ -110,15 +121,16 @@ class RuleBook:
         ]
 
     def scopes(self) -> set[str | None]:
-        """The scopes that have rules of their own; None among them where there are rules without scope."""
+        """Return the scopes that have their own rules, with None if there are rules without
+        scope."""
         return set(self._scopes)
 
     def of(self, scope: str | None) -> list[StoredRule]:
-        """The rules with exactly this scope, in the order they were taught."""
+        """Return the rules with exactly this scope, in the order they were stored."""
         return [stored for stored in self._rules.values() if stored.scope == scope] if scope in self._scopes else []
 
     def add(self, stored: StoredRule) -> bool:
-        """Take a rule that was checked; False if it is there already."""
+        """Store a rule that was checked; return False if it is already stored."""
         key = (stored.scope, stored.id)
         if key in self._rules:
             return False
@@ -129,15 +141,15 @@ class RuleBook:
         return True
 
     def remove(self, scope: str | None, rule_id: str) -> StoredRule | None:
-        """Forget a rule; None if there was none."""
-        found = self._rules.pop((scope, rule_id), None)
-        if found is not None:
+        """Remove a rule and return it; None if it does not exist."""
+        removed = self._rules.pop((scope, rule_id), None)
+        if removed is not None:
             self.version += 1
             self._scopes[scope] -= 1
             if not self._scopes[scope]:
                 del self._scopes[scope]
             self._visible.clear()
-        return found
+        return removed
 
     @staticmethod
     def _chosen(rules: Iterable[StoredRule], scope: str | None) -> list[Rule]:
@@ -145,7 +157,7 @@ class RuleBook:
 
 
 def recursion_warning(cycle: Sequence[str]) -> str:
-    """What the author of rules that recurse through negation is told."""
+    """Return the warning for rules that recurse through negation."""
     return (
         f"recursion through negation: {', '.join(cycle)} "
         "(answers follow the well-founded semantics, includeUndefined shows what is neither true nor false)"
@@ -162,7 +174,7 @@ def _digest(rule: Rule) -> str:
 
 
 def _renamed(rule: Rule) -> Rule:
-    """The rule with its variables named by their order of appearance."""
+    """Return the rule with its variables named by their order of appearance."""
     names: dict[Variable, Variable] = {}
 
     def variable(old: Variable) -> Variable:

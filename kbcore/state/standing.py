@@ -1,4 +1,4 @@
-"""Both sides of a merge conflict: the facts that stand in each scope, and which of them the target keeps."""
+"""Both sides of a merge conflict: the facts of each scope, and which of them the target keeps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 
 class Keep(Enum):
-    """Which facts stand in the target after a conflict.
+    """The facts that remain in the target after a conflict.
 
-    SOURCE and TARGET: exactly those of that scope. BOTH: those of both; two of the same sign become one, with the higher
-    confidence (unknown counts as 1), the metadata of both (the source's where a key is in both), the earlier creation time,
-    and the smallest window that holds both windows. FACTS: given ones. REFUSE: the merge does not happen.
+    SOURCE and TARGET: exactly those of that scope. BOTH: those of both; two facts of the same sign
+    become one with the higher confidence (unknown counts as 1), the metadata of both (the source
+    wins for a key in both), the earlier creation time, and the smallest window that contains both
+    windows. FACTS: a given list of facts. REFUSE: the merge is rejected.
     """
 
     SOURCE = "source"
@@ -25,10 +26,10 @@ class Keep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One fact at the predicate and arguments of a conflict: its sign and what it carries.
+    """One fact at the predicate and arguments of a conflict: its sign and its attributes.
 
-    Times are epoch milliseconds: it holds from `valid_from` up to, but not at, `valid_until` (None: it does not end).
-    `confidence` is 0 to 1, None for unknown.
+    Times are epoch milliseconds: the fact is valid from `valid_from` up to, but not at,
+    `valid_until` (None: no end). `confidence` is 0 to 1, None for unknown.
     """
 
     positive: bool

@@ -1,4 +1,5 @@
-"""One tenant: an engine, partitions of facts, rules, and the moments at which facts begin or cease to hold."""
+"""One tenant: an engine, partitions of facts, rules, and the times at which facts become valid or
+expire."""
 
 from __future__ import annotations
 
@@ -28,34 +29,37 @@ if TYPE_CHECKING:
 ALL_SCOPES = "*"
 
 _SERIAL = count(1)
-"""Tells tenants of a process apart, also one that was emptied from what it was before."""
+"""Identifies the tenants of a process; a tenant that was emptied gets a new number."""
 
 PLAN_ROWS = 500
-"""Changed rows after which plans are looked at again; a plan is made anew when a relation of 1000 rows or more has moved
-tenfold."""
+"""Number of changed rows after which plans are checked; a plan is rebuilt when a relation of 1000
+rows or more has grown or shrunk tenfold."""
 
 
-FEW_MOMENTS = 1000
-"""Moments that are put in order one by one, so that a few facts never cost a look at all of a tenant's moments."""
+MAX_HEAP_PUSHES = 1000
+"""Largest number of times pushed to the heap one by one, so that a few facts never cost a heapify
+of all times."""
 
 
 class Attached(Protocol):
-    """What is kept beside a tenant for as long as there is one."""
+    """An object whose lifetime is bound to a tenant."""
 
     def close(self) -> None:
-        """Give back what it holds of the engine."""
+        """Release what the object holds of the engine."""
 
 
 class Tenant:
     """The state of one tenant of one database.
 
-    `find` gives the symbol of a constant in a goal, 0 where nothing has it. `lock` guards everything here; `backlog` holds
-    durable changes not applied yet, in log order. `generation` counts applied change sets, `seq` is the place in the log of
-    the last one; `version` rises with them and with every fact that begins or ceases to hold; `plan_version` when a plan may
-    not be the right one any more: with rules, with explicit negatives, with many rows; `lost` counts the partitions
-    that were deleted. `failed` is set when a durable change could not be applied: then nothing here may be trusted. `gone`
-    says that the tenant was dropped or emptied; `attached` is what others keep beside it for as long as there is one.
-    `accesses` are those of facts that are not written yet; `read_at` is when the last read began, in epoch milliseconds.
+    `find` returns the symbol of a constant in a goal, 0 for an unknown one. `lock` guards
+    everything here; `backlog` holds durable changes not yet applied, in log order. `generation`
+    counts applied change sets, `seq` is the sequence number of the last one in the log. `version`
+    increases with them and whenever a fact becomes valid or expires; `plan_version` when a plan may
+    no longer be the best one: after a change of rules, of explicit negatives, or of many rows.
+    `lost` counts the partitions that were deleted. `failed` is set when a durable change could not
+    be applied: the state must not be trusted then. `gone` is True once the tenant was dropped or
+    emptied; `attached` holds objects whose lifetime is bound to the tenant. `accesses` are those
+    not yet written to the cells; `read_at` is the start of the last read, in epoch milliseconds.
     """
 
     def __init__(self, database: str, name: str, engine: Engine, created_at: int) -> None:
@@ -91,28 +95,34 @@ class Tenant:
         self._counter = count()
 
     def writable_rules(self) -> RuleBook:
-        """The rules, to be changed."""
+        """Return a rule book that may be changed."""
         return self.rules
 
     def partition(self, scope: str | None) -> Partition | None:
-        """A partition, None if nothing was ever written there."""
+        """Return a partition, None if nothing was ever written to it."""
         return self._partitions.get(scope)
 
     def need_partition(self, scope: str | None) -> Partition:
-        """A partition, made if new."""
-        found = self._partitions.get(scope)
-        if found is None:
-            found = self._partitions[scope] = Partition(self.engine, scope, self.lost)
-        return found
+        """Return a partition, created if it does not exist."""
+        partition = self._partitions.get(scope)
+        if partition is None:
+            partition = self._partitions[scope] = Partition(self.engine, scope, self.lost)
+        return partition
 
     def new_partition(self, scope: str | None) -> Partition:
-        """An empty partition that is not kept; all such share their relations and their goal tables."""
+        """Return an empty partition that is not stored.
+
+        All of them share their relations and their goal tables.
+        """
         return Partition(self.engine, scope, NEVER_KEPT, self._nothing)
 
     def lose_partition(self, scope: str) -> Partition | None:
-        """Let go of a partition and give back what it holds; None if nothing was ever written there.
+        """Remove and return a partition and drop its relations.
 
-        What was worked out from it stays in tables and models, under a key that no later partition of this name has.
+        None if nothing was ever written to it.
+
+        Cached results stay in tables and models, under a key that no later partition of this name
+        has.
         """
         lost = self._partitions.pop(scope, None)
         self.plan_version += 1
@@ -125,58 +135,75 @@ class Tenant:
         return lost
 
     def copy_partition(self, source: str | None, target: str) -> Partition:
-        """Make a partition that holds the facts of another, those too that are not valid now; the target is new."""
-        made = self.need_partition(target)
+        """Create a partition with the facts of another, including those not valid now.
+
+        The target must be new.
+        """
+        partition = self.need_partition(target)
         copies: dict[int, StoredRelation] = {}
         known = self._partitions.get(source)
         for stored in () if known is None else known.relations():
             if live := stored.relation.counts().live:
-                copies[id(stored)] = copy = made.adopt(stored)
+                copies[id(stored)] = copy = partition.adopt(stored)
                 copy.scheduled = dict(stored.scheduled)
                 self.changed(live, copy)
         limited = [moment for moment in self._moments if id(moment[2]) in copies]
         self._moments += [(at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited]
         heapq.heapify(self._moments)
-        return made
+        return partition
 
     def unnoted(self) -> AbstractContextManager[None]:
-        """Return a block in which a transaction does not note its reads; a tenant notes none."""
+        """Return a block in which a transaction does not record its reads.
+
+        A tenant records none.
+        """
         return nullcontext()
 
     def scopes(self) -> list[str]:
-        """Every scope that was written to or forked, or has rules of its own, by name; the base is none."""
+        """Return every scope that was written to or forked, or has its own rules, by name.
+
+        The base has no name.
+        """
         return sorted(scope for scope in {*self._partitions, *self.rules.scopes()} if scope is not None)
 
     def partitions(self, scope: str | None = ALL_SCOPES) -> list[Partition]:
-        """The asked partition (none if nothing was ever written there), or for "*" all: the base, then by name."""
+        """Return the partition of a scope (none if never written to), or for "*" all partitions.
+
+        The base, then by name.
+        """
         if scope != ALL_SCOPES:
-            found = self._partitions.get(scope)
-            return [found] if found else []
+            partition = self._partitions.get(scope)
+            return [partition] if partition else []
         return [self._partitions[key] for key in sorted(self._partitions, key=lambda name: (name is not None, name or ""))]
 
     def facts(self) -> int:
-        """Facts stored in all partitions."""
+        """Count the facts stored in all partitions."""
         return sum(partition.live() for partition in self.partitions())
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def due(self, now: int) -> bool:
-        """Whether some fact begins or ceases to hold at or before `now` and has not been brought up to date."""
+        """Return True if the visibility of a fact changes at or before `now` and has not been
+        updated."""
         return bool(self._moments) and self._moments[0][0] <= max(now, self._now)
 
     def advance(self, now: int) -> None:
-        """Bring the visibility of facts to `now` (epoch milliseconds); a clock that goes back changes nothing."""
+        """Update the visibility of facts to `now` (epoch milliseconds).
+
+        An earlier time changes nothing.
+        """
         self._now = max(now, self._now)
         while self._moments and self._moments[0][0] <= self._now:
             at, _, relation, row = heapq.heappop(self._moments)
             if relation.scheduled.get(row) != at:
-                continue  # an earlier check was scheduled after this one and has been made
+                continue  # an earlier check was scheduled after this one and has run
             del relation.scheduled[row]
             self.limit(relation, row)
             self.version += 1
 
     def limit(self, relation: StoredRelation, row: RowKey) -> None:
-        """Show or hide a fact with a validity window as the time says, and note when that changes next."""
+        """Show or hide a fact with a validity window as of the current time, and schedule its next
+        change."""
         if relation.gone:
             return
         symbols = array("I", row)
@@ -191,38 +218,44 @@ class Tenant:
             relation.note(ids, FLIP_SHOWN if valid else FLIP_HIDDEN)
             self.changed(1, relation)
         following = start if self._now < start < end else end
-        # A fact that is told again and again with a ttl has one entry: the check at its earlier end schedules the next.
+        # A fact asserted repeatedly with a ttl has one entry: the check at its earlier end schedules the next.
         if self._now < following < min(relation.scheduled.get(row, FOREVER), FOREVER):
             relation.scheduled[row] = following
             heapq.heappush(self._moments, (following, next(self._counter), relation, row))
 
     def limit_new(self, relation: StoredRelation, rows: Sequence[RowKey], ids: array[int]) -> None:
-        """What `limit` does, for facts that have just come, all of which are shown so far and have a window."""
-        now, over, hidden, coming = self._now, list[RowKey](), list[int](), list[tuple[int, int, StoredRelation, RowKey]]()
-        for place, (start, end) in enumerate(relation.windows(ids)):
+        """Do what `limit` does for facts that were just inserted, all of which are visible and have
+        a window."""
+        now = self._now
+        expired_rows, hidden = list[RowKey](), list[int]()
+        scheduled = list[tuple[int, int, StoredRelation, RowKey]]()
+        for index, (start, end) in enumerate(relation.windows(ids)):
             if not start <= now < end:
-                hidden.append(place)
+                hidden.append(index)
                 if end <= now:
-                    over.append(rows[place])
+                    expired_rows.append(rows[index])
             following = start if now < start < end else end
-            if now < following < min(relation.scheduled.get(rows[place], FOREVER), FOREVER):
-                relation.scheduled[rows[place]] = following
-                coming.append((following, next(self._counter), relation, rows[place]))
+            if now < following < min(relation.scheduled.get(rows[index], FOREVER), FOREVER):
+                relation.scheduled[rows[index]] = following
+                scheduled.append((following, next(self._counter), relation, rows[index]))
         relation.limited.update(rows)
-        relation.expired.update(over)
+        relation.expired.update(expired_rows)
         if hidden:
-            relation.relation.hide(array("I", [symbol for place in hidden for symbol in rows[place]]), len(hidden), True)
-            relation.note(array("I", [ids[place] for place in hidden]), FLIP_HIDDEN)
+            relation.relation.hide(array("I", [symbol for index in hidden for symbol in rows[index]]), len(hidden), True)
+            relation.note(array("I", [ids[index] for index in hidden]), FLIP_HIDDEN)
             self.changed(len(hidden), relation)
-        if len(coming) > FEW_MOMENTS:
-            self._moments += coming
+        if len(scheduled) > MAX_HEAP_PUSHES:
+            self._moments += scheduled
             heapq.heapify(self._moments)
         else:
-            for moment in coming:
+            for moment in scheduled:
                 heapq.heappush(self._moments, moment)
 
     def changed(self, rows: int, relation: StoredRelation) -> None:
-        """So many rows of a stored relation came, went, or were shown or hidden; none if only what they carry changed."""
+        """Record that `rows` rows were added, removed, shown or hidden.
+
+        0 if only their attributes changed.
+        """
         self._stamp += 1
         relation.version = self._stamp
         self._rows_changed += rows
@@ -231,15 +264,15 @@ class Tenant:
             self.plan_version += 1
 
     def at(self, now: int) -> int:
-        """The time this tenant has come to, at least `now`."""
+        """Return the time of this tenant, at least `now`."""
         return max(now, self._now)
 
     def stored(self) -> Iterator[tuple[Partition, StoredRelation]]:
-        """Every stored relation with its partition."""
+        """Yield every stored relation with its partition."""
         for partition in self.partitions():
             for relation in partition.relations():
                 yield partition, relation
 
     def predicates(self) -> set[RelationSchema]:
-        """Stored schemas that have facts."""
+        """Return the stored schemas that have facts."""
         return {relation.schema for _, relation in self.stored() if relation.relation.counts().live}

@@ -1,1 +1,1 @@
-"""Scopes: forking, comparing and merging the facts of two of them."""
+"""Fork, comparison and merge of scopes."""

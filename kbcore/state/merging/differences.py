@@ -1,8 +1,9 @@
-"""Two partitions compared, predicate by predicate, both signs together.
+"""Comparison of two partitions, predicate by predicate, both signs together.
 
-Facts are paired by sign first. A pair is equal, or modified: another validity, confidence or metadata. Of what is left, a
-fact of one side whose opposite is what the other side has is crossed, a modification too. The rest is on one side only.
-The engine compares what has no validity window of its own, at memory speed; the others are judged one by one.
+Facts are paired by sign first. A pair is equal, or modified: another validity, confidence or
+metadata. Of the remaining facts, a fact of one side whose opposite is on the other side is crossed,
+a modification too. All others are on one side only. The engine compares facts without a validity
+window at memory speed; facts with a window are compared one by one.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ SIGNS = (True, False)
 
 @dataclass(slots=True)
 class OneSign:
-    """The facts of one sign in two partitions: rows, flat, of one alone, of both with other cells, and crossed ones.
+    """The facts of one sign in two partitions, as flat rows.
 
-    `crossed` are facts of the source; the fact of the other sign is in the target.
+    Of one side only, modified, and crossed.
+
+    `crossed` holds facts of the source; the target has the fact of the other sign.
     """
 
     source: StoredRelation | None
@@ -38,37 +41,44 @@ class OneSign:
 
 
 class Validity(NamedTuple):
-    """Which facts count: those valid at a moment, or with `future` also those that will be."""
+    """The facts that count.
+
+    Those valid at `at`, with `future` also those that become valid later.
+    """
 
     at: int
     future: bool = False
 
-    def counts(self, stored: StoredRelation, place: array[int]) -> bool:
-        """Whether a fact with a validity window does."""
-        start, end = next(stored.windows(place))
+    def counts(self, stored: StoredRelation, ids: array[int]) -> bool:
+        """Return True if a fact with a validity window counts."""
+        start, end = next(stored.windows(ids))
         return (self.future or start <= self.at) and self.at < end
 
 
 @dataclass(slots=True)
 class Difference:
-    """What two partitions have of one predicate and arity; rows of arity 0 are counted by `count` too."""
+    """The difference of two partitions in one predicate and arity.
+
+    Use `count` for rows of arity 0 too.
+    """
 
     predicate: str
     arity: int
     signs: dict[bool, OneSign]
 
     def count(self, rows: Sequence[int]) -> int:
-        """How many rows a flat list holds; with arity 0 each is one placeholder."""
+        """Count the rows of a flat list; with arity 0 each row is one placeholder."""
         return len(rows) // max(self.arity, 1)
 
     def keys(self, rows: array[int]) -> list[RowKey]:
-        """Rows one by one."""
+        """Return the rows as tuples."""
         if not self.arity:
             return [()] * len(rows)
         return list(zip(*[iter(rows)] * self.arity, strict=True))
 
     def drawn(self, sign: bool, *, source: bool) -> list[RowKey]:
-        """Facts of one sign that only one scope has, but whose opposite both have and do not agree on."""
+        """Return the facts of one sign that only one scope has, and whose opposite differs between
+        the scopes."""
         other = self.signs[not sign].modified
         only = self.signs[sign].only_source if source else self.signs[sign].only_target
         if not other or not only:
@@ -77,23 +87,24 @@ class Difference:
         return [key for key in self.keys(other) if key in known]
 
     def conflict_count(self) -> int:
-        """How many atoms the two do not agree on; only one that both have with both signs could count twice."""
+        """Count the conflicting atoms; an atom modified in both signs counts once."""
         counts = [self.count(one.modified) + self.count(one.crossed) for one in self.signs.values()]
         both = [one.modified for one in self.signs.values() if one.modified]
         twice = set(self.keys(both[0])).intersection(self.keys(both[1])) if len(both) == 2 else ()
         return sum(counts) - len(twice)
 
     def conflicts(self) -> list[RowKey]:
-        """The arguments at which the two do not agree, each once."""
-        found: dict[RowKey, None] = {}
+        """Return the arguments of the conflicts, each once."""
+        conflicts: dict[RowKey, None] = {}
         for one in self.signs.values():
-            found.update(dict.fromkeys(self.keys(one.modified)))
-            found.update(dict.fromkeys(self.keys(one.crossed)))
-        return list(found)
+            conflicts.update(dict.fromkeys(self.keys(one.modified)))
+            conflicts.update(dict.fromkeys(self.keys(one.crossed)))
+        return list(conflicts)
 
 
 def differences(source: Partition | None, target: Partition | None, validity: Validity) -> Iterator[Difference]:
-    """The differences of two partitions (None: an empty one), by predicate and arity, in this order."""
+    """The differences of two partitions (None: an empty one), by predicate and arity, in this
+    order."""
     names = {
         (stored.schema.predicate, stored.schema.arity)
         for partition in (source, target)
@@ -107,26 +118,26 @@ def differences(source: Partition | None, target: Partition | None, validity: Va
             mine, other = (None if p is None else p.get(schema) for p in (source, target))
             signs[sign] = OneSign(_filled(mine), _filled(other))
             _compare(signs[sign], arity, validity)
-        found = Difference(predicate, arity, signs)
+        difference = Difference(predicate, arity, signs)
         for sign in SIGNS:
-            _cross(found, sign)
-        yield found
+            _cross(difference, sign)
+        yield difference
 
 
 def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) -> list[Standing]:
-    """Facts, given their ids and symbols, as strategies see them."""
+    """Return facts, from their ids and symbols, in the form that merge strategies read."""
     read = stored.relation.attributes
     created, confidences = read(Attribute.CREATED_AT, ids), read(Attribute.CONFIDENCE, ids)
-    found = []
+    facts = []
     for key, at, (start, end), confidence in zip(keys, created, stored.windows(ids), confidences, strict=True):
         sure = None if confidence != confidence else confidence
         until = None if end == FOREVER else end
-        found.append(Standing(stored.schema.positive, int(at), start, until, sure, stored.metadata.get(key, {})))
-    return found
+        facts.append(Standing(stored.schema.positive, int(at), start, until, sure, stored.metadata.get(key, {})))
+    return facts
 
 
 def cells(rows: array[int], arity: int) -> array[int]:
-    """Rows as the engine takes them: of arity 0 a placeholder for each, which is nothing there."""
+    """Return rows as the engine reads them: without the placeholders of arity 0."""
     return rows if arity else array("I")
 
 
@@ -135,7 +146,7 @@ def _filled(stored: StoredRelation | None) -> StoredRelation | None:
 
 
 def _all(stored: StoredRelation) -> tuple[array[int], array[int]]:
-    """Every row, hidden ones too, and their ids; of arity 0 a placeholder."""
+    """Return every row, including hidden ones, and the ids; with arity 0 a placeholder per row."""
     rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
     return (rows if stored.schema.arity else array("I", bytes(4 * len(ids)))), ids
 
@@ -156,31 +167,31 @@ def _compare(one: OneSign, arity: int, validity: Validity) -> None:
 
 
 def _compare_cells(one: OneSign, source: StoredRelation, target: StoredRelation) -> None:
-    found = source.relation.compare(target.relation)
-    one.only_source, one.only_target = _rows_at(source, found.only_here), _rows_at(target, found.only_there)
-    one.modified, one.equal = _rows_at(source, found.modified_here), found.equal
+    comparison = source.relation.compare(target.relation)
+    one.only_source, one.only_target = _rows_at(source, comparison.only_here), _rows_at(target, comparison.only_there)
+    one.modified, one.equal = _rows_at(source, comparison.modified_here), comparison.equal
 
 
 def _rows_at(stored: StoredRelation, ids: array[int]) -> array[int]:
-    """The rows with these ids."""
+    """Return the rows with these ids."""
     if not ids:
         return array("I")
     rows, known = _all(stored)
     if len(ids) == len(known):
         return rows
-    places: Iterable[int] = ids
+    indices: Iterable[int] = ids
     if stored.relation.counts().rows != len(known):
-        place_of = dict(zip(known, range(len(known)), strict=True))
-        places = [place_of[place] for place in ids]
+        index_of = dict(zip(known, range(len(known)), strict=True))
+        indices = [index_of[id] for id in ids]
     width = max(stored.schema.arity, 1)
     picked = array("I", bytes(4 * width * len(ids)))
     for column in range(width):
-        picked[column::width] = array("I", map(rows[column::width].__getitem__, places))
+        picked[column::width] = array("I", map(rows[column::width].__getitem__, indices))
     return picked
 
 
 def _compare_metadata(one: OneSign, source: StoredRelation, target: StoredRelation, arity: int) -> None:
-    """Move the pairs that only their metadata tells apart."""
+    """Move pairs that differ only in metadata from equal to modified."""
     mine, other = source.metadata, target.metadata
     if mine == other:
         return
@@ -195,7 +206,10 @@ def _compare_metadata(one: OneSign, source: StoredRelation, target: StoredRelati
 
 
 def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -> None:
-    """Pair the facts that have a validity window by hand: some do not count, and a `ttl` begins with the assertion."""
+    """Pair the facts that have a validity window one by one.
+
+    A fact may not count, and a `ttl` starts at assertion.
+    """
     keys = list(limited)
     symbols = array("I", [symbol for key in keys for symbol in key])
     sides = [None if s is None else s.relation.locate(symbols, len(keys)) for s in (one.source, one.target)]
@@ -206,9 +220,9 @@ def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -
     for name in ("only_source", "only_target", "modified"):
         rows = getattr(one, name)
         setattr(one, name, flat([key for key in _keys(rows, arity) if key not in limited]))
-    for place, key in enumerate(keys):
-        mine = _counted(one.source, here[place : place + 1], key, validity)
-        other = _counted(one.target, there[place : place + 1], key, validity)
+    for index, key in enumerate(keys):
+        mine = _counted(one.source, here[index : index + 1], key, validity)
+        other = _counted(one.target, there[index : index + 1], key, validity)
         if mine is not None and other is not None:
             if mine == other:
                 one.equal += 1
@@ -220,56 +234,57 @@ def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -
             one.only_target.extend(key or (0,))
 
 
-def _counted(
-    stored: StoredRelation | None, place: array[int], key: RowKey, validity: Validity
-) -> tuple[object, ...] | None:
-    """What tells a fact from another with the same arguments; None where it is not there or does not count.
+def _counted(stored: StoredRelation | None, ids: array[int], key: RowKey, validity: Validity) -> tuple[object, ...] | None:
+    """Return what distinguishes a fact from another with the same arguments.
 
-    A fact told without a beginning began when it was asserted, whenever that was.
+    The result is None for a fact that does not exist or does not count.
+
+    A fact asserted without `validFrom` is valid from its assertion time.
     """
-    if stored is None or place[0] == NO_ROW or (key in stored.limited and not validity.counts(stored, place)):
+    if stored is None or ids[0] == NO_ROW or (key in stored.limited and not validity.counts(stored, ids)):
         return None
-    confidence = stored.relation.attributes(Attribute.CONFIDENCE, place)[0]
-    begins = stored.relation.attributes(Attribute.VALID_FROM, place)[0]
-    _, end = next(stored.windows(place))
+    confidence = stored.relation.attributes(Attribute.CONFIDENCE, ids)[0]
+    begins = stored.relation.attributes(Attribute.VALID_FROM, ids)[0]
+    _, end = next(stored.windows(ids))
     return begins, end, None if confidence != confidence else confidence, stored.metadata.get(key, {})
 
 
-def _cross(found: Difference, sign: bool) -> None:
-    """Of what only the source has, take out the facts of a sign whose opposite only the target has."""
-    mine, other = found.signs[sign], found.signs[not sign]
+def _cross(difference: Difference, sign: bool) -> None:
+    """Move facts of one sign that only the source has, and whose opposite only the target has, to
+    `crossed`."""
+    mine, other = difference.signs[sign], difference.signs[not sign]
     if not mine.only_source or not other.only_target:
         return
     if any(s is not None and s.limited for s in (mine.source, mine.target, other.source, other.target)):
-        opposite, own = set(found.keys(other.only_target)), set(found.keys(mine.only_source))
-        crossed = [key in opposite for key in found.keys(mine.only_source)]
-        gone = [key in own for key in found.keys(other.only_target)]
+        opposite, own = set(difference.keys(other.only_target)), set(difference.keys(mine.only_source))
+        crossed = [key in opposite for key in difference.keys(mine.only_source)]
+        gone = [key in own for key in difference.keys(other.only_target)]
     else:
-        crossed = _in_one(found, mine.only_source, other.target, other.source)
-        gone = _in_one(found, other.only_target, mine.source, mine.target)
-    mine.crossed = _chosen(mine.only_source, found.arity, crossed)
-    mine.only_source = _chosen(mine.only_source, found.arity, [not yes for yes in crossed])
-    other.only_target = _chosen(other.only_target, found.arity, [not yes for yes in gone])
+        crossed = _in_one(difference, mine.only_source, other.target, other.source)
+        gone = _in_one(difference, other.only_target, mine.source, mine.target)
+    mine.crossed = _chosen(mine.only_source, difference.arity, crossed)
+    mine.only_source = _chosen(mine.only_source, difference.arity, [not yes for yes in crossed])
+    other.only_target = _chosen(other.only_target, difference.arity, [not yes for yes in gone])
 
 
 def _in_one(
-    found: Difference, rows: array[int], there: StoredRelation | None, absent: StoredRelation | None
+    difference: Difference, rows: array[int], there: StoredRelation | None, absent: StoredRelation | None
 ) -> list[bool]:
-    """Which rows one relation has and the other has not."""
-    taken, count = cells(rows, found.arity), found.count(rows)
+    """Return for each row True if the first relation has it and the second has not."""
+    engine_rows, count = cells(rows, difference.arity), difference.count(rows)
     if there is None:
         return [False] * count
-    yes = [place != NO_ROW for place in there.relation.locate(taken, count)]
+    yes = [id != NO_ROW for id in there.relation.locate(engine_rows, count)]
     if absent is None:
         return yes
-    return [a and place == NO_ROW for a, place in zip(yes, absent.relation.locate(taken, count), strict=True)]
+    return [a and id == NO_ROW for a, id in zip(yes, absent.relation.locate(engine_rows, count), strict=True)]
 
 
-def _chosen(rows: array[int], arity: int, wanted: Sequence[bool]) -> array[int]:
+def _chosen(rows: array[int], arity: int, selected: Sequence[bool]) -> array[int]:
     width = max(arity, 1)
-    picked = array("I", bytes(4 * width * sum(wanted)))
+    picked = array("I", bytes(4 * width * sum(selected)))
     for column in range(width):
-        picked[column::width] = array("I", compress(rows[column::width], wanted))
+        picked[column::width] = array("I", compress(rows[column::width], selected))
     return picked
 
 
@@ -278,5 +293,5 @@ def _keys(rows: array[int], arity: int) -> list[RowKey]:
 
 
 def flat(keys: Iterable[RowKey]) -> array[int]:
-    """Rows one after the other; of arity 0 a placeholder for each."""
+    """Concatenate rows; with arity 0 a placeholder for each."""
     return array("I", [symbol for key in keys for symbol in key or (0,)])

@@ -1,4 +1,7 @@
-"""Apply what happens to scopes as a whole: forked, dropped, merged. It follows from the state and from what was decided."""
+"""Application of scope changes: fork, drop and merge.
+
+The result depends only on the state and the decisions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ UNKNOWN = float("nan")
 
 
 def change_scopes(tenant: Tenant, change: ScopeChange, delta: Delta) -> None:
-    """Apply one of them, and write down what really changes."""
+    """Apply a scope change and record its effect."""
     if isinstance(change, ForkScope):
         _fork(tenant, change, delta)
     elif isinstance(change, DropScope):
@@ -40,7 +43,10 @@ def _fork(tenant: Tenant, change: ForkScope, delta: Delta) -> None:
 
 
 def _drop(tenant: Tenant, scope: str, delta: Delta) -> int:
-    """Remove a scope and its rules; how many facts went. A reader never runs beside this: it needs the tenant's lock."""
+    """Remove a scope and its rules and return the number of its facts.
+
+    The caller holds the tenant's write lock.
+    """
     known = tenant.partition(scope)
     facts = 0 if known is None else known.live()
     if tenant.lose_partition(scope) is not None:
@@ -53,7 +59,7 @@ def _drop(tenant: Tenant, scope: str, delta: Delta) -> int:
 
 
 class _Merge:
-    """One merge under way."""
+    """The run of one merge."""
 
     def __init__(self, tenant: Tenant, change: MergeScope, delta: Delta) -> None:
         self._tenant = tenant
@@ -64,86 +70,89 @@ class _Merge:
         self._merged = 0
 
     def run(self) -> None:
-        """Bring over what only the source has, and what was decided for each conflict."""
+        """Copy the facts that only the source has, and apply the decision of each conflict."""
         others: dict[tuple[str, int], dict[RowKey, Decision]] = {}
         for predicate, args, decision in self._change.others:
             key = tuple(self._tenant.engine.find(arg) for arg in args)
             others.setdefault((predicate, len(args)), {})[key] = decision
         conflicts = 0
-        for found in differences(self._source, self._target, Validity(self._change.at, future=True)):
-            decided = others.get((found.predicate, found.arity), {})
-            conflicts += self._one(found, decided)
+        for difference in differences(self._source, self._target, Validity(self._change.at, future=True)):
+            decided = others.get((difference.predicate, difference.arity), {})
+            conflicts += self._merge_relation(difference, decided)
         self._delta.details.update(merged=self._merged, conflicts=conflicts)
 
-    def _one(self, found: Difference, decided: dict[RowKey, Decision]) -> int:
-        """Merge the facts of one predicate and arity; how many conflicts there were."""
+    def _merge_relation(self, difference: Difference, decided: dict[RowKey, Decision]) -> int:
+        """Merge the facts of one predicate and arity; return the number of conflicts."""
         for sign in SIGNS:
-            drawn = found.drawn(sign, source=True)
-            self._copy(found, sign, _without(found, found.signs[sign].only_source, drawn))
+            drawn = difference.drawn(sign, source=True)
+            self._copy(difference, sign, _without(difference, difference.signs[sign].only_source, drawn))
         usual = self._change.usual
         if not decided:
-            self._settle(found, usual, None)
+            self._settle(difference, usual, None)
         else:
             groups: dict[Keep, set[RowKey]] = {}
-            for key in found.conflicts():
+            for key in difference.conflicts():
                 groups.setdefault(decided[key].keep if key in decided else usual, set()).add(key)
             for keep, group in groups.items():
                 if keep is not Keep.FACTS:
-                    self._settle(found, keep, group)
+                    self._settle(difference, keep, group)
                     continue
                 for key in group:
-                    self._replace(found, key, decided[key].facts)
-        return found.conflict_count()
+                    self._replace(difference, key, decided[key].facts)
+        return difference.conflict_count()
 
-    def _settle(self, found: Difference, keep: Keep, group: Collection[RowKey] | None) -> None:
-        """Settle conflicts (None: all of them) in the way of SOURCE, TARGET or BOTH."""
+    def _settle(self, difference: Difference, keep: Keep, group: Collection[RowKey] | None) -> None:
+        """Settle conflicts (None: all of them) as SOURCE, TARGET or BOTH says."""
         if keep is Keep.TARGET:
             return
         for sign in SIGNS:
-            one, other = found.signs[sign], found.signs[not sign]
-            drawn = flat(found.drawn(sign, source=True))
+            one, other = difference.signs[sign], difference.signs[not sign]
+            drawn = flat(difference.drawn(sign, source=True))
             if keep is Keep.SOURCE:
-                lost = other.crossed + flat(found.drawn(sign, source=False))
-                self._erase(one.target, found, _within(found, lost, group))
-                self._copy(found, sign, _within(found, one.modified + one.crossed + drawn, group))
+                lost = other.crossed + flat(difference.drawn(sign, source=False))
+                self._erase(one.target, difference, _within(difference, lost, group))
+                self._copy(difference, sign, _within(difference, one.modified + one.crossed + drawn, group))
             else:
-                self._combine(found, sign, _within(found, one.modified, group))
-                self._copy(found, sign, _within(found, one.crossed + drawn, group))
+                self._combine(difference, sign, _within(difference, one.modified, group))
+                self._copy(difference, sign, _within(difference, one.crossed + drawn, group))
 
-    def _copy(self, found: Difference, sign: bool, rows: array[int]) -> None:
-        """Bring facts of the source over as they are; those that are there already become the same."""
-        count = found.count(rows)
-        source = found.signs[sign].source
+    def _copy(self, difference: Difference, sign: bool, rows: array[int]) -> None:
+        """Copy facts of the source with their attributes.
+
+        Facts already in the target are overwritten.
+        """
+        count = difference.count(rows)
+        source = difference.signs[sign].source
         if not count or source is None:
             return
         target = self._target.writable(source.schema)
-        places, added = target.relation.insert(cells(rows, found.arity), count)
-        ids = source.relation.locate(cells(rows, found.arity), count)
+        ids_in_target, added = target.relation.insert(cells(rows, difference.arity), count)
+        ids = source.relation.locate(cells(rows, difference.arity), count)
         for attribute in Attribute:
             if source.relation.uses(attribute) or target.relation.uses(attribute):
-                target.relation.set_attribute(attribute, places, source.relation.attributes(attribute, ids))
+                target.relation.set_attribute(attribute, ids_in_target, source.relation.attributes(attribute, ids))
         if source.metadata or target.metadata:
-            for key in found.keys(rows):
+            for key in difference.keys(rows):
                 target.describe(key, source.metadata.get(key))
         self._noted(target, count, added)
         if source.limited or target.limited:
-            for key in found.keys(rows):
+            for key in difference.keys(rows):
                 self._limit(target, key, key in source.limited)
 
-    def _combine(self, found: Difference, sign: bool, rows: array[int]) -> None:
-        """Make one fact of two of the same sign, as `Keep.BOTH` says."""
-        count = found.count(rows)
-        source, target = found.signs[sign].source, found.signs[sign].target
+    def _combine(self, difference: Difference, sign: bool, rows: array[int]) -> None:
+        """Combine the two facts of the same sign at each row, as `Keep.BOTH` says."""
+        count = difference.count(rows)
+        source, target = difference.signs[sign].source, difference.signs[sign].target
         if not count or source is None or target is None:
             return
         target = self._target.writable(target.schema)
-        sides = [(stored, stored.relation.locate(cells(rows, found.arity), count)) for stored in (source, target)]
+        sides = [(stored, stored.relation.locate(cells(rows, difference.arity), count)) for stored in (source, target)]
         created = [min(both) for both in _cells(Attribute.CREATED_AT, sides)]
         surest = [UNKNOWN if a != a or b != b else max(a, b) for a, b in _cells(Attribute.CONFIDENCE, sides)]
         windows = zip(*(stored.windows(ids) for stored, ids in sides), strict=True)
         starts, ends = zip(*((min(a[0], b[0]), max(a[1], b[1])) for a, b in windows), strict=True)
         begins = [beginning_cell(None if start == at else start) for start, at in zip(starts, created, strict=True)]
-        places = sides[1][1]
+        ids_in_target = sides[1][1]
         for attribute, values in (
             (Attribute.CREATED_AT, created),
             (Attribute.VALID_FROM, begins),
@@ -151,21 +160,21 @@ class _Merge:
             (Attribute.TTL, [0] * count),
             (Attribute.CONFIDENCE, surest),
         ):
-            target.relation.set_attribute(attribute, places, values)
+            target.relation.set_attribute(attribute, ids_in_target, values)
         self._noted(target, count, 0)
-        for key, begin, end in zip(found.keys(rows), begins, ends, strict=True):
+        for key, begin, end in zip(difference.keys(rows), begins, ends, strict=True):
             if source.metadata or target.metadata:
                 target.describe(key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})})
             self._limit(target, key, begin != 0 or end != FOREVER)
 
-    def _replace(self, found: Difference, key: RowKey, facts: Sequence[Standing]) -> None:
-        """Let exactly these facts stand at some arguments."""
+    def _replace(self, difference: Difference, key: RowKey, facts: Sequence[Standing]) -> None:
+        """Replace the facts at one tuple of arguments with exactly these facts."""
         row = flat([key])
         for sign in SIGNS:
-            self._erase(found.signs[sign].target, found, row)
+            self._erase(difference.signs[sign].target, difference, row)
         for fact in facts:
-            stored = self._target.writable(RelationSchema(found.predicate, found.arity, fact.positive))
-            place, added = stored.relation.insert(cells(row, found.arity), 1)
+            stored = self._target.writable(RelationSchema(difference.predicate, difference.arity, fact.positive))
+            ids, added = stored.relation.insert(cells(row, difference.arity), 1)
             end = FOREVER if fact.valid_until is None else fact.valid_until
             begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
             values: dict[Attribute, float] = {
@@ -176,23 +185,23 @@ class _Merge:
                 Attribute.CONFIDENCE: UNKNOWN if fact.confidence is None else fact.confidence,
             }
             for attribute, value in values.items():
-                stored.relation.set_attribute(attribute, place, [value])
+                stored.relation.set_attribute(attribute, ids, [value])
             stored.describe(key, fact.metadata)
             self._noted(stored, 1, added)
             self._limit(stored, key, begin != 0 or end != FOREVER)
 
-    def _erase(self, stored: StoredRelation | None, found: Difference, rows: array[int]) -> None:
+    def _erase(self, stored: StoredRelation | None, difference: Difference, rows: array[int]) -> None:
         if stored is None or not rows:
             return
         stored = self._target.writable(stored.schema)
-        there, ids = located(stored.relation, cells(rows, found.arity), found.count(rows))
+        stored_rows, ids = located(stored.relation, cells(rows, difference.arity), difference.count(rows))
         if not len(ids):
             return
-        stored.remove(there, len(ids))
+        stored.remove(stored_rows, len(ids))
         self._tenant.changed(len(ids), stored)
 
     def _limit(self, stored: StoredRelation, key: RowKey, limited: bool) -> None:
-        """Show or hide a fact as its window says; one without must not stay hidden."""
+        """Show or hide a fact as its window says; a fact without a window must not stay hidden."""
         if limited or key in stored.limited:
             stored.limited.add(key)
             self._tenant.limit(stored, key)
@@ -211,12 +220,12 @@ def _cells(attribute: Attribute, sides: Iterable[tuple[StoredRelation, array[int
     return zip(mine, other, strict=True)
 
 
-def _within(found: Difference, rows: array[int], group: Collection[RowKey] | None) -> array[int]:
-    return rows if group is None else flat([key for key in found.keys(rows) if key in group])
+def _within(difference: Difference, rows: array[int], group: Collection[RowKey] | None) -> array[int]:
+    return rows if group is None else flat([key for key in difference.keys(rows) if key in group])
 
 
-def _without(found: Difference, rows: array[int], keys: Sequence[RowKey]) -> array[int]:
+def _without(difference: Difference, rows: array[int], keys: Sequence[RowKey]) -> array[int]:
     if not keys:
         return rows
     gone = set(keys)
-    return flat([key for key in found.keys(rows) if key not in gone])
+    return flat([key for key in difference.keys(rows) if key not in gone])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from kbcore.state.changes import Change, Footprint
+from kbcore.state.changes import Change, WriteSet
 from kbserver.http.request_context import is_name
 
 SCHEME = "kb"
@@ -84,7 +84,7 @@ def facts_uri(predicate: str | None = None, scope: str | None = None, offset: in
 
 def topics(changes: Iterable[Change]) -> set[Topic] | None:
     """What changes concern; None for everything there is."""
-    print_ = Footprint()
+    print_ = WriteSet()
     print_.add(changes)
     if print_.anything:
         return None
