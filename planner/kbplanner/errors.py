@@ -1,7 +1,7 @@
 """The root of all errors, and the errors of the language and its compiler.
 
 An error carries data, not prose: `code` (one word of the error table), `message` (one sentence for a
-person) and `details` (a JSON object or None). Only the HTTP room knows status codes.
+person) and `details` (a JSON object or None). Only the HTTP package knows status codes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 class KBError(Exception):
     """Anything kbcore refuses or fails to do.
 
-    `code` names the kind for programs, `message` says it to a person, `details` holds what a program
-    may want to act on.
+    `code` names the kind for programs, `message` describes it for a person, `details` holds data for
+    programs.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -64,7 +64,7 @@ class UnsafeRule(InvalidInput):
 
 
 class RecursiveAggregate(InvalidInput):
-    """Rules that recurse through an aggregate; `cycle` lists the predicates on the way round."""
+    """Rules that recurse through an aggregate; `cycle` lists the predicates of the cycle."""
 
     def __init__(self, message: str, cycle: Sequence[str]) -> None:
         super().__init__(message, {"kind": "unstratified", "cycle": list(cycle)})
@@ -72,7 +72,7 @@ class RecursiveAggregate(InvalidInput):
 
 
 class BudgetExceeded(KBError):
-    """Work that met its budget: `limit` names it, `value` is its size, `rule` the rule at work, if one was."""
+    """Work that exceeded its budget: `limit` names it, `value` is its size, `rule` the rule at work, if any."""
 
     code = "BUDGET_EXCEEDED"
 
@@ -81,12 +81,12 @@ class BudgetExceeded(KBError):
 
 
 class Cancelled(KBError):
-    """Work that was stopped from outside, as when a deadline passed; whoever stopped it knows why."""
+    """Work that was stopped from outside, for example at a deadline; the caller that stopped it knows why."""
 
     code = "BUDGET_EXCEEDED"
 
 
 class EngineFault(KBError):
-    """The engine returned a status that means a bug of ours."""
+    """The engine returned a status that indicates a bug in this program."""
 
     code = "INTERNAL_ERROR"

@@ -1,4 +1,4 @@
-"""What aggregates of a group are worth, and the total of a column: the twins of csrc/aggregate.c and csrc/total.c."""
+"""Aggregates of a group and the total of a column: the twins of csrc/aggregate.c and csrc/total.c."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from kbplanner.engine.backend import Total
 from kbplanner.ir.numbers import Number, answer_key, number, number_text
 
 FOLDS = ("count", "sum", "min", "max", "avg")
-"""Every aggregate in the order of its number in the bytecode."""
+"""Aggregate functions, in the order of their numbers in the bytecode."""
 
 
 def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
-    """The value of an aggregate of constants, None where it has none, and how many warnings it gives.
+    """Return an aggregate of constants (None where it has no value) and the number of warnings.
 
-    What is no number is left out of all but `count`, with a warning each. A sum is that of exact arithmetic, rounded once
-    if it has reals in it, so that the order of the constants does not matter; beyond 64 bits, or beyond the doubles, it
-    has no value. `min` and `max` are the first and last of the numbers in answer order.
+    Constants that are not numbers are left out of all aggregates but `count`, with one warning each.
+    A sum is computed exactly and rounded once if it contains reals, so that the order of the
+    constants does not matter; beyond 64 bits, or beyond the doubles, it has no value. `min` and `max`
+    are the first and last of the numbers in answer order.
     """
     if function == "count":
         return str(len(texts)), 0
@@ -31,8 +32,8 @@ def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
     values = [value for text in numbers if (value := number(text)) is not None]
     if function == "avg" and not values:
         return None, warnings
-    found = _sum(values) if function == "sum" else _mean(values)
-    return (None, warnings + 1) if found is None else (number_text(found), warnings)
+    result = _sum(values) if function == "sum" else _mean(values)
+    return (None, warnings + 1) if result is None else (number_text(result), warnings)
 
 
 def _sum(values: Sequence[Number]) -> Number | None:
@@ -56,7 +57,7 @@ def _fits(whole: Number) -> bool:
 
 
 def _nearest(values: Sequence[Number]) -> float | None:
-    """The double nearest to the exact sum."""
+    """Return the double nearest to the exact sum."""
     if any(isinstance(value, float) and math.isinf(value) for value in values):
         return None
     try:
@@ -66,15 +67,15 @@ def _nearest(values: Sequence[Number]) -> float | None:
 
 
 def total(values: Sequence[int], texts: Mapping[int, str]) -> Total:
-    """The total of a column: a symbol for each row, and the text of each symbol."""
+    """Return the total of a column: a symbol for each row, and the text of each symbol."""
     known = {symbol: number(texts[symbol]) for symbol in set(values)}
-    found = [value for symbol in values if (value := known[symbol]) is not None]
+    numbers = [value for symbol in values if (value := known[symbol]) is not None]
     ordered = sorted((symbol for symbol in known if known[symbol] is not None), key=lambda symbol: answer_key(texts[symbol]))
-    reals = [value for value in found if isinstance(value, float)]
+    reals = [value for value in numbers if isinstance(value, float)]
     return Total(
         len(values),
-        len(found),
-        sum(value for value in found if isinstance(value, int)),
+        len(numbers),
+        sum(value for value in numbers if isinstance(value, int)),
         sum((Fraction(value) for value in reals if math.isfinite(value)), Fraction()) if reals else None,
         any(map(math.isinf, reals)),
         *((ordered[0], ordered[-1]) if ordered else (0, 0)),

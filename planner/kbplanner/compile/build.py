@@ -1,8 +1,9 @@
-"""From clauses to join plans: the one crossing from rules to operators.
+"""Translation of clauses to join plans: the one step from rules to operators.
 
-Each clause becomes one join plan for every relation it reads: in that plan this read sees the rows new in the round, reads
-before it (in the clause's order) those before the round, reads after it all. That is semi-naive evaluation; it serves the
-first run, each round of a recursion, and going on after new facts alike.
+Each clause becomes one join plan for every relation that it reads. In that plan this read sees the
+rows that are new in the round, reads before it (in the clause's order) see the rows from before the
+round, and reads after it see all rows. This is semi-naive evaluation; it serves the first run, each
+round of a recursion, and the continuation after new facts.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ class _Builder:
                 schemas[extra] = None
         # Stored relations first: their slots are bound from outside, in slot order.
         self.slots = sorted(schemas, key=lambda schema: schema.role is not Role.STORED)
-        self._slot = {schema: place for place, schema in enumerate(self.slots)}
-        self.constants = {text: place for place, text in enumerate(constants)}
+        self._slot = {schema: index for index, schema in enumerate(self.slots)}
+        self.constants = {text: index for index, text in enumerate(constants)}
         self.registers = len(constants)
         self.growing: Collection[RelationSchema] = ()
 
@@ -116,9 +117,9 @@ class _Builder:
         if not reads:
             return [self._join_plan(clause, order_items(clause.body, (), statistics), {})]
         plans = []
-        for place, driver in enumerate(reads):
+        for index, driver in enumerate(reads):
             views = {
-                id(atom): View.DELTA if i == place else View.OLD if i < place else View.FULL for i, atom in enumerate(reads)
+                id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL for i, atom in enumerate(reads)
             }
             items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
             plans.append(self._join_plan(clause, items, views))
@@ -129,14 +130,14 @@ class _Builder:
         folds = [item for item in clause.body if isinstance(item, Aggregation)]
         targets = {item.target for item in folds}
         group = {arg for arg in clause.head.args if arg not in targets}
-        shown = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
-        columns = self._columns(ClauseAtom(source.schema, shown), registers)
-        made = []
+        args = tuple(arg if arg in group else ANONYMOUS for arg in source.args)
+        columns = self._columns(ClauseAtom(source.schema, args), registers)
+        operators = []
         for item in folds:
             registers[item.target] = len(self.constants) + len(registers)
             column = 0 if item.variable is None else source.args.index(item.variable)
-            made.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
-        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(made))], registers)
+            operators.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
+        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(operators))], registers)
 
     def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
         registers: dict[Variable, int] = {}
@@ -161,12 +162,12 @@ class _Builder:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
-        names = {place: text for text, place in self.constants.items()}
-        names.update({place: str(variable) for variable, place in registers.items()})
+        names = {index: text for text, index in self.constants.items()}
+        names.update({index: str(variable) for variable, index in registers.items()})
         return JoinPlan(clause.rule, tuple(steps), names)
 
     def _is_settled(self, schema: RelationSchema) -> bool:
-        """Whether an index on a relation pays for one rule: not on demand, nor while the relation grows by the round."""
+        """Return True if an index pays off for one rule: not on demand, nor on a relation that grows."""
         return schema.role not in (Role.DEMAND, Role.REACH) and schema not in self.growing
 
     def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:
@@ -195,9 +196,9 @@ class _Builder:
         return tuple(columns)
 
     def _filter(self, item: Comparison, registers: dict[Variable, int]) -> Step:
-        given = equated(item, registers)
-        if given is not None:
-            target, source = given
+        equation = equated(item, registers)
+        if equation is not None:
+            target, source = equation
             known = self._register(source, registers)
             registers[target] = len(self.constants) + len(registers)
             return Equal(registers[target], known)
@@ -210,7 +211,7 @@ class _Builder:
         return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
 
     def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
-        """The step that computes; where the target is bound already, another that asks for the same text."""
+        """Return the step that computes, or an equality step if the target is already bound."""
         args = tuple(self._register(arg, registers) for arg in item.args)
         known = item.target in registers
         if known and item.function == "=":
@@ -231,7 +232,7 @@ class _Builder:
 
 
 def _intersection(last: Step, read: Read) -> Intersect | None:
-    """The two reads as one, if the second only tests the one value that the first loads."""
+    """Return the two reads as one, if the second only tests the one value that the first loads."""
     if not isinstance(last, Probe) or not isinstance(read, Member):
         return None
     loads = [column.register for column in last.columns if column.kind is ColumnKind.LOAD]

@@ -1,4 +1,4 @@
-"""Plans to words: the flat form the engine verifies and runs. The format is described in csrc/README.md."""
+"""Encoding of plans as words, the format the engine verifies and runs; see csrc/README.md."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Opcode(IntEnum):
 
 
 def encode(plan: Plan) -> array[int]:
-    """The bytecode of a plan, as unsigned 32-bit words."""
+    """Return the bytecode of a plan, as unsigned 32-bit words."""
     words = [MAGIC, VERSION, len(plan.slots), len(plan.parameters), plan.registers, len(plan.strata)]
     words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
     for schema, derived, demand in zip(plan.slots, plan.derived, plan.demand, strict=True):

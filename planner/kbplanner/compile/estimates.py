@@ -1,4 +1,4 @@
-"""How many rows the steps of a plan are expected to give, by what the ordering of joins reckons with."""
+"""Estimated numbers of rows of the steps of a plan, from the estimates that order joins."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from kbplanner.passes.order import Statistics, rows_a_look_up
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Of one step: rows a look-up is expected to give (None: it only tests or computes), and rows after it in all.
+    """Estimate for one step: rows per look-up (None: it only tests or computes), and rows in all.
 
-    `assumed`: it rests on the size of a relation that the run itself makes, of which the planner knows nothing.
+    `assumed`: it depends on the size of a relation that the run derives, which the planner does not know.
     """
 
     a_look_up: float | None
@@ -32,9 +32,9 @@ class Estimate:
 
 
 def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Estimate]:
-    """For each step of a join plan, the last included, what is expected.
+    """Yield the estimate of each step of a join plan, including the last one.
 
-    A test is taken to let everything through, so that where there are tests what is expected in all is an upper bound.
+    Tests are assumed to let every row pass, so that after tests the number of rows is an upper bound.
     """
     rows, assumed = 1.0, False
     for step in join.steps:
@@ -52,7 +52,7 @@ def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Es
 
 
 def _seeded_by_goals(plan: Plan) -> bool:
-    """Whether goals alone fill the seed: one row for each goal."""
+    """Return True if goals alone fill the seed: one row for each goal."""
     heads = (join.steps[-1] for stratum in plan.strata for join in stratum.plans)
     return not any(isinstance(head, Project) and head.slot == plan.seed for head in heads)
 
@@ -64,7 +64,7 @@ def _is_assumed(plan: Plan, slot: int) -> bool:
 
 
 def _expected(plan: Plan, slot: int, columns: Sequence[Column], statistics: Statistics) -> float:
-    keys = [place for place, column in enumerate(columns) if column.kind is ColumnKind.KEY]
+    keys = [index for index, column in enumerate(columns) if column.kind is ColumnKind.KEY]
     free = sum(1 for column in columns if column.kind in (ColumnKind.LOAD, ColumnKind.SAME))
     schema = plan.slots[slot]
     if not _is_assumed(plan, slot):

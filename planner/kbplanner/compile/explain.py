@@ -1,4 +1,4 @@
-"""Plans as text for people: one line an operator."""
+"""Plans as text for people: one line per operator."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from kbplanner.syntax.printer import print_expression, print_item, print_term
 
 
 def explain(plan: Plan) -> str:
-    """The plan, stratum by stratum, rules by their numbers."""
+    """Return the plan as text, stratum by stratum, with rules by number."""
     return "\n".join(_lines(plan))
 
 
 COMPILED = "(made by the compiler)"
-"""The text of a rule that nobody wrote, or whose text is not at hand."""
+"""Shown for a rule that the compiler made, or whose text is not available."""
 
 
 def show(program: Program) -> str:
-    """A program between passes, one clause a line, in its order."""
+    """Return a program between passes as text, one clause per line, in its order."""
     return "\n".join(_clause(clause) for clause in program.clauses)
 
 
@@ -75,24 +75,24 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def answer_name(plan: Plan) -> str:
-    """What the relation of the answers is called."""
+    """Return the name of the answer relation."""
     return str(plan.slots[plan.answer]).removeprefix("answer ")
 
 
 def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) -> str:
-    """What a step reads as an atom with the variables of the rule, `_` where a column is ignored."""
+    """Return what a step reads as an atom with the rule's variables, `_` for ignored columns."""
     parts = ["_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns]
     name = str(replace(plan.slots[slot], restrictions=())).rsplit("/", 1)[0]
     return f"{name}({', '.join(parts)})"
 
 
 def mask(columns: Sequence[Column]) -> str:
-    """`b` for each column that is looked up by, `f` for one that is read."""
+    """Return `b` for each column that is looked up by, `f` for each that is read."""
     return "".join("b" if column.kind is ColumnKind.KEY else "f" for column in columns)
 
 
 def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
-    """A step in one line."""
+    """Return a step as one line."""
     if isinstance(step, (Scan, Probe, Member)):
         name = type(step).__name__.lower()
         return f"{name} {plan.slots[step.slot]} {step.view.name.lower()} {_columns(step.columns, join.names)}"

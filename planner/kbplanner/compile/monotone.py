@@ -1,4 +1,4 @@
-"""The part of a set of rules that later facts cannot take back."""
+"""The part of a set of rules whose conclusions later facts cannot invalidate."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kbplanner.ir.schema import RelationSchema, Role
 
 
 class MonotoneRules(RuleSet):
-    """The same rules without the clauses that ask for an absence, or for all there is of something, as aggregates do."""
+    """The same rules without the clauses that test absence or aggregate."""
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
-        """The clauses whose conclusions new facts leave as they are."""
+        """Return the clauses whose conclusions new facts leave as they are."""
         return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
 
 
 def tests_absence(clause: Clause) -> bool:
-    """Whether some item of a clause asks that nothing, or nothing more, matches: an absence, or an aggregate."""
+    """Return True if an item of a clause tests that no (further) row matches: absence or aggregate."""
     return any(isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS) for item in clause.body)

@@ -17,7 +17,7 @@ class View(IntEnum):
 
 
 class ColumnKind(IntEnum):
-    """What a step does with a column."""
+    """Role of a column in a step."""
 
     ANY = 0
     LOAD = 1
@@ -210,7 +210,7 @@ class Plan:
 
     @property
     def one_seed(self) -> bool:
-        """Whether a run of the plan can answer one binding of the goal only."""
+        """True if a run of the plan can answer one binding of the goal only."""
         return None in self.answer_columns
 
     @property

@@ -1,4 +1,4 @@
-"""A set of rules that are visible together, compiled as far as possible without a goal."""
+"""A set of rules that are visible together, compiled as far as is possible without a goal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kbplanner.passes.wellfounded import NegativeComponent, apart, negative_comp
 class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
-    `within` is a smaller set, to which these rules add only some that nothing reads: goals of several literals. What is
-    settled of it is settled of these. Raises InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where
-    the rules together recurse through an aggregate.
+    `within` is a smaller rule set, to which these rules add only rules that no other rule reads (goals of
+    several literals). What was settled for it also holds for these rules. Raises InvalidInput for a rule the
+    engine does not evaluate, RecursiveAggregate where the rules together recurse through an aggregate.
     """
 
     def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
@@ -33,9 +33,9 @@ class RuleSet:
         self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
         """Stored schemas of the predicates that have rules."""
         self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
-        """Rules of a recursion through a computed value, which may not come to an end."""
+        """Rules of a recursion through a computed value, which may not terminate."""
         self.computes = any(isinstance(item, (Computation, Aggregation)) for clause in clauses for item in clause.body)
-        """Whether conclusions can have arguments that stand in no fact and no rule."""
+        """True if conclusions can have arguments that occur in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
             for clause in clauses
@@ -50,23 +50,23 @@ class RuleSet:
             for item in clause.body
             if isinstance(item, ClauseAtom) and item.absent and item.schema.positive
         )
-        """Stored relations of explicit negatives whose rows decide how a `not` is compiled, once there are any."""
+        """Stored relations of explicit negatives. Whether they have rows decides how a `not` is compiled."""
 
     @cached_property
     def constants(self) -> frozenset[str]:
-        """The constants of rules: conclusions can have them as arguments although no fact does."""
-        found: set[str] = set()
+        """The constants of rules, which conclusions can have as arguments although no fact has them."""
+        constants: set[str] = set()
         for rule in self.rules:
             for part in (rule.head, *rule.body):
                 if isinstance(part, Comparison):
-                    found.update(side for side in (part.left, part.right) if isinstance(side, str))
+                    constants.update(side for side in (part.left, part.right) if isinstance(side, str))
                 else:
                     atom = part.atom if isinstance(part, Literal) else part
-                    found.update(arg for arg in atom.args if isinstance(arg, str))
-        return frozenset(found)
+                    constants.update(arg for arg in atom.args if isinstance(arg, str))
+        return frozenset(constants)
 
     def negative(self, denied: frozenset[RelationSchema]) -> tuple[NegativeComponent, ...]:
-        """The components that recurse through negation, each after those it depends on."""
+        """Return the components that recurse through negation, each after those it depends on."""
         if self.within is not self:
             return self.within.negative(denied & self.within.deniable)
         if denied not in self._negative:
@@ -74,27 +74,27 @@ class RuleSet:
         return self._negative[denied]
 
     def needed(self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None) -> list[int]:
-        """The places of those components that goals on stored schemas (None: any) rest on, in order."""
+        """Return the indexes of the components that goals on stored schemas (None: any) depend on, in order."""
         parts = self.negative(denied)
         if goals is None:
             return list(range(len(parts)))
         reached = self._reached(denied, frozenset(goal.derived for goal in goals))
-        return [place for place, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
+        return [index for index, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
 
-    def below(self, denied: frozenset[RelationSchema], place: int) -> list[int]:
-        """The places of those components that one rests on, in order."""
+    def below(self, denied: frozenset[RelationSchema], index: int) -> list[int]:
+        """Return the indexes of the components that the given one depends on, in order."""
         parts = self.negative(denied)
-        reached = self._reached(denied, parts[place].relations)
-        return [other for other, part in enumerate(parts[:place]) if not reached.isdisjoint(part.relations)]
+        reached = self._reached(denied, parts[index].relations)
+        return [other for other, part in enumerate(parts[:index]) if not reached.isdisjoint(part.relations)]
 
     def touched(self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]) -> frozenset[RelationSchema]:
-        """The relations of those components that rest on some of these stored relations."""
+        """Return the relations of those components that depend on any of these stored relations."""
         read = frozenset(stored)
         parts = (part.relations for part in self.negative(denied))
         return frozenset(schema for own in parts if read & self._reached(denied, own) for schema in own)
 
     def _reached(self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]) -> frozenset[RelationSchema]:
-        """The relations that some rest on, these included."""
+        """Return the relations that `roots` depend on, including `roots`."""
         if (denied, roots) in self._rests:
             return self._rests[denied, roots]
         heads: dict[RelationSchema, list[Clause]] = {}
@@ -112,22 +112,22 @@ class RuleSet:
         return self._rests[denied, roots]
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
-        """Whether a stored schema's conclusions can be undefined; these rules have been settled, if need be."""
+        """Return True if a stored schema's conclusions can be undefined; these rules have been settled, if need be."""
         return False
 
     def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
-        """Clauses for proofs, which keep the shape of the rules; for `weighing` linear recursion may have another."""
+        """Return clauses for proofs, in the shape of the rules; `weighing` allows rewritten linear recursion."""
         return self.clauses(denied) if weighing else lower(self.rules, denied)
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
-        """The rules lowered, given which of `deniable` have rows."""
+        """Return the rules lowered, given which of `deniable` have rows."""
         if denied not in self._lowered:
             self._lowered[denied] = linearise(lower(self.rules, denied))
         return self._lowered[denied]
 
 
 class SettledRules(RuleSet):
-    """Rules without recursion through negation: that is settled beforehand, with undefined rows in some relations."""
+    """Rules without recursion through negation: it is settled beforehand, some relations have undefined rows."""
 
     def __init__(self, rules: RuleSet, undefined: Collection[RelationSchema]) -> None:
         self._source = rules
@@ -137,19 +137,19 @@ class SettledRules(RuleSet):
         self.reads, self.deniable = rules.reads, rules.deniable
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
-        """The rules lowered, over what was settled."""
+        """Return the rules lowered, over what was settled."""
         if denied not in self._lowered:
             parts = self._source.negative(denied)
             self._lowered[denied] = apart(self._source.clauses(denied), parts, self._undefined)
         return self._lowered[denied]
 
     def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
-        """Clauses for proofs: those that recurse through negation ask for the absence of what is not possible."""
+        """Return clauses for proofs: those that recurse through negation test the absence of possible rows."""
         source = self._source.stepwise(denied, weighing)
         return apart(source, negative_components(source), self._undefined, keep=True)
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
-        """Whether a stored schema's conclusions can be undefined."""
+        """Return True if a stored schema's conclusions can be undefined."""
         if denied not in self._uncertain:
             parts = self._source.negative(denied)
             self._uncertain[denied] = uncertain(self._source.clauses(denied), parts, self._undefined)

@@ -1,6 +1,6 @@
-"""What an engine offers to the rest of Python: the C engine and the reference engine both have this shape.
+"""Protocol of an engine for the rest of Python, implemented by the C engine and the reference engine.
 
-Symbols are ints from 1; rows are flat `array('I')`, row-major. Nothing here knows predicates or scopes.
+Symbols are ints from 1; rows are flat `array('I')`, row-major. This interface knows no predicates or scopes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbplanner.engine.salience import Salience
 
 
 class RunState(IntEnum):
-    """How a step ended, or how a run stands against the relations it read."""
+    """Result of a step, or state of a run against the relations it read."""
 
     READY = 0
     DONE = 1
@@ -43,14 +43,14 @@ REAL_ATTRIBUTES = frozenset({Attribute.PRIORITY, Attribute.CONFIDENCE})
 """Attributes whose cells are floats; the others are ints."""
 
 FOREVER = (1 << 63) - 1
-"""VALID_UNTIL of a fact that does not end."""
+"""VALID_UNTIL of a fact without an end."""
 
 NO_ROW = 0xFFFFFFFF
-"""Id of a row that is not there."""
+"""Id of a row that does not exist."""
 
 
 class Truth(IntEnum):
-    """What the well-founded model says of a ground atom."""
+    """Truth value of a ground atom in the well-founded model."""
 
     UNDEFINED = 0
     TRUE = 1
@@ -62,15 +62,15 @@ SAME = 0x80000000
 
 
 Rest = Callable[[], None]
-"""Called between pieces of long work in Python: lets others have their turn, or raises what ends the work."""
+"""Called between pieces of long work in Python: yields to other tasks, or raises to stop the work."""
 
 Via = Callable[[Callable[[], int]], int]
-"""Calls a function for its result, perhaps in another thread."""
+"""Calls a function and returns its result, possibly in another thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Budgets of one run; 0 = none."""
+    """Limits of one run; 0 = none."""
 
     rows: int = 0
     bytes: int = 0
@@ -79,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """What a run has done so far; `budget` is the name of the limit it met, or None; `rule` the rule id at work then.
+    """Counters of a run so far; `budget` is the limit that was reached, or None; `rule` the rule at work then.
 
     `warnings` counts the literals that failed because a function had no value: a division by zero, a text that is no
     number, a result too large. `component` is the stratum a run is at, counted from 0; after DONE, how many there are.
@@ -99,10 +99,11 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """What one version of a rule has done in a run: new rows, rows read, look-ups (a head that was made is one of them).
+    """Counters of one version of a rule in a run: new rows, rows read, look-ups (including that of the head).
 
-    `steps` has for each step how many rows or combinations went on from it, for the last the new rows; a step that
-    intersects counts as two. Where one row is enough the engine does not go through those that could only make it again.
+    `steps` has, for each step, the number of rows or combinations that passed it, for the last step the new
+    rows; a step that intersects counts as two. Where one row is enough, the engine skips rows that would only
+    derive the same row again.
     """
 
     rows_made: int
@@ -112,7 +113,7 @@ class RuleCounts:
 
 
 class Asked(NamedTuple):
-    """What became of a small goal: `rows` are its answers in answer order, None where they must be read another way.
+    """Result of a small goal: `rows` are its answers in answer order, None where they must be read separately.
 
     `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` and `rows_made`
     are counted as in `RunStats`.
@@ -128,7 +129,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelationCounts:
-    """`rows` is the next row id, `live` the rows there, `visible` those not hidden, `epoch` counts deletes and hides."""
+    """`rows` is the next row id, `live` the existing rows, `visible` those not hidden; `epoch` counts deletes and hides."""
 
     rows: int
     live: int
@@ -138,11 +139,12 @@ class RelationCounts:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One column of some rows, added up: `matched` rows, of which `numbers` have a number in it.
+    """Sum of one column of some rows: `matched` rows, of which `numbers` have a number in it.
 
-    `whole` is the sum of the integers among them, however large, and `reals` that of the others, None where there are none;
-    both are exact. `infinite`: there was one beyond the doubles, which is not in the sum. `least` and `greatest` are the
-    symbols of the first and the last number in answer order, `other` that of the first value that is none; 0: there is none.
+    `whole` is the sum of the integers, however large, and `reals` that of the other numbers, None without any;
+    both are exact. `infinite`: a number beyond the doubles occurred, which is not in the sum. `least` and
+    `greatest` are the symbols of the first and the last number in answer order, `other` that of the first value
+    that is not a number; 0: none.
     """
 
     matched: int = 0
@@ -156,9 +158,9 @@ class Total:
 
 
 class Difference(NamedTuple):
-    """Two relations compared: ids of the rows that one alone has, and of those both have with other cells.
+    """Difference of two relations: ids of rows that only one of them has, and of rows whose cells differ.
 
-    The two `modified` lists go together by place; `equal` counts the rows that both have with the same cells.
+    The two `modified` lists correspond index by index; `equal` counts the rows with the same cells in both.
     """
 
     only_here: array[int]
@@ -176,44 +178,44 @@ class Relation(Protocol):
         """Columns of a row."""
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
-        """Add `count` rows; returns the id of each row, and how many were new (id >= counts().rows before)."""
+        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows before)."""
 
     def delete(self, rows: array[int], count: int) -> int:
-        """Remove rows; returns how many were there."""
+        """Remove rows; return how many existed."""
 
     def hide(self, rows: array[int], count: int, hidden: bool) -> int:
-        """Hide rows from plans and plain matches, or show them again; returns how many changed."""
+        """Hide rows from plans and plain matches, or show them again; return how many changed."""
 
     def locate(self, rows: array[int], count: int) -> array[int]:
-        """The id of each row, hidden ones included; NO_ROW where it is not there."""
+        """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
 
     def match(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
     ) -> tuple[array[int], array[int]]:
-        """Rows that match (0 = anything, `SAME | j` = as column j) and their ids, in order of id; limit 0 = all.
+        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all.
 
-        `rest` is called between pieces of a long one; nothing may change meanwhile.
+        `rest` is called between pieces of long work; the relation must not change until the call returns.
         """
 
     def pieces(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
     ) -> Iterator[tuple[array[int], array[int]]]:
-        """What `match` gives, in pieces; nothing may change between them."""
+        """Yield what `match` returns, in pieces; the relation must not change between them."""
 
     def rows(self, ids: array[int]) -> array[int]:
-        """The rows with these ids, which are there, in their order."""
+        """Return the rows with these ids, which must exist, in the given order."""
 
     def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
-        """Add up a column of the rows that `match` would give; None: count the rows.
+        """Sum a column over the rows that `match` would return; None: count the rows.
 
-        `rest`, if given, is called between pieces of about a millisecond.
+        `rest` is called between pieces of about a millisecond.
         """
 
     def counts(self) -> RelationCounts:
-        """How many rows, and the epoch."""
+        """Return the numbers of rows, and the epoch."""
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Distinct values of these columns, estimated where there is no index; 0 when not known."""
+        """Return the number of distinct values of these columns, estimated without an index; 0 when unknown."""
 
     def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
         """Write one cell for each id."""
@@ -222,45 +224,45 @@ class Relation(Protocol):
         """Write one value into the cells of ids first .. first+count-1."""
 
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
-        """Read one cell for each id."""
+        """Return one cell for each id."""
 
     def uses(self, attribute: Attribute) -> bool:
-        """Whether a cell of this attribute was ever set to something else than the default."""
+        """Return True if a cell of this attribute was ever set to a value other than the default."""
 
     def copy(self) -> Relation:
-        """A relation of its own with the same rows in the same order, hidden flags and attributes; ids may be others."""
+        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may differ."""
 
     def settle(self, rows: int) -> bool:
-        """Copy some more of a frozen relation, about so many rows; whether all of it is there, and it can be read."""
+        """Copy about this many rows more of a snapshot; return True when it is complete and can be read."""
 
     def compare(self, other: Relation) -> Difference:
-        """Rows, hidden ones too, against those of a relation of the same engine and arity.
+        """Compare rows, including hidden ones, with those of a relation of the same engine and arity.
 
-        The cells compared are VALID_FROM, VALID_UNTIL, TTL and CONFIDENCE, of which NaN equals NaN.
+        The compared cells are VALID_FROM, VALID_UNTIL, TTL and CONFIDENCE; NaN equals NaN.
         """
 
     def salience(self, ids: array[int], how: Salience) -> array[float]:
-        """The score of each row."""
+        """Return the score of each row."""
 
     def most_salient(
         self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
-        """Ids and scores of the at most `k` visible rows that match and score highest, none below `minimum`.
+        """Return ids and scores of the at most `k` visible matching rows with the highest scores >= `minimum`.
 
-        Highest first; of equal ones the one created last, then the one with the lower id.
+        Highest first; among equal scores the one created last, then the one with the lower id.
         """
 
     def least_salient(self, threshold: float, how: Salience) -> array[int]:
-        """Ids of the visible rows that score below a threshold, in order of id."""
+        """Return the ids of the visible rows that score below a threshold, in order of id."""
 
     def touch(self, ids: array[int], now: int) -> None:
-        """An access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES goes up by one."""
+        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES increases by one."""
 
     def bytes(self) -> int:
-        """Bytes held: rows, set, attribute columns, indexes."""
+        """Return the bytes held: rows, set, attribute columns, indexes."""
 
     def drop(self) -> None:
-        """Give the memory back; the relation must not be used any more. Refused while a paused run reads it."""
+        """Free the memory; the relation must not be used afterwards. Refused while a paused run reads it."""
 
 
 class Run(Protocol):
@@ -270,104 +272,104 @@ class Run(Protocol):
         """Add demand: rows of the plan's seed slot."""
 
     def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
-        """A small goal in one crossing: add demand (None: none), work, read what matches in a derived slot.
+        """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot.
 
-        Nothing is read unless the run is DONE within `fuel`, or where the answers are many.
+        Nothing is read unless the run is DONE within `fuel`, or if there are many answers.
         """
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel().
+        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel().
 
-        `via`, if given, makes the call into the engine: somewhere it holds up nobody. The engine's mutex is held here.
+        `via`, if given, makes the call into the engine, for example in another thread. The caller holds the engine's mutex.
         """
 
     def check(self) -> RunState:
-        """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""
+        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run is needed."""
 
     def relation(self, slot: int) -> Relation:
-        """The relation bound to a slot of the plan."""
+        """Return the relation bound to a slot of the plan."""
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
 
     def profile(self) -> None:
-        """Before the first step: keep counts by rule, and let each step end PAUSED where a stratum ends."""
+        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum ends."""
 
     def counts(self) -> list[RuleCounts]:
-        """The counts of a profiled run, one for each version of a rule, in the order of the plan."""
+        """Return the counts of a profiled run, one for each version of a rule, in the order of the plan."""
 
     def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
+        """Stop the current step soon; may be called from another thread."""
 
     def close(self) -> None:
-        """Give the run's relations back."""
+        """Free the run's relations."""
 
 
 class Steps(Protocol):
-    """Work that is stepped to its end within budgets: a run, or a model."""
+    """Work that is stepped to its end within its limits: a run, or a model."""
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
+        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
 
     def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
+        """Stop the current step soon; may be called from another thread."""
 
 
 class Model(Steps, Protocol):
-    """The well-founded model of a ground program while it is worked out."""
+    """The well-founded model of a ground program while it is computed."""
 
     def values(self) -> bytes:
-        """A `Truth` for each node, once it is DONE."""
+        """Return a `Truth` for each node, once the model is DONE."""
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
 
 
 class CompiledPlan(Protocol):
     """Verified bytecode."""
 
     def close(self) -> None:
-        """Give the plan back; no run of it may be open."""
+        """Free the plan; no run of it may be open."""
 
 
 class Engine(Protocol):
-    """Symbols and relations of one tenant. Calls may come from several threads: a mutex lets one in at a time."""
+    """Symbols and relations of one tenant. Threads may share it: a mutex admits one call at a time."""
 
     def intern(self, text: str) -> int:
-        """The symbol of a text, made if new."""
+        """Return the symbol of a text; create it if it is new."""
 
     def intern_many(self, texts: Sequence[str]) -> array[int]:
-        """The symbols of many texts in one crossing."""
+        """Return the symbols of many texts in one call."""
 
     def find(self, text: str) -> int:
-        """The symbol of a text, 0 when it was never interned."""
+        """Return the symbol of a text, 0 if it was never interned."""
 
     def text(self, symbol: int) -> str:
-        """The text of a symbol."""
+        """Return the text of a symbol."""
 
     def texts(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols."""
+        """Return the texts of many symbols."""
 
     def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
-        """The rows in answer order: numbers before text, numbers by value then text, text by code point.
+        """Return the rows in answer order: numbers before text, numbers by value then text, text by code point.
 
         `via`, if given, makes the call for a long list of rows.
         """
 
     def texts_once(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols that nobody is going to ask for again soon."""
+        """Return the texts of many symbols without caching them."""
 
     def relation(self, arity: int) -> Relation:
-        """A new empty relation."""
+        """Return a new empty relation."""
 
     def freeze(self, relations: Sequence[Relation]) -> Sequence[Relation]:
-        """Relations as they are now, all or none, to be settled, read and dropped; nothing is copied yet."""
+        """Return snapshots of all relations, or of none, to be settled, read and dropped; copying is incremental."""
 
     def load(self, words: array[int]) -> CompiledPlan:
         """Verify bytecode; raises EngineFault naming the word at fault."""
@@ -376,20 +378,20 @@ class Engine(Protocol):
         """Start an evaluation of a plan over base relations, given in slot order."""
 
     def model(self, ground: Ground, limits: Limits) -> Model:
-        """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
+        """Return the well-founded model of a ground program, to be stepped until DONE; raises BudgetExceeded."""
 
     def best_matches(self, how: Matching, k: int) -> tuple[array[int], array[float]]:
-        """Places and scores of the at most `k` facts with some of the words that match best.
+        """Return indexes and scores of the at most `k` facts that match the words best.
 
-        Highest first; of equal ones the one whose owner has the lower rank, then the one with the lower place.
+        Highest first; among equal scores the one whose owner has the lower rank, then the lower index.
         """
 
     def having(self, how: Matching) -> list[int]:
-        """For each word how many facts that may be found have it."""
+        """Return, for each word, how many of the searchable facts have it."""
 
     @property
     def bytes(self) -> int:
-        """Bytes held, everything counted."""
+        """Return all bytes held."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free everything."""

@@ -1,6 +1,6 @@
-"""The one door to the C engine: the compiled module, its statuses as exceptions, buffers for its calls.
+"""The only access to the C engine: the compiled module, its statuses as exceptions, buffers for its calls.
 
-Only `engine`, `counted`, `matches`, `relation`, `model`, `solved` and `written`, the faces of the engine, come in here.
+Imported only by the engine's interface: `engine`, `counted`, `matches`, `relation`, `model`, `solved`, `written`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ __all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]
 
 
 def check(status: int, memory: int = 0) -> int:
-    """Raise what a status means, or return it when it is not an error; `memory` is the byte budget in force."""
+    """Raise the error of a status, or return a status that is no error; `memory` is the byte limit in force."""
     if status >= 0:
         return status
     if status == lib.KB_NOMEM:
-        raise BudgetExceeded("the knowledge base has no more memory", "memoryBytes", memory)
+        raise BudgetExceeded("the knowledge base is out of memory", "memoryBytes", memory)
     if status == lib.KB_CANCELLED:
         raise Cancelled("the evaluation was cancelled")
     raise EngineFault(f"engine: {ffi.string(lib.kb_status_text(status)).decode()}", {"status": status})
 
 
 def opcodes() -> dict[str, tuple[int, int]]:
-    """Name of each opcode to its number and how many operands it has (-1: as many as its relation has columns)."""
+    """Return the number of each opcode by name, and its operand count (-1: the arity of its relation)."""
     table: dict[str, tuple[int, int]] = {}
     name, operands = ffi.new("char **"), ffi.new("int32_t *")
     while lib.kb_opcode(len(table), name, operands) == lib.KB_OK:
@@ -34,12 +34,12 @@ def opcodes() -> dict[str, tuple[int, int]]:
 
 
 def room(count: int) -> array[int]:
-    """Space for `count` symbols or ids."""
+    """Return an array for `count` symbols or ids."""
     return array("I", bytes(4 * count))
 
 
 def encode(text: str) -> bytes:
-    """UTF-8; half of a surrogate pair is refused."""
+    """Return UTF-8; refuse a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

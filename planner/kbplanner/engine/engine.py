@@ -1,6 +1,6 @@
-"""The C engine behind the shapes of `backend`.
+"""The C engine behind the protocols of `backend`.
 
-One mutex lets one call in at a time; long work enters in slices. A handle is given back by `close()`, or, lost, later on.
+One mutex admits one call at a time; long work runs in slices. `close()` frees a handle; a lost handle is freed later.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from kbplanner.errors import BudgetExceeded, EngineFault
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 
 SLICE = 100_000
-"""Steps of fuel for which a run stays inside the engine before it lets others in."""
+"""Steps of fuel that a run takes inside the engine before it releases the mutex."""
 
 MAX_NAMES = 1 << 18
-"""Texts kept as Python strings beside the engine's own, where they are asked for: at most some 20 MB."""
+"""Texts cached as Python strings beside the engine's own: at most about 20 MB."""
 
 LONG_SORT = 20_000
-"""Rows whose sorting takes some milliseconds."""
+"""Number of rows whose sorting takes some milliseconds."""
 
 SCRATCH = 1 << 14
-"""Symbols of the buffer that the answers of small goals come through."""
+"""Symbols in the buffer for answers of small goals."""
 
 _BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
 _PLAN_HEAD = 8
@@ -63,13 +63,13 @@ class Engine(Matches, Freezing):
             lib.kb_engine_close(self._handle)
 
     def _sweep(self) -> None:
-        """Close runs and models that were let go of while a call was at work."""
+        """Close runs and models that were garbage-collected during a call."""
         while self._lost:
             close, handle = self._lost.popleft()
             close(handle)
 
     def lose(self, close: Any, handle: Any) -> None:
-        """Close a run or model, now or before the next call: never wait, since garbage collection may have come here."""
+        """Close a run or model now or before the next call; never block, since garbage collection may call this."""
         self._lost.append((close, handle))
         if self._lock.acquire(blocking=False):
             try:
@@ -78,27 +78,27 @@ class Engine(Matches, Freezing):
                 self._lock.release()
 
     def _enter(self) -> Any:
-        """Give the handle to a caller that holds the lock."""
+        """Return the handle to a caller that holds the lock."""
         if self._handle is None:
-            raise EngineFault("engine: it is closed")
+            raise EngineFault("engine: the engine is closed")
         if self._lost:
             self._sweep()
         return self._handle
 
     def call(self, function: Any, *arguments: Any) -> int:
-        """Enter the engine alone and call a function that takes it first."""
+        """Take the mutex and call a function whose first argument is the engine."""
         with self._lock:
             return check(function(self._enter(), *arguments), self.max_bytes)
 
     def intern(self, text: str) -> int:
-        """The symbol of a text, made if new."""
+        """Return the symbol of a text; create it if it is new."""
         encoded = encode(text)
         out = ffi.new("kb_sym *")
         self.call(lib.kb_intern, encoded, len(encoded), out)
         return int(out[0])
 
     def intern_many(self, texts: Sequence[str]) -> array[int]:
-        """The symbols of many texts in one crossing."""
+        """Return the symbols of many texts in one call."""
         joined = "".join(texts)
         if joined.isascii():
             encoded = joined.encode()
@@ -113,7 +113,7 @@ class Engine(Matches, Freezing):
         return out
 
     def find(self, text: str) -> int:
-        """The symbol of a text, 0 when it was never interned."""
+        """Return the symbol of a text, 0 if it was never interned."""
         known = self._found.get(text)
         if known is not None:
             return known
@@ -121,21 +121,21 @@ class Engine(Matches, Freezing):
         out = ffi.new("kb_sym *")
         self.call(lib.kb_find, encoded, len(encoded), out)
         symbol = int(out[0])
-        if symbol:  # a symbol stays what it is
+        if symbol:  # a symbol never changes
             if len(self._found) >= MAX_NAMES:
                 self._found = {}
             self._found[text] = symbol
         return symbol
 
     def text(self, symbol: int) -> str:
-        """The text of a symbol."""
+        """Return the text of a symbol."""
         out, length = ffi.new("char **"), ffi.new("size_t *")
         with self._lock:  # until the text, which is borrowed, is copied
             check(lib.kb_symbol(self._enter(), symbol, out, length))
             return bytes(ffi.buffer(out[0], length[0])).decode()
 
     def texts(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols; those asked for lately are kept as Python strings."""
+        """Return the texts of many symbols; recently used ones are cached as Python strings."""
         names = self._names
         try:
             return [names[symbol] for symbol in symbols]
@@ -171,7 +171,7 @@ class Engine(Matches, Freezing):
         return result
 
     def number(self, symbol: int) -> int | float | None:
-        """What a symbol is worth as a number: an int that fits 64 bits, a float, or None for text."""
+        """Return the numeric value of a symbol: an int within 64 bits, a float, or None for text."""
         kind, integer, real = ffi.new("uint32_t *"), ffi.new("int64_t *"), ffi.new("double *")
         self.call(lib.kb_symbol_number, symbol, kind, integer, real)
         if kind[0] == 0:
@@ -180,12 +180,12 @@ class Engine(Matches, Freezing):
 
     @property
     def symbols(self) -> int:
-        """How many symbols there are; they are 1 to this number."""
+        """The number of symbols; they are 1 to this number."""
         with self._lock:
             return int(lib.kb_symbol_count(self._enter()))
 
     def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
-        """The rows in answer order: numbers before text, numbers by value then text, text by code point."""
+        """Return the rows in answer order: numbers before text, numbers by value then text, text by code point."""
         result = rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
@@ -196,7 +196,7 @@ class Engine(Matches, Freezing):
         return result
 
     def relation(self, arity: int) -> Relation:
-        """A new empty relation."""
+        """Return a new empty relation."""
         out = ffi.new("kb_rel *")
         self.call(lib.kb_relation_new, arity, out)
         return Relation(self, out[0], arity)
@@ -224,27 +224,27 @@ class Engine(Matches, Freezing):
         budget = limits or Limits()
         out = ffi.new("kb_run **")
         options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
-        bound, given = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
-        self.call(lib.kb_run_open, plan.handle, bound, len(handles), given, len(params), options, out)
+        bound, parameters = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
+        self.call(lib.kb_run_open, plan.handle, bound, len(handles), parameters, len(params), options, out)
         return Run(self, plan, out[0], budget)
 
     def model(self, ground: Ground, limits: Limits) -> Model:
-        """The well-founded model of a ground program, to be stepped until it is DONE; raises BudgetExceeded."""
+        """Return the well-founded model of a ground program, to be stepped until DONE; raises BudgetExceeded."""
         return Model(self, ground, limits)
 
     @property
     def bytes(self) -> int:
-        """Bytes held, everything counted."""
+        """Return all bytes held."""
         with self._lock:
             return int(lib.kb_engine_bytes(self._enter()))
 
     def fail_after(self, allocations: int) -> None:
-        """Make the n-th allocation from now fail; for tests, 0 = none."""
+        """Make the n-th allocation from now fail (0 = none); for tests."""
         with self._lock:
             lib.kb_engine_fail_after(self._enter(), allocations)
 
     def close(self) -> None:
-        """Give everything back; what is still open of this engine can then only be closed."""
+        """Free everything; what is still open of this engine can only be closed afterwards."""
         with self._lock:
             if self._handle is not None:
                 self._sweep()
@@ -253,7 +253,7 @@ class Engine(Matches, Freezing):
 
 
 class _Scratch:
-    """Buffers for small goals, used by whoever holds the engine's mutex."""
+    """Buffers for small goals, used while the engine's mutex is held."""
 
     def __init__(self) -> None:
         self.seed = ffi.new("kb_sym[]", 64)
@@ -273,7 +273,7 @@ class CompiledPlan:
         self.seed_arity = 0 if words[6] == _NO_SLOT else self.arities[words[6]]
 
     def close(self) -> None:
-        """Give the plan back; no run of it may be opened any more."""
+        """Free the plan; no new run of it may be opened."""
         self.handle = None
 
 
@@ -287,7 +287,7 @@ class Run(Counted):
         self._arities = plan.arities
         self._seed_arity = plan.seed_arity
         self._limits = limits
-        self._gate = threading.Lock()  # between cancel and close, which may meet
+        self._gate = threading.Lock()  # cancel and close may run at the same time
 
     def __del__(self) -> None:
         self.close()
@@ -303,14 +303,14 @@ class Run(Counted):
 
     def _alone(self, function: Any, *arguments: Any) -> int:
         self._engine._enter()
-        handle = self._opened()  # a close meanwhile takes effect when this call is over
+        handle = self._opened()  # a concurrent close takes effect after this call
         status = function(handle, *arguments)
         if status != lib.KB_LIMIT:
             return check(status or 0, self._engine.max_bytes)
         stats = self._read(handle)
         name = stats.budget or "memoryBytes"
         value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
-        raise BudgetExceeded(f"the evaluation met its budget {name} of {value}", name, value, str(stats.rule))
+        raise BudgetExceeded(f"the evaluation exceeded its budget {name} of {value}", name, value, str(stats.rule))
 
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
@@ -320,7 +320,7 @@ class Run(Counted):
         self._call(lib.kb_run_seed, view, count)
 
     def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
-        """A small goal in one crossing: add demand (None: none), work, read what matches in a derived slot."""
+        """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot."""
         width = len(pattern)
         if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
             raise EngineFault("engine: the pattern or the seed has another arity than its relation")
@@ -328,13 +328,13 @@ class Run(Counted):
         with self._engine._lock:
             scratch = self._engine._scratch
             scratch.pattern[0:width] = pattern
-            budget, given, answer = scratch.limits, ffi.NULL, scratch.answer
+            budget, seed_view, answer = scratch.limits, ffi.NULL, scratch.answer
             budget.max_rows, budget.max_bytes, budget.max_steps = limits.rows, limits.bytes, limits.steps
             if seed is not None:
-                given = scratch.seed
-                given[0 : len(seed)] = seed
+                seed_view = scratch.seed
+                seed_view[0 : len(seed)] = seed
             room = SCRATCH // (width or 1)
-            status = self._alone(lib.kb_run_ask, given, budget, fuel, slot, scratch.pattern, scratch.rows, room, answer)
+            status = self._alone(lib.kb_run_ask, seed_view, budget, fuel, slot, scratch.pattern, scratch.rows, room, answer)
             if status != lib.KB_DONE:
                 return Asked(RunState(status))
             count = answer.count
@@ -345,9 +345,9 @@ class Run(Counted):
             return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings, answer.rows_made)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
+        """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
 
-        `via`, if given, makes each call into the engine; the mutex is taken here, never in another thread. Raises
+        `via`, if given, makes each call into the engine; the mutex is always taken in this thread. Raises
         BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
         enter: Callable[[Any, int], int] = lib.kb_run_step
@@ -360,11 +360,11 @@ class Run(Counted):
                 return RunState(status)
 
     def check(self) -> RunState:
-        """DONE: nothing read has changed. READY: step to continue. STALE: close and start anew."""
+        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run is needed."""
         return RunState(self._call(lib.kb_run_check))
 
     def relation(self, slot: int) -> Relation:
-        """The relation bound to a slot of the plan; a derived one can be read until the run is closed."""
+        """Return the relation bound to a slot of the plan; a derived one can be read until the run is closed."""
         out = ffi.new("kb_rel *")
         self._call(lib.kb_run_relation, slot, out)
         return Relation(self._engine, out[0], self._arities[slot], self)
@@ -377,7 +377,7 @@ class Run(Counted):
         return RunStats(*counted, budget, out.rule, out.warnings, out.component)
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
         with self._engine._lock:
             return self._read(self._opened())
 
@@ -387,13 +387,13 @@ class Run(Counted):
         self._limits = limits
 
     def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
+        """Stop the current step soon; may be called from another thread."""
         with self._gate:
             if self._handle is not None:
                 lib.kb_run_cancel(self._handle)
 
     def close(self) -> None:
-        """Give the run's relations back."""
+        """Free the run's relations."""
         with self._gate:
             handle, self._handle = self._handle, None
         if handle is not None:

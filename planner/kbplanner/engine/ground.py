@@ -1,7 +1,7 @@
-"""A ground program as flat arrays, and what is solved on it: shortest proofs, and best values over all proofs.
+"""A ground program as flat arrays, and two algorithms on it: shortest proofs, and best values over proofs.
 
 Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A generalization of Dijkstra's algorithm",
-1977), here with functions simple enough to need no heap: each instance is looked at once for each of its premises.
+1977), here with functions simple enough to need no heap: each instance is visited once for each premise.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from itertools import accumulate, islice
 from typing import TypeVar
 
 NONE = 0xFFFFFFFF
-"""In an array of numbers: not there."""
+"""Array entry for a missing number."""
 
 AT_ONCE = 10_000
-"""Steps of Python made between two rests: about a millisecond."""
+"""Steps of Python between two calls of `rest`: about a millisecond."""
 
 T = TypeVar("T")
 
 NEGATED = 0x80000000
-"""In a premise `NEGATED | node`: the node must not hold. Only well-founded models know such premises."""
+"""A premise `NEGATED | node` requires that the node does not hold; used by well-founded models only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """A ground program: `nodes` conclusions, numbered from 0, and the instances of rules that conclude them.
 
-    Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first); all three
-    are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance rests on hold, and are not here.
-    Where absences matter, a premise can also be `NEGATED | node`, which holds where the node does not, or NONE, which holds.
-    The first `free` instances count nothing: they take over what is stored, or gather what an aggregate is taken over, and
-    do not go in circles. Every other one is a step of a proof.
+    Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first);
+    all three are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance depends on
+    hold, and are left out. Where absences matter, a premise can also be `NEGATED | node`, which holds where the
+    node does not, or NONE, which always holds. The first `free` instances count nothing: they copy stored facts,
+    or collect the input of an aggregate, and are never circular. Every other one is a step of a proof.
     """
 
     nodes: int
@@ -45,15 +45,15 @@ class Ground:
         return len(self.heads)
 
     def of(self, instance: int) -> array[int]:
-        """The premises of an instance."""
+        """Return the premises of an instance."""
         return self.premises[self.ends[instance - 1] if instance else 0 : self.ends[instance]]
 
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """Shortest proofs: for each node the steps of its lowest proof (NONE: it has none) and the instance that ends it.
+    """Shortest proofs: for each node the steps of its lowest proof (NONE: no proof) and its last instance.
 
-    Every premise of a chosen instance that is not free is lower than its conclusion: following them is well-founded. Of
+    Every premise of a chosen instance that is not free is lower than its conclusion, which excludes cycles. Of
     instances equally low the first is chosen. `counts` says how many instances conclude each node from others.
     """
 
@@ -88,9 +88,9 @@ def shortest(ground: Ground) -> Shortest:
 
 
 def widest(ground: Ground, ranks: array[int]) -> array[int]:
-    """The best value of each node: over its proofs the greatest, in a proof the least rank of its instances.
+    """Return the best value of each node: the maximum over its proofs of the least rank of their instances.
 
-    `ranks` has a number for each instance; one with rank 0 is not used. A node without a proof has 0.
+    `ranks` has a number for each instance; an instance with rank 0 is not used. A node without a proof has 0.
     """
     waiting = _premise_counts(ground)
     starts, users = _users(ground)
@@ -112,12 +112,12 @@ def widest(ground: Ground, ranks: array[int]) -> array[int]:
 
 
 def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> bytearray:
-    """Which nodes rest on a marked instance in some proof: those it concludes, and on from there.
+    """Return which nodes depend on a marked instance in any proof, directly or indirectly.
 
     `rest` is called between pieces of the work.
     """
     starts, users = _users(ground, rest)
-    found = bytearray(ground.nodes)
+    nodes = bytearray(ground.nodes)
     todo = [ground.heads[instance] for instance, mark in paced(enumerate(marked), rest) if mark]
     steps = 0
     while todo:
@@ -125,14 +125,14 @@ def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> byte
         if not steps % AT_ONCE:
             rest()
         node = todo.pop()
-        if not found[node]:
-            found[node] = 1
+        if not nodes[node]:
+            nodes[node] = 1
             todo.extend(ground.heads[user] for user in users[starts[node] : starts[node + 1]])
-    return found
+    return nodes
 
 
 def paced(items: Iterable[T], rest: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
-    """The items, with a call of `rest` between each so many and the next."""
+    """Yield the items, and call `rest` after every `every` of them."""
     left, more = iter(items), False
     for item in left:
         if more:
@@ -148,7 +148,7 @@ def _premise_counts(ground: Ground) -> list[int]:
 
 
 def _users(ground: Ground, rest: Callable[[], None] = lambda: None) -> tuple[list[int], array[int]]:
-    """For each node the instances that have it as a premise, one after the other, and where each node's begin."""
+    """Return for each node the instances that have it as a premise, concatenated, and each node's offset."""
     counts = [0] * (ground.nodes + 1)
     for node in paced(ground.premises, rest):
         counts[node + 1] += 1

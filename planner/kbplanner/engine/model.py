@@ -1,4 +1,4 @@
-"""Well-founded models of ground programs, worked out by the C engine."""
+"""Well-founded models of ground programs, computed by the C engine."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _BUDGETS = {2: "memoryBytes", 3: "steps"}
 
 SLICE = 100_000
-"""Steps for which a model stays inside the engine before it lets others in."""
+"""Steps that a model takes inside the engine before it releases the mutex."""
 
 
 class Model:
-    """The well-founded model of a ground program; see `backend.Model`. Raises BudgetExceeded where memory does not do."""
+    """The well-founded model of a ground program; see `backend.Model`. Raises BudgetExceeded when out of memory."""
 
     def __init__(self, engine: Engine, ground: Ground, limits: Limits) -> None:
         self._handle: Any = None
         self._engine = engine
         self._limits = limits
         self._nodes = ground.nodes
-        self._gate = threading.Lock()  # between cancel and close, which may meet
+        self._gate = threading.Lock()  # cancel and close may run at the same time
         self._views = [ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)]  # borrowed
         if len(ground.ends) != len(ground.heads):
             raise EngineFault("engine: a ground program with fewer instances than announced")
@@ -47,7 +47,7 @@ class Model:
             self._engine.lose(lib.kb_model_close, self._handle)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps: DONE or PAUSED; `via` as for a run."""
+        """Step for about `fuel` steps: DONE or PAUSED; `via` as for a run."""
         while True:
             with self._engine._lock:
                 handle, amount = self._entered(), min(fuel, SLICE)
@@ -63,27 +63,27 @@ class Model:
                 return RunState(status)
 
     def values(self) -> bytes:
-        """A `Truth` for each node, once it is DONE."""
+        """Return a `Truth` for each node, once the model is DONE."""
         out = bytearray(self._nodes)
         with self._engine._lock:
             check(lib.kb_model_values(self._entered(), ffi.from_buffer("uint8_t[]", out)))
         return bytes(out)
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
         out = ffi.new("kb_stats *")
         with self._engine._lock:
             lib.kb_model_stats(self._entered(), out)
         return RunStats(steps=out.steps, bytes=out.bytes, budget=_BUDGETS.get(out.budget))
 
     def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
+        """Stop the current step soon; may be called from another thread."""
         with self._gate:
             if self._handle is not None:
                 lib.kb_model_cancel(self._handle)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         with self._gate:
             handle, self._handle = self._handle, None
         if handle is not None:
@@ -97,4 +97,4 @@ class Model:
 
 
 def _spent(limit: str, value: int) -> BudgetExceeded:
-    return BudgetExceeded(f"the evaluation met its budget {limit} of {value}", limit, value)
+    return BudgetExceeded(f"the evaluation exceeded its budget {limit} of {value}", limit, value)

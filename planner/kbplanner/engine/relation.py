@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbplanner.engine.engine import Engine, Run
 
 PIECE = 100_000
-"""Rows of a total that are added up in one call: about a millisecond."""
+"""Rows summed in one call of a total: about a millisecond."""
 
 
 def _mask(columns: Sequence[int]) -> int:
@@ -36,7 +36,7 @@ def _mask(columns: Sequence[int]) -> int:
 
 
 class Relation:
-    """A set of rows; see `backend.Relation`. One that is lost without `drop()` lives as long as its engine."""
+    """A set of rows; see `backend.Relation`. Without `drop()`, it lives as long as its engine."""
 
     def __init__(self, engine: Engine, handle: int, arity: int, run: Run | None = None) -> None:
         self.engine = engine
@@ -59,26 +59,26 @@ class Relation:
         return view
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
-        """Add `count` rows; returns the id of each row, and how many were new (id >= counts().rows before)."""
+        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows before)."""
         view, ids, added = self._rows(rows, count), room(count), ffi.new("size_t *")
         ids_view = ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_insert, view, count, ids_view, added)
         return ids, int(added[0])
 
     def delete(self, rows: array[int], count: int) -> int:
-        """Remove rows; returns how many were there."""
+        """Remove rows; return how many existed."""
         view, removed = self._rows(rows, count), ffi.new("size_t *")
         self._call(lib.kb_delete, view, count, removed)
         return int(removed[0])
 
     def hide(self, rows: array[int], count: int, hidden: bool) -> int:
-        """Hide rows from plans and plain matches, or show them again; returns how many changed."""
+        """Hide rows from plans and plain matches, or show them again; return how many changed."""
         view, changed = self._rows(rows, count), ffi.new("size_t *")
         self._call(lib.kb_hide, view, count, hidden, changed)
         return int(changed[0])
 
     def locate(self, rows: array[int], count: int) -> array[int]:
-        """The id of each row, hidden ones included; NO_ROW where it is not there."""
+        """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
         view, ids = self._rows(rows, count), room(count)
         ids_view = ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_locate, view, count, ids_view)
@@ -87,7 +87,7 @@ class Relation:
     def match(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
     ) -> tuple[array[int], array[int]]:
-        """Rows that match (0 = anything, `SAME | j` = as column j) and their ids, in order of id; limit 0 = all."""
+        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all."""
         rows, ids = array("I"), array("I")
         for some_rows, some_ids in self.pieces(pattern, hidden=hidden, limit=limit):
             if rest is not None and ids:
@@ -99,61 +99,61 @@ class Relation:
     def pieces(
         self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0
     ) -> Iterator[tuple[array[int], array[int]]]:
-        """What `match` gives, in pieces."""
+        """Yield what `match` returns, in pieces."""
         if len(pattern) != self._arity:
             raise EngineFault("engine: the pattern has another arity than the relation")
-        made = 0
-        wanted = ffi.new("kb_sym[]", list(pattern))
+        total = 0
+        values = ffi.new("kb_sym[]", list(pattern))
         cursor, filled = ffi.new("uint64_t *"), ffi.new("size_t *")
         flags = lib.KB_MATCH_HIDDEN if hidden else 0
         size = 64
         while True:
-            ask = min(size, limit - made) if limit else size
+            ask = min(size, limit - total) if limit else size
             some_rows, some_ids = room(ask * self._arity), room(ask)
             rows_view, ids_view = ffi.from_buffer("kb_sym[]", some_rows), ffi.from_buffer("uint32_t[]", some_ids)
-            self._call(lib.kb_match, wanted, flags, cursor, rows_view, ids_view, ask, filled)
+            self._call(lib.kb_match, values, flags, cursor, rows_view, ids_view, ask, filled)
             got = filled[0]
-            made += got
+            total += got
             yield some_rows[: got * self._arity], some_ids[:got]
-            if got < ask or (limit and made >= limit):
+            if got < ask or (limit and total >= limit):
                 return
             size = min(size * 8, 1 << 16)
 
     def rows(self, ids: array[int]) -> array[int]:
-        """The rows with these ids, which are there, in their order."""
-        found = room(len(ids) * self._arity)
-        ids_view, rows_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("kb_sym[]", found)
+        """Return the rows with these ids, which must exist, in the given order."""
+        rows = room(len(ids) * self._arity)
+        ids_view, rows_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("kb_sym[]", rows)
         self._call(lib.kb_rows_at, ids_view, len(ids), rows_view)
-        return found
+        return rows
 
     def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
-        """Add up a column of the rows that `match` would give; None: count the rows."""
+        """Sum a column over the rows that `match` would return; None: count the rows."""
         if len(pattern) != self._arity:
             raise EngineFault("engine: the pattern has another arity than the relation")
-        found, cursor = ffi.new("kb_total *"), ffi.new("uint64_t *")
-        wanted, place = ffi.new("kb_sym[]", list(pattern)), NO_ROW if column is None else column
-        while self._call(lib.kb_total_add, wanted, place, cursor, PIECE, found) != lib.KB_DONE:
+        sums, cursor = ffi.new("kb_total *"), ffi.new("uint64_t *")
+        values, position = ffi.new("kb_sym[]", list(pattern)), NO_ROW if column is None else column
+        while self._call(lib.kb_total_add, values, position, cursor, PIECE, sums) != lib.KB_DONE:
             if rest is not None:
                 rest()
-        added, words, reals = found.sum, ffi.unpack(found.sum.exact.words, lib.KB_EXACT_WORDS), None
+        added, words, reals = sums.sum, ffi.unpack(sums.sum.exact.words, lib.KB_EXACT_WORDS), None
         if added.reals:
             reals = Fraction(sum(word << 32 * i for i, word in enumerate(words)), 1 << 1074)  # a bit of the first is 2^-1074
         whole = (added.high << 64) + added.low
-        seen = found.least, found.greatest, found.other
-        return Total(found.matched, added.count, whole, reals, bool(added.infinite), *seen)
+        seen = sums.least, sums.greatest, sums.other
+        return Total(sums.matched, added.count, whole, reals, bool(added.infinite), *seen)
 
     def counts(self) -> RelationCounts:
-        """How many rows, and the epoch."""
+        """Return the numbers of rows, and the epoch."""
         out = ffi.new("uint64_t[4]")
         self._call(lib.kb_count, out, out + 1, out + 2, out + 3)
         return RelationCounts(*ffi.unpack(out, 4))
 
     def index(self, columns: Sequence[int]) -> None:
-        """Make the index on these columns now, so that no question pays for it."""
+        """Build the index on these columns now, so that no query pays for it."""
         self._call(lib.kb_index, _mask(columns))
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Distinct keys of these columns, counted by their index, else estimated; 0 when nothing is known."""
+        """Return the distinct keys of these columns: exact with an index, else estimated; 0 when unknown."""
         out = ffi.new("uint64_t *")
         self._call(lib.kb_distinct, _mask(columns), out)
         return int(out[0])
@@ -173,50 +173,50 @@ class Relation:
         self._call(lib.kb_attribute_fill, attribute, first, count, bits)
 
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
-        """Read one cell for each id."""
+        """Return one cell for each id."""
         cells: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", bytes(8 * len(ids)))
         cells_view, ids_view = ffi.from_buffer("int64_t[]", cells), ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_attribute_get, attribute, ids_view, len(ids), cells_view)
         return cells
 
     def uses(self, attribute: Attribute) -> bool:
-        """Whether a cell of this attribute was ever set."""
+        """Return True if a cell of this attribute was ever set."""
         out = ffi.new("uint32_t *")
         self._call(lib.kb_attribute_used, attribute, out)
         return bool(out[0])
 
     def copy(self) -> Relation:
-        """A relation of its own with the same rows in the same order, hidden flags and attributes; ids may be others."""
+        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may differ."""
         out = ffi.new("kb_rel *")
         self._call(lib.kb_relation_copy, out)
         return Relation(self.engine, out[0], self._arity)
 
     def settle(self, rows: int) -> bool:
-        """Copy some more of a frozen relation, about so many rows; whether all of it is there, and it can be read."""
+        """Copy about this many rows more of a snapshot; return True when it is complete and can be read."""
         return self._call(lib.kb_relation_settle, rows) == lib.KB_DONE
 
     def compare(self, other: backend.Relation) -> Difference:
-        """Rows, hidden ones too, and the cells that say when and how surely they hold, against another relation."""
+        """Compare rows, including hidden ones, and the cells for validity and confidence, with another relation."""
         there = handle_of(other, self.engine)
         lists = array("I"), array("I"), array("I"), array("I")
         cursor, out = ffi.new("uint64_t *"), ffi.new("kb_difference *")
         size, equal = 64, 0
         while True:
-            rooms = [room(size) for _ in lists]
-            views = [ffi.from_buffer("uint32_t[]", some) for some in rooms]
+            buffers = [room(size) for _ in lists]
+            views = [ffi.from_buffer("uint32_t[]", buffer) for buffer in buffers]
             out.only_here, out.only_there, out.modified_here, out.modified_there = views
             out.room = size
             self._call(lib.kb_relation_compare, there, cursor, out)
             counts = out.only_here_count, out.only_there_count, out.modified_count, out.modified_count
-            for ids, some, count in zip(lists, rooms, counts, strict=True):
-                ids.extend(some[:count])
+            for ids, buffer, count in zip(lists, buffers, counts, strict=True):
+                ids.extend(buffer[:count])
             equal += out.equal
             if not out.more:
                 return Difference(*lists, equal)
             size = min(size * 8, 1 << 16)
 
     def salience(self, ids: array[int], how: Salience) -> array[float]:
-        """The score of each row."""
+        """Return the score of each row."""
         scores = array("d", bytes(8 * len(ids)))
         ids_view, scores_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("double[]", scores)
         self._call(lib.kb_salience_scores, _how(how), ids_view, len(ids), scores_view)
@@ -225,43 +225,43 @@ class Relation:
     def most_salient(
         self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
-        """Ids and scores of the `k` visible rows that match and score highest, none below `minimum`, best first."""
+        """Return ids and scores of the `k` visible matching rows with the highest scores >= `minimum`, best first."""
         if k < 0 or (pattern is not None and len(pattern) != self._arity):
             raise EngineFault("engine: fewer rows than none, or a pattern of another arity than the relation")
-        wanted = ffi.NULL if pattern is None else ffi.new("kb_sym[]", list(pattern))
+        values = ffi.NULL if pattern is None else ffi.new("kb_sym[]", list(pattern))
         filled = ffi.new("size_t *")
         k = min(k, self.counts().visible)
         ids, scores = room(k), array("d", bytes(8 * k))
         ids_view, scores_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("double[]", scores)
-        self._call(lib.kb_salience_most, _how(how), wanted, minimum, ids_view, scores_view, k, filled)
+        self._call(lib.kb_salience_most, _how(how), values, minimum, ids_view, scores_view, k, filled)
         return ids[: filled[0]], scores[: filled[0]]
 
     def least_salient(self, threshold: float, how: Salience) -> array[int]:
-        """Ids of the visible rows that score below a threshold, in order of id."""
+        """Return the ids of the visible rows that score below a threshold, in order of id."""
         ids = array("I")
         cursor, filled, weights = ffi.new("uint64_t *"), ffi.new("size_t *"), _how(how)
         size = 64
         while True:
-            some = room(size)
-            view = ffi.from_buffer("uint32_t[]", some)
+            buffer = room(size)
+            view = ffi.from_buffer("uint32_t[]", buffer)
             self._call(lib.kb_salience_below, weights, threshold, cursor, view, size, filled)
-            ids.extend(some[: filled[0]])
+            ids.extend(buffer[: filled[0]])
             if filled[0] < size:
                 return ids
             size = min(size * 8, 1 << 16)
 
     def touch(self, ids: array[int], now: int) -> None:
-        """An access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES goes up by one."""
+        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES increases by one."""
         self._call(lib.kb_touch, ffi.from_buffer("uint32_t[]", ids), len(ids), now)
 
     def bytes(self) -> int:
-        """Bytes held: rows, set, attribute columns, indexes."""
+        """Return the bytes held: rows, set, attribute columns, indexes."""
         out = ffi.new("uint64_t *")
         self._call(lib.kb_relation_bytes, out)
         return int(out[0])
 
     def drop(self) -> None:
-        """Give the memory back; the relation must not be used any more. Refused while a paused run reads it."""
+        """Free the memory; the relation must not be used afterwards. Refused while a paused run reads it."""
         self._call(lib.kb_relation_drop)
 
 
@@ -270,20 +270,20 @@ def _how(how: Salience) -> Any:
 
 
 def handle_of(relation: backend.Relation, engine: Engine) -> int:
-    """The handle of a relation that must be one of this engine."""
+    """Return the handle of a relation that must be one of this engine."""
     if not isinstance(relation, Relation) or relation.engine is not engine:
         raise EngineFault("engine: a relation of another engine")
     return relation.handle
 
 
 class Freezing:
-    """The part of an engine that a copy of everything is made with, beside whatever else goes on."""
+    """The part of an engine that makes snapshots while other work continues."""
 
     call: Callable[..., int]
     _decoded: Callable[[array[int]], list[str]]
 
     def freeze(self, relations: Sequence[backend.Relation]) -> list[Relation]:
-        """Relations as they are now, to be settled and read later."""
+        """Return the relations as they are now, to be settled and read later."""
         engine = cast("Engine", self)
         handles = ffi.new("kb_rel[]", [handle_of(relation, engine) for relation in relations])
         out = ffi.new("kb_rel[]", max(len(relations), 1))
@@ -291,5 +291,5 @@ class Freezing:
         return [Relation(engine, out[i], relation.arity) for i, relation in enumerate(relations)]
 
     def texts_once(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols, none of which is kept."""
+        """Return the texts of many symbols without caching them."""
         return self._decoded(symbols)

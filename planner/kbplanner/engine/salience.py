@@ -1,4 +1,4 @@
-"""How much a stored row matters: recent, often used, important, certain. The C engine has the same formula."""
+"""Salience of a stored row: recent, often used, important, certain. The C engine has the same formula."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 ENOUGH = 99
-"""Accesses from which on the frequency is 1."""
+"""Number of accesses from which the frequency is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Salience:
-    """Weights (finite, not below 0), the half-life of recency in milliseconds, the present in epoch milliseconds."""
+    """Weights (finite, not negative), the half-life of recency in milliseconds, and now in epoch milliseconds."""
 
     recency: float
     frequency: float
@@ -20,12 +20,12 @@ class Salience:
     now_ms: int
 
     def is_valid(self) -> bool:
-        """Whether an engine takes it."""
+        """Return True if an engine accepts it."""
         weights = self.recency, self.frequency, self.priority, self.half_life_ms
         return all(0 <= weight <= 1e300 for weight in weights) and self.half_life_ms > 0
 
     def score(self, created_at: int, last_access: int, accesses: int, priority: float, confidence: float) -> float:
-        """The salience of a row with these cells, 0 to 1; `last_access` 0 means as created, `confidence` NaN unknown."""
+        """Return the salience of a row, 0 to 1; `last_access` 0 means at creation, `confidence` NaN unknown."""
         age = max(0, self.now_ms - (last_access or created_at))
         recency = 2.0 ** -(age / self.half_life_ms)
         frequency = 1.0 if accesses >= ENOUGH else math.log(1 + max(accesses, 0)) / math.log(100)
@@ -34,5 +34,5 @@ class Salience:
 
 
 def clamp(value: float) -> float:
-    """Within 0 to 1; what is not a number counts as nothing."""
+    """Return the value limited to 0 to 1; NaN becomes 0."""
     return min(value, 1.0) if value > 0 else 0.0

@@ -1,7 +1,7 @@
-"""Answers as JSON text, written by the engine straight from its symbols: no Python object for a row.
+"""Answers as JSON text, written by the engine from its symbols without a Python object per row.
 
-A row is an object with the same keys for every row: its arguments, and what is known of the stored fact, null where nobody
-has asserted it. `RowShape` says what stands between the values.
+A row is an object with the same keys for every row: its arguments, and the data of the stored fact, null for
+a fact that was not asserted. `RowShape` holds the text between the values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kbplanner.engine.engine import Engine
 from kbplanner.engine.relation import Relation
 
 SLICE_BYTES = 1 << 18
-"""Room for the rows of one slice; a row that needs more gets more."""
+"""Buffer size for the rows of one slice; it grows for a larger row."""
 
 _new = ffi.new_allocator(should_clear_after_alloc=False)
 _TIMES = (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL)
@@ -43,11 +43,11 @@ class RowShape:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The pieces, in order."""
+        """Return the pieces, in order."""
         return self.head, self.created, self.start, self.until, self.ttl, self.end
 
     def pieces(self) -> tuple[Any, Any]:
-        """The pieces and their lengths as the engine takes them; kept alive by this shape."""
+        """Return the pieces and their lengths as the engine takes them; this shape keeps them alive."""
         if not self._pieces:
             encoded = [text.encode() for text in self.texts]
             buffers = [ffi.from_buffer("char[]", text) for text in encoded]
@@ -58,10 +58,10 @@ class RowShape:
 def rows_json(
     engine: backend.Engine, shape: RowShape, stored: backend.Relation | None, rows: array[int], arity: int, count: int
 ) -> Iterator[bytes]:
-    """The objects of `count` rows in slices, each row with a comma before it.
+    """Yield the objects of `count` rows in slices, each row with a comma before it.
 
-    `stored` holds the asserted facts of the predicate; none of its rows may have a confidence. Nothing may change between
-    two slices.
+    `stored` holds the asserted facts of the predicate; none of its rows may have a confidence. The relations must
+    not change between two slices.
     """
     if not isinstance(engine, Engine) or not (stored is None or isinstance(stored, Relation)):
         yield from _in_python(engine, shape, stored, rows, arity, count)
@@ -72,17 +72,17 @@ def rows_json(
     handle = 0 if stored is None else stored.handle
     size = min(SLICE_BYTES, 256 * count + 256)
     buffer = _new("char[]", size)
-    made = 0
-    while made < count:
-        rest, left = view + made * arity, count - made
+    written = 0
+    while written < count:
+        remaining_view, left = view + written * arity, count - written
         engine.call(
-            lib.kb_rows_json, handle, rest, arity, left, pieces, lengths, buffer + 1, size - 1, counts, counts + 1
+            lib.kb_rows_json, handle, remaining_view, arity, left, pieces, lengths, buffer + 1, size - 1, counts, counts + 1
         )
         if not counts[0]:
             size *= 4
             buffer = _new("char[]", size)
             continue
-        made += counts[0]
+        written += counts[0]
         buffer[0] = b","
         yield ffi.buffer(buffer, counts[1] + 1)[:]
 

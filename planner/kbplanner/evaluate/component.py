@@ -1,11 +1,13 @@
-"""The ground program of a negative component, read off a finished run of its overestimate, and its model as relations.
+"""The ground program of a negative component, read from a finished run of its overestimate, and its model.
 
-A node is a row of a relation of the component: its number is an offset for the relation plus the row's id. One more node is
-never true nor false; it is a premise of every instance that rests on something undefined below the component.
+A node is a row of a relation of the component: its number is an offset for the relation plus the row's id.
+One more node is never true nor false; it is a premise of every instance that depends on something undefined
+below the component.
 
-`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied: it grows with `~p`, so that it
-must not be read as the absence of something that shrinks with it. The nodes of such a relation (`inverted`) stand for the
-opposite: a row of an UNDENIED relation for being absent or denied, one of its projection for all its rows being so.
+`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied. It grows with
+`~p`, so that it must not be read as the absence of something that shrinks with `~p`. The nodes of such a
+relation (`inverted`) stand for the opposite: a row of an UNDENIED relation for being absent or denied, a row
+of its projection for all its rows being so.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from kbplanner.ir.terms import Variable
 from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, Overestimate, settled
 
 AT_ONCE = 5_000
-"""Instances read between two rests: about a millisecond."""
+"""Instances read between two calls of `rest`: about a millisecond."""
 
 
 class ComponentReader:
-    """Reads one finished run; `rest` is called between pieces of the work."""
+    """Reader of one finished run; `rest` is called between pieces of the work."""
 
     def __init__(
         self, engine: Engine, run: Run, plan: Plan, part: NegativeComponent, program: Overestimate, rest: Rest
@@ -51,23 +53,23 @@ class ComponentReader:
                     self._doubt += known.counts().rows if known else 0
 
     def ground(self) -> Ground:
-        """The instances, as a ground program."""
+        """Return the instances, as a ground program."""
         heads, ends, premises = array("I"), array("I"), array("I")
-        for place, source in enumerate(self._sources):
+        for index, source in enumerate(self._sources):
             rows, ids = self._relations[source.schema].match([0] * source.schema.arity, rest=self._rest)
             count = len(ids)
             if source.head.schema in self._inverted:
-                self._invert(source, place, rows, count, heads, ends, premises)
+                self._invert(source, index, rows, count, heads, ends, premises)
                 continue
             width = len(source.premises) + (not source.sure)
             arity = source.schema.arity
             for first in range(0, count, AT_ONCE):
                 self._rest()
-                some, size = rows[first * arity : (first + AT_ONCE) * arity], min(AT_ONCE, count - first)
-                heads.extend(self._nodes(source, source.head, some, size))
+                batch, size = rows[first * arity : (first + AT_ONCE) * arity], min(AT_ONCE, count - first)
+                heads.extend(self._nodes(source, source.head, batch, size))
                 flat = array("I", [self._doubt]) * (width * size)
                 for column, atom in enumerate(source.premises):
-                    flat[column::width] = self._nodes(source, atom, some, size)
+                    flat[column::width] = self._nodes(source, atom, batch, size)
                 start = len(premises)
                 premises.extend(flat)
                 ends.extend(range(start + width, start + width * size + 1, width) if width else array("I", [start]) * size)
@@ -77,8 +79,8 @@ class ComponentReader:
         return Ground(self._doubt + 1, heads, ends, premises)
 
     def settled(self, values: bytes) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
-        """The settled relations, given a `Truth` for each node; and which relations have undefined rows."""
-        found: dict[RelationSchema, Relation] = {}
+        """Return the settled relations, with a `Truth` for each node, and the relations with undefined rows."""
+        relations: dict[RelationSchema, Relation] = {}
         undefined = set()
         for schema in self._part.relations:
             rows, ids = self._relations[schema].match([0] * schema.arity)
@@ -87,23 +89,23 @@ class ComponentReader:
             if schema in self._inverted:
                 own = own.translate(_OPPOSITE)
             true, upper = settled(schema, TRUE), settled(schema, POSSIBLE)
-            found[true] = found[upper] = self._chosen(schema, rows, own.translate(_TRUE))
+            relations[true] = relations[upper] = self._chosen(schema, rows, own.translate(_TRUE))
             if Truth.UNDEFINED in own:
                 undefined.add(schema)
-                found[upper] = self._chosen(schema, rows, own.translate(_POSSIBLE))
-        return found, frozenset(undefined)
+                relations[upper] = self._chosen(schema, rows, own.translate(_POSSIBLE))
+        return relations, frozenset(undefined)
 
     def _invert(
         self,
         source: Instances,
-        place: int,
+        index: int,
         rows: array[int],
         count: int,
         heads: array[int],
         ends: array[int],
         premises: array[int],
     ) -> None:
-        """Instances for the opposites of heads: one for each premise that can fail, or for a projection one with all."""
+        """Add instances for the opposites of heads: one per premise that can fail; for a projection one with all."""
         self._rest()
         nodes = self._nodes(source, source.head, rows, count)
         if source.head.schema.role is Role.PROJECTION:
@@ -116,11 +118,11 @@ class ComponentReader:
                 premises.extend(group)
                 ends.append(len(premises))
             return
-        if source.sure and place and self._sources[place - 1].head == source.head:
-            return  # the same rows are among those that are merely possible
+        if source.sure and index and self._sources[index - 1].head == source.head:
+            return  # the same rows are among the possible ones
         fails = [[_opposite(node) for node in self._nodes(source, atom, rows, count)] for atom in source.premises]
         if not source.sure:
-            sure = self._relations[self._sources[place + 1].schema].locate(rows, count)
+            sure = self._relations[self._sources[index + 1].schema].locate(rows, count)
             fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
         for failing in fails:
             for node, fail in paced(zip(nodes, failing, strict=True), self._rest, AT_ONCE):
@@ -130,7 +132,7 @@ class ComponentReader:
                     ends.append(len(premises))
 
     def _nodes(self, source: Instances, atom: ClauseAtom, rows: array[int], count: int) -> array[int]:
-        """The node of an atom in each instance, as a premise: NEGATED where it is absent, NONE where it cannot hold then."""
+        """Return an atom's node in each instance as a premise: NEGATED where it is absent, NONE where it cannot hold."""
         known = self._relations.get(atom.schema)
         if known is None:
             return array("I", [NONE]) * count
@@ -138,36 +140,36 @@ class ComponentReader:
         offset = self._offsets[atom.schema]
         negated = atom.absent and atom.schema not in self._inverted
         if offset:
-            ids = array("I", [NONE if place == NO_ROW else offset + place for place in ids])
+            ids = array("I", [NONE if index == NO_ROW else offset + index for index in ids])
         return _negated(ids) if negated else ids
 
     def _chosen(self, schema: RelationSchema, rows: array[int], chosen: bytes) -> Relation:
-        """A relation of the chosen rows."""
+        """Return a relation of the chosen rows."""
         relation, arity = self._engine.relation(schema.arity), schema.arity
         count = chosen.count(1)
-        some = array("I", bytes(4 * arity * count))
+        values = array("I", bytes(4 * arity * count))
         for column in range(arity):
-            some[column::arity] = array("I", compress(rows[column::arity], chosen))
-        relation.insert(some, count)
+            values[column::arity] = array("I", compress(rows[column::arity], chosen))
+        relation.insert(values, count)
         return relation
 
 
 def _gathered(
     atom: ClauseAtom, variables: Sequence[Variable], rows: array[int], count: int, engine: Engine
 ) -> array[int]:
-    """The rows of an atom, one for each row of values of `variables`."""
+    """Return the rows of an atom, one for each row of values of `variables`."""
     width, arity = len(variables), len(atom.args)
-    found = array("I", bytes(4 * arity * count))
+    result = array("I", bytes(4 * arity * count))
     for column, arg in enumerate(atom.args):
         if isinstance(arg, Variable):
-            found[column::arity] = rows[variables.index(arg) :: width]
+            result[column::arity] = rows[variables.index(arg) :: width]
         elif isinstance(arg, str):
-            found[column::arity] = array("I", [engine.find(arg)]) * count
-    return found
+            result[column::arity] = array("I", [engine.find(arg)]) * count
+    return result
 
 
 def _negated(premises: array[int]) -> array[int]:
-    """Each premise with its sign set, all in one operation on a large number; NONE stays what it is."""
+    """Return each premise with its sign bit set, in one operation on a large number; NONE stays NONE."""
     size = len(premises) * premises.itemsize
     signs = int.from_bytes(array("I", [NEGATED]) * len(premises), sys.byteorder)
     return array("I", (int.from_bytes(premises, sys.byteorder) | signs).to_bytes(size, sys.byteorder))

@@ -1,4 +1,4 @@
-"""Goal in, answers out: compile a goal's plan once, run it for each binding, read the answers."""
+"""Evaluation of goals: compile a goal's plan once, run it for each binding, read the answers."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ Bind = Callable[[RelationSchema], Relation]
 """The relation that holds the asserted facts of a stored schema."""
 
 KEPT_SYMBOLS = 1 << 18
-"""Symbols gathered, beside those wanted, before the answers among them that come too late are let go."""
+"""Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
 
 PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
-"""Rules, goal, adornment, which relations of explicit negatives have rows, and one of the kinds of plan below."""
+"""Rules, goal, adornment, which relations of explicit negatives have rows, and the kind of plan below."""
 
 SINGLE, MANY, FULL = "single", "many", "full"
 """A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
 
 Drive = Callable[[LimitedSteps], None]
-"""Step a run until it is done; raises BudgetExceeded where it may not go on."""
+"""Steps a run until it is done; raises BudgetExceeded where it may not continue."""
 
 
 class Means(Protocol):
-    """What a goal may use: engine limits, the fuel of a first slice in place, then `finish` within the budget."""
+    """Budget of a goal: engine limits, the fuel of a first slice in place, then `finish` within the budget."""
 
     @property
     def limits(self) -> Limits:
@@ -60,24 +60,24 @@ class Means(Protocol):
 
     @property
     def fuel(self) -> int:
-        """Steps that may be made at once, holding up others."""
+        """Steps that may be made at once while other work waits."""
 
     @property
     def via(self) -> Via | None:
         """Makes long calls into the engine."""
 
     def finish(self, run: Steps) -> None:
-        """Step a paused run until it is done; raises BudgetExceeded where it may not go on."""
+        """Step a paused run until it is done; raises BudgetExceeded where it may not continue."""
 
     def rest(self) -> None:
-        """Called between pieces of long work in Python."""
+        """Let other tasks run; called between pieces of long work in Python."""
 
     @property
     def first(self) -> int | None:
-        """How many of the first answers do; None: all of them."""
+        """The number of first answers that suffice; None: all of them."""
 
     def check_whole(self, count: int) -> None:
-        """Raise BudgetExceeded where all of so many answers would be shown, and are too many."""
+        """Raise BudgetExceeded if all `count` answers would be returned and are too many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +96,7 @@ class CompiledGoal:
 
 
 class PlanCache:
-    """Compiled goals of one engine by rule set, predicate and adornment; the least recently used go first."""
+    """Compiled goals of one engine by rule set, predicate and adornment; least recently used are evicted first."""
 
     def __init__(self, engine: Engine, capacity: int = 256) -> None:
         self._engine = engine
@@ -116,23 +116,23 @@ class PlanCache:
         version: int = -1,
         many: bool = False,
     ) -> CompiledGoal:
-        """The plan for a goal on a stored schema that has rules; made again when a relation's size moved tenfold.
+        """Return the plan for a goal on a stored schema with rules; rebuilt when a relation's size changed tenfold.
 
-        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves goals with these only.
+        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves only goals with them.
 
-        While `version` is the same as at the last call, sizes have not moved. With `many` the plan answers many bindings
-        in one run, even where one at a time has a better plan.
+        While `version` is the same as at the last call, sizes have not changed. With `many` the plan answers many
+        bindings in one run, even where one at a time has a better plan.
         """
         return self._get((rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version)
 
     def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
         rules, goal, adornment, denied, kind = key
         with self._mutex:
-            found = self._plans.get(key)
-            if found is not None and (self._seen.get(key) == version != -1 or not moved(found.sizes, statistics)):
+            cached = self._plans.get(key)
+            if cached is not None and (self._seen.get(key) == version != -1 or not moved(cached.sizes, statistics)):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
-                return found
+                return cached
         skip = OPTIONAL if kind == MANY else ()
         clauses = rules.clauses(denied)
         relation = replace(goal.derived, restrictions=goal.restrictions)
@@ -141,7 +141,7 @@ class PlanCache:
         full = None
         if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
-        made = CompiledGoal(
+        compiled = CompiledGoal(
             plan,
             self._engine.load(encode(plan)),
             tuple(self._engine.intern(text) for text in plan.parameters),
@@ -150,12 +150,12 @@ class PlanCache:
             full,
         )
         with self._mutex:
-            self._plans[key] = made
+            self._plans[key] = compiled
             self._seen[key] = version
             while len(self._plans) > self._capacity:
                 oldest, _ = self._plans.popitem(last=False)
                 self._seen.pop(oldest, None)
-        return made
+        return compiled
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -167,7 +167,7 @@ def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
 
 
 def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
-    """Whether the size of some relation is ten times, or a tenth of, what it was when a plan was made."""
+    """Return True if the size of any relation is ten times, or a tenth of, its size when a plan was made."""
     for schema, size in sizes.items():
         now = statistics.rows(schema)
         if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
@@ -176,15 +176,16 @@ def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
 
 
 class GoalRun:
-    """One run of a compiled goal: a goal table while it is kept open; `bytes` are those it held after the last goal.
+    """One run of a compiled goal: a goal table while it is open; `bytes` is its size after the last goal.
 
-    `warnings` counts the literals that failed, in all of the run, because a function had no value; `rows_made` the rows that
-    rules made in it, those of demand too.
+    `warnings` counts the literals that failed in the whole run because a function had no value; `rows_made` the
+    rows that rules derived in it, including demand.
 
     A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
 
-    Where the goal has a plan without demand too (`goal.full`), a long goal is evaluated in both ways, see `race.py`. If the
-    full evaluation ends first, this object becomes the run of `goal.full`: `goal` and `run` change.
+    Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both ways; see
+    `race.py`. If the full evaluation ends first, this object becomes the run of `goal.full`: `goal` and `run`
+    change.
     """
 
     def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
@@ -207,38 +208,38 @@ class GoalRun:
         self.goal = goal
         self.run = run
         self._plan = plan = goal.plan
-        self._bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+        self._bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
         columns = [column for column in plan.answer_columns if column is not None]
         self._ordered = columns == list(range(len(columns)))
         self._whole = self._ordered and not plan.one_seed
 
     def ask(self, pattern: Sequence[int], means: Means, bind: Bind | None = None) -> tuple[array[int], int] | None:
-        """The answers, as whole rows in answer order, and how many there are; None when the run has become stale.
+        """Return the answers, as whole rows in answer order, and their number; None if the run is stale.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
-        argument j. Every argument the plan's adornment calls bound must be a symbol. `bind` replaces the function that the
-        run was opened with; it returns the same relations. Raises BudgetExceeded.
+        argument j. Every argument that the plan's adornment calls bound must be a symbol. `bind` replaces the
+        function that the run was opened with; it returns the same relations. Raises BudgetExceeded.
         """
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
-        wanted = pattern if self._whole else self._wanted(pattern)
-        seed = None if plan.seed is None else [pattern[place] for place in self._bound]
+        answer_pattern = pattern if self._whole else self._wanted(pattern)
+        seed = None if plan.seed is None else [pattern[index] for index in self._bound]
         try:
-            state, rows, self.bytes, self.worked, self.warnings, made = run.ask(
-                seed, plan.answer, wanted, means.limits, means.fuel
+            state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
+                seed, plan.answer, answer_pattern, means.limits, means.fuel
             )
-            self.rows_made = made + self._dropped_rows
+            self.rows_made = rows_made + self._dropped_rows
             if state is RunState.STALE:
                 return None
             if rows is None:
                 if state is not RunState.DONE:
                     self._finish(means.finish, means.limits)
                     plan = self._plan
-                    wanted = pattern if self._whole else self._wanted(pattern)
-                rows = self._many(wanted, means)
+                    answer_pattern = pattern if self._whole else self._wanted(pattern)
+                rows = self._many(answer_pattern, means)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
-        width = len(wanted)
+        width = len(answer_pattern)
         count = len(rows) // width if width else self._holds()
         if self._whole:
             return rows, count
@@ -255,34 +256,34 @@ class GoalRun:
 
     def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
         if self._plan.seed is not None:
-            self.run.seed(array("I", [pattern[place] for place in self._bound]), 1)
+            self.run.seed(array("I", [pattern[index] for index in self._bound]), 1)
         try:
             work()
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
-        wanted = self._wanted(pattern)
-        return len(self.run.relation(self._plan.answer).match(wanted)[1]) if any(wanted) else self._holds()
+        answer_pattern = self._wanted(pattern)
+        return len(self.run.relation(self._plan.answer).match(answer_pattern)[1]) if any(answer_pattern) else self._holds()
 
     def serves(self, pattern: Sequence[int]) -> RunState:
-        """What the run is worth for a goal: DONE, it has the answers; READY, it can go on; STALE, it is of no use."""
+        """Return DONE if the run has the answers of a goal, READY if it can continue, STALE if it is useless."""
         plan, run = self._plan, self.run
         state = run.check()
         if state is RunState.DONE and plan.seed is not None:
-            seed = array("I", [pattern[place] for place in self._bound])
+            seed = array("I", [pattern[index] for index in self._bound])
             if run.relation(plan.seed).locate(seed, 1)[0] == NO_ROW:
                 return RunState.READY
         return state
 
     def _wanted(self, pattern: Sequence[int]) -> list[int]:
         columns = self._plan.answer_columns
-        wanted = [0] * self._plan.slots[self._plan.answer].arity
+        answer_pattern = [0] * self._plan.slots[self._plan.answer].arity
         for value, column in zip(pattern, columns, strict=True):
             if column is not None:
-                wanted[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
-        return wanted
+                answer_pattern[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
+        return answer_pattern
 
     def _finish(self, drive: Drive, limits: Limits) -> None:
-        """Step the run to its end with `drive`; where there is a plan without demand, both until the first one ends."""
+        """Step the run to its end with `drive`; with a plan without demand, step both until one ends."""
         full = self.goal.full
         if full is None:
             drive(self.run)
@@ -298,51 +299,51 @@ class GoalRun:
         if winner is not self.run:
             self._use(full, winner)
 
-    def _many(self, wanted: Sequence[int], means: Means) -> array[int]:
-        """The answers of a run that is done, where one call did not bring them."""
+    def _many(self, answer_pattern: Sequence[int], means: Means) -> array[int]:
+        """Return the answers of a run that is done, where one call did not return them."""
         stats = self.run.stats()
         self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made + self._dropped_rows
-        width = len(wanted)
+        width = len(answer_pattern)
         if means.first is not None and self._ordered and width:
-            return self._first(wanted, means.first * width, width, means)
-        rows, ids = self.run.relation(self._plan.answer).match(wanted, rest=means.rest)
+            return self._first(answer_pattern, means.first * width, width, means)
+        rows, ids = self.run.relation(self._plan.answer).match(answer_pattern, rest=means.rest)
         means.check_whole(len(ids))
         return self._engine.sort(rows, width, means.via)
 
-    def _first(self, wanted: Sequence[int], most: int, width: int, means: Means) -> array[int]:
-        """The first answers in order, `most` symbols: sorted now and then on the way, and what comes later let go."""
-        kept = array("I")
-        for rows, _ in self.run.relation(self._plan.answer).pieces(wanted):
-            kept.extend(rows)
-            if len(kept) > most + max(most, KEPT_SYMBOLS):
+    def _first(self, answer_pattern: Sequence[int], limit: int, width: int, means: Means) -> array[int]:
+        """Return the first `limit` symbols of answers in order; sort and cut the buffer as it grows."""
+        best = array("I")
+        for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
+            best.extend(rows)
+            if len(best) > limit + max(limit, KEPT_SYMBOLS):
                 means.rest()
-                kept = self._engine.sort(kept, width, means.via)[:most]
-        return self._engine.sort(kept, width, means.via)[:most]
+                best = self._engine.sort(best, width, means.via)[:limit]
+        return self._engine.sort(best, width, means.via)[:limit]
 
     def _holds(self) -> int:
-        """How many rows the answer relation has; without columns, whether it has its row."""
+        """Return the number of rows of the answer relation; without columns, 1 if it has its row."""
         return self.run.relation(self._plan.answer).counts().visible
 
     def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
-        """Which of `count` ground rows are answers; the plan must be one for many bindings."""
+        """Return which of `count` ground rows are answers; the plan must be one for many bindings."""
         plan = self._plan
         arity = len(plan.adornment)
         if plan.seed is not None:
-            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
             seeds = array("I", bytes(4 * count * len(bound)))
-            for column, place in enumerate(bound):
-                seeds[column :: len(bound)] = rows[place::arity]
+            for column, index in enumerate(bound):
+                seeds[column :: len(bound)] = rows[index::arity]
             self.run.seed(seeds, count)
         self._finish(drive, self._limits)
-        return [place != NO_ROW for place in self.run.relation(self._plan.answer).locate(rows, count)]
+        return [index != NO_ROW for index in self.run.relation(self._plan.answer).locate(rows, count)]
 
     def close(self) -> None:
-        """Give the run back."""
+        """Close the run."""
         self.run.close()
 
 
 def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
-    """The same with the text of the rule at work instead of its number; None where the compiler made the clause."""
+    """Return the error with the text of the rule instead of its number; None if the compiler made the clause."""
     details = error.details or {}
     if not (details["rule"] or "").isdigit():
         return error
@@ -361,30 +362,30 @@ def _column(columns: Sequence[int | None], argument: int) -> int:
 def _widen(rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]) -> array[int]:
     width = sum(1 for column in columns if column is not None)
     wide = array("I", bytes(4 * count * len(pattern)))
-    for place, (value, column) in enumerate(zip(pattern, columns, strict=True)):
-        wide[place :: len(pattern)] = array("I", [value]) * count if column is None else rows[column::width]
+    for index, (value, column) in enumerate(zip(pattern, columns, strict=True)):
+        wide[index :: len(pattern)] = array("I", [value]) * count if column is None else rows[column::width]
     return wide
 
 
 def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[list[int], str] | None:
-    """The match pattern of goal arguments and their adornment, `b` for each constant and `f` for each variable.
+    """Return the match pattern of goal arguments and their adornment: `b` per constant, `f` per variable.
 
-    None when a constant has no symbol, so that nothing can match.
+    None if a constant has no symbol, so that nothing can match.
     """
     pattern: list[int] = []
     adornment = ""
     places: dict[HeadTerm, int] = {}
-    for place, arg in enumerate(args):
+    for index, arg in enumerate(args):
         if isinstance(arg, str):
-            found = symbol(arg)
-            if not found:
+            number = symbol(arg)
+            if not number:
                 return None
-            pattern.append(found)
+            pattern.append(number)
             adornment += "b"
             continue
         adornment += "f"
         if arg == ANONYMOUS or arg not in places:
-            places[arg] = place
+            places[arg] = index
             pattern.append(0)
         else:
             pattern.append(SAME | places[arg])
@@ -392,20 +393,20 @@ def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[
 
 
 def goal_equalities(pattern: Sequence[int]) -> tuple[Comparison, ...]:
-    """The restrictions that a match pattern puts on the columns of its relation: those of one variable are equal."""
+    """Return the equalities that a match pattern puts on columns: those of one variable are equal."""
     return tuple(
-        Comparison("==", Variable(str((value & ~SAME) + 1)), Variable(str(place)))
-        for place, value in enumerate(pattern, 1)
+        Comparison("==", Variable(str((value & ~SAME) + 1)), Variable(str(index)))
+        for index, value in enumerate(pattern, 1)
         if value & SAME
     )
 
 
 def goal_pattern(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> list[int] | None:
-    """The match pattern alone, as `goal_shape` has it."""
+    """Return the match pattern alone, as in `goal_shape`."""
     shape = goal_shape(args, symbol)
     return None if shape is None else shape[0]
 
 
 def adornment_of(args: Iterable[HeadTerm]) -> str:
-    """`b` for each constant, `f` for each variable."""
+    """Return `b` for each constant and `f` for each variable."""
     return "".join("b" if isinstance(arg, str) else "f" for arg in args)

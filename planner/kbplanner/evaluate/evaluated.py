@@ -1,4 +1,4 @@
-"""Expressions of a rule worked out for given values: what proofs show of them."""
+"""Expressions of a rule evaluated for given values, for display in proofs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kbplanner.ir.terms import Apply, Expr, Variable
 
 
 def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
-    """The value of an expression; None where it has none, or a variable of it is not known."""
+    """Return the value of an expression; None if it has none, or a variable of it is unknown."""
     if isinstance(expr, Variable):
         return known.get(expr.name)
     if not isinstance(expr, Apply):

@@ -1,7 +1,8 @@
 """Ground programs of goals: compile them, run them, and read a finished run as arrays.
 
-What `passes/instances.py` adds to a goal's program, a run fills with rows; here they become a `Ground`. A node is a row of a
-relation of conclusions, so that its number is an offset for the relation plus the row's id.
+A run fills the relations that `passes/instances.py` adds to a goal's program; this module turns the rows into
+a `Ground`. A node is a row of a relation of conclusions: its number is an offset for the relation plus the
+row's id.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class GroundGoal:
 
 
 class GroundPlans:
-    """Compiled ground programs of one engine; the least recently used go first."""
+    """Compiled ground programs of one engine; the least recently used are evicted first."""
 
     def __init__(self, engine: Engine, capacity: int = 64) -> None:
         self._engine = engine
@@ -60,24 +61,24 @@ class GroundPlans:
         statistics: Statistics,
         weighed: frozenset[RelationSchema] | None = None,
     ) -> GroundGoal:
-        """The ground program for a goal on a stored schema that has rules.
+        """Return the ground program for a goal on a stored schema that has rules.
 
-        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings. With it, it is for what
-        conclusions inherit from facts of these stored relations, however they are reached.
+        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings. With it, it is for
+        the confidence that conclusions inherit from facts of these stored relations, however they are reached.
         """
         key = (rules, goal, adornment, denied, weighed)
         with self._mutex:
-            found = self._plans.get(key)
-            if found is not None and not moved(found.sizes, statistics):
+            cached = self._plans.get(key)
+            if cached is not None and not moved(cached.sizes, statistics):
                 self._plans.move_to_end(key)
-                return found
-        # Linear recursion made of another kind has other rules at work, which matters where rules have a confidence.
+                return cached
+        # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
         shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
         clauses = rules.stepwise(denied, weighing=not shaped)
         skip = OPTIONAL if weighed is None else {"restrict"}
         program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
         plan = build(program.program, statistics)
-        made = GroundGoal(
+        compiled = GroundGoal(
             program,
             plan,
             self._engine.load(encode(plan)),
@@ -86,14 +87,14 @@ class GroundPlans:
             {schema: statistics.rows(schema) for schema in plan.base},
         )
         with self._mutex:
-            self._plans[key] = made
+            self._plans[key] = compiled
             while len(self._plans) > self._capacity:
                 self._plans.popitem(last=False)
-        return made
+        return compiled
 
 
 AT_ONCE = 5_000
-"""Instances read between two rests: about a millisecond."""
+"""Instances read between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Block:
     rows: array[int]
 
     def part(self, first: int, end: int) -> Block:
-        """Some of its instances, from the one at place `first` to before `end`."""
+        """Return its instances from index `first` to before `end`."""
         width = len(self.source.variables)
         return Block(self.source, self.start + first, end - first, self.rows[first * width : end * width])
 
@@ -127,7 +128,7 @@ class _Arrays:
 
 
 class GroundRun:
-    """A finished run of a ground program, and the arrays read from it. Close it when done."""
+    """A finished run of a ground program, and the arrays read from it. Close it after use."""
 
     def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
         self.engine = engine
@@ -141,32 +142,32 @@ class GroundRun:
         self._seed_count = 0
 
     def seed(self, rows: array[int], count: int) -> None:
-        """Ask for these rows of the goal, whole ones, of which the columns that its adornment binds are used."""
+        """Ask for these whole rows of the goal; only the columns that its adornment binds are used."""
         plan = self.goal.plan
         if plan.seed is not None:
             arity = len(plan.adornment)
-            bound = [place for place, mark in enumerate(plan.adornment) if mark == "b"]
+            bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
             seeds = array("I", bytes(4 * count * len(bound)))
-            for column, place in enumerate(bound):
-                seeds[column :: len(bound)] = rows[place::arity]
+            for column, index in enumerate(bound):
+                seeds[column :: len(bound)] = rows[index::arity]
             self.run.seed(seeds, count)
             self._seeds, self._seed_count = seeds, count
 
     def read(self, drive: Drive, rest: Rest) -> Ground:
-        """Run to the end, and read the ground program; `rest` is called between pieces of the reading.
+        """Run to the end, and return the ground program; `rest` is called between pieces of the reading.
 
-        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses, one for each group, and
-        at the end one for each seed that is given.
+        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses, one for each
+        group, and at the end one for each seed.
         """
         drive(self.run)
         nodes = 0
         program = self.goal.program
-        given = program.given
+        seed_relation = program.given
         concluded = dict.fromkeys(i.clause.head.schema for i in program.instances)
         concluded.update((atom.schema, None) for i in program.instances for atom in i.premises)
         concluded.update((schema, None) for group in program.groups for schema in (group.schema, group.bindings))
-        if given is not None:
-            concluded[given] = None
+        if seed_relation is not None:
+            concluded[seed_relation] = None
         for schema in concluded:
             self._offsets[schema] = nodes
             nodes += self.run.relation(self.goal.slots[schema]).counts().rows
@@ -182,8 +183,8 @@ class GroundRun:
         for source in (source for source in program.instances if not (source.is_part or _free(source))):
             self._add(source, arrays, rest)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
-        if given is not None:  # the seeds of a turned goal hold by themselves
-            heads.extend(self.nodes(given, self._seeds, self._seed_count))
+        if seed_relation is not None:  # the seeds of a rewritten goal hold without premises
+            heads.extend(self.nodes(seed_relation, self._seeds, self._seed_count))
             ends.extend(array("I", [len(premises)]) * self._seed_count)
         return Ground(nodes, heads, ends, premises, free)
 
@@ -205,8 +206,8 @@ class GroundRun:
             arrays.ends.extend(array("I", [before]) * count)
             return
         flat = array("I", bytes(4 * width * count))
-        for place, atom in enumerate(source.premises):
-            flat[place::width] = self._nodes(block, atom)
+        for index, atom in enumerate(source.premises):
+            flat[index::width] = self._nodes(block, atom)
         arrays.ends.extend(range(before + width, before + width * count + 1, width))
         arrays.premises.extend(flat)
 
@@ -215,41 +216,41 @@ class GroundRun:
         rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity, rest=rest)
         members: dict[tuple[int, ...], list[int]] = {}
         arity, offset = group.bindings.arity, self._offsets[group.bindings]
-        for i, place in paced(enumerate(ids), rest):
-            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + place)
+        for i, index in paced(enumerate(ids), rest):
+            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + index)
         rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity, rest=rest)
         arity, offset = group.schema.arity, self._offsets[group.schema]
-        for i, place in paced(enumerate(ids), rest, 1000):
-            arrays.heads.append(offset + place)
+        for i, index in paced(enumerate(ids), rest, 1000):
+            arrays.heads.append(offset + index)
             arrays.premises.extend(members[tuple(rows[i * arity : i * arity + group.width])])
             arrays.ends.append(len(arrays.premises))
 
     def answers(self, rows: array[int], count: int) -> array[int]:
-        """The numbers of answers of the goal, given as whole rows."""
+        """Return the node numbers of answers of the goal, given as whole rows."""
         plan = self.goal.plan
         arity, width = len(plan.adornment), plan.slots[plan.answer].arity
-        found = array("I", bytes(4 * width * count))
-        for place, column in enumerate(plan.answer_columns):
+        answers = array("I", bytes(4 * width * count))
+        for index, column in enumerate(plan.answer_columns):
             if column is not None:
-                found[column::width] = rows[place::arity]
-        return self.nodes(plan.slots[plan.answer], found, count)
+                answers[column::width] = rows[index::arity]
+        return self.nodes(plan.slots[plan.answer], answers, count)
 
     def nodes(self, schema: RelationSchema, rows: array[int], count: int) -> array[int]:
-        """The numbers of conclusions that hold."""
+        """Return the node numbers of conclusions that hold."""
         ids = self.run.relation(self.goal.slots[schema]).locate(rows, count)
         offset = self._offsets[schema]
-        return array("I", [offset + place for place in ids]) if offset else ids
+        return array("I", [offset + index for index in ids]) if offset else ids
 
     def block(self, number: int) -> Block:
-        """The block with one instance of the arrays, of a clause that does not aggregate."""
+        """Return the block of a single instance, of a clause that does not aggregate."""
         return self.blocks[bisect_right(self._starts, number) - 1]
 
     def column(self, block: Block, atom: ClauseAtom) -> array[int]:
-        """The rows of an atom of the clause, one for each instance of its block."""
+        """Return the rows of an atom of the clause, one for each instance of its block."""
         return gather(atom.args, block, self.engine)
 
     def close(self) -> None:
-        """Give the run back."""
+        """Close the run."""
         self.run.close()
 
     def _nodes(self, block: Block, atom: ClauseAtom) -> array[int]:
@@ -257,15 +258,15 @@ class GroundRun:
 
 
 def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:
-    """The values of terms in each instance of a block, as rows."""
-    places = {variable: place for place, variable in enumerate(block.source.variables)}
+    """Return the values of terms in each instance of a block, as rows."""
+    places = {variable: index for index, variable in enumerate(block.source.variables)}
     width, arity = len(places), len(args)
     rows = array("I", bytes(4 * arity * block.count))
-    for place, arg in enumerate(args):
+    for index, arg in enumerate(args):
         if isinstance(arg, Variable):
-            rows[place::arity] = block.rows[places[arg] :: width]
+            rows[index::arity] = block.rows[places[arg] :: width]
         elif isinstance(arg, str):
-            rows[place::arity] = array("I", [engine.find(arg)]) * block.count
+            rows[index::arity] = array("I", [engine.find(arg)]) * block.count
     return rows
 
 

@@ -85,7 +85,7 @@ class Race:
         return state
 
     def stats(self) -> RunStats:
-        """The counters of the demand run."""
+        """Return the counters of the demand run."""
         return self._demand.stats()
 
     def limit(self, limits: Limits) -> None:
@@ -130,7 +130,7 @@ class Race:
         return full.steps <= (demand.steps - self._head_start_end) * FULL_TIME_SHARE
 
     def _exceeds(self, demand: RunStats, full: RunStats) -> bool:
-        """Whether both runs together have used a budget up."""
+        """Return True if both runs together have used up a limit."""
         limits = self._limits
         rows = demand.rows_made - self._rows_before + full.rows_made
         steps = demand.steps - self._steps_before + full.steps

@@ -1,4 +1,4 @@
-"""Well-founded models of negative components, kept as relations until something they read changes.
+"""Well-founded models of negative components, cached as relations until something they read changes.
 
 A component is settled by one run, which finds the instances of its rules (`overestimate` in `passes/wellfounded.py`), and
 one model of the ground program they are. Rules are then evaluated over the result through a `View`.
@@ -33,7 +33,7 @@ from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 
 MAX_KEPT = 64
-"""Components whose models are kept."""
+"""Maximum number of components whose models are cached."""
 
 Key = tuple[str | None, RuleSet, frozenset[RelationSchema], int]
 
@@ -54,7 +54,7 @@ class Settled:
     dropped: bool = False
 
     def current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
-        """Whether nothing has changed that it rests on; nothing has while `version` is the same."""
+        """Return True if nothing that it depends on has changed; nothing has while `version` is the same."""
         if len(below) != len(self.below) or any(a is not b for a, b in zip(below, self.below, strict=True)):
             return False
         if self.version != version:
@@ -64,14 +64,14 @@ class Settled:
         return True
 
     def drop(self) -> None:
-        """Give the relations back."""
+        """Free the relations."""
         for relation in dict.fromkeys(self.relations.values()):
             relation.drop()
 
 
 @dataclass(slots=True, eq=False)
 class View:
-    """Rules as they are evaluated, what stored relations they read, and statistics of these."""
+    """Rules as they are evaluated, the stored relations they read, and statistics of these relations."""
 
     rules: RuleSet
     denied: frozenset[RelationSchema]
@@ -81,8 +81,8 @@ class View:
 
     @property
     def undefined(self) -> bool:
-        """Whether anything is neither true nor false."""
-        return any(one.undefined for one in self.settled)
+        """True if any row is neither true nor false."""
+        return any(model.undefined for model in self.settled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class _Program:
 
 
 class Models:
-    """The models of one engine's negative components. Whoever asks has seen to it that facts and rules stay meanwhile."""
+    """The models of one engine's negative components. The caller holds the tenant's read lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -125,11 +125,12 @@ class Models:
         scope: str | None = None,
         version: int = -1,
     ) -> Iterator[View]:
-        """What goals on stored schemas (None: any) are evaluated with, settled first; raises BudgetExceeded.
+        """Settle the components that goals on stored schemas (None: any) need, and yield the view to evaluate with.
 
-        `drive` brings a run or a model to its end, `rest` is called between pieces of Python's own work.
+        `drive` steps a run or a model to its end, `rest` is called between pieces of work in Python. Raises
+        BudgetExceeded.
 
-        Models are kept by `scope`, unless `version` is -1. While it stays the same, so do facts.
+        Models are cached by `scope`, unless `version` is -1. While it stays the same, so do facts.
         """
         if not rules.negative(denied):
             yield View(rules, denied, bind, statistics)
@@ -138,29 +139,29 @@ class Models:
         own = denied & source.deniable
         used: dict[int, Settled] = {}
         try:
-            for place in rules.needed(denied, goals):
-                used[place] = self._settled(source, own, place, used, bind, statistics, limits, drive, rest, scope, version)
+            for index in rules.needed(denied, goals):
+                used[index] = self._settled(source, own, index, used, bind, statistics, limits, drive, rest, scope, version)
             yield self._view(rules, denied, used, bind, statistics)
         finally:
-            for one in used.values():
-                self._release(one)
+            for model in used.values():
+                self._release(model)
 
     def clear(self) -> None:
         """Forget all models."""
         with self._mutex:
-            kept = list(self._kept.values())
+            models = list(self._kept.values())
             self._kept.clear()
-            for one in kept:
-                one.dropped = True
-            unused = [one for one in kept if not one.users]
-        for one in unused:
-            one.drop()
+            for model in models:
+                model.dropped = True
+            unused = [model for model in models if not model.users]
+        for model in unused:
+            model.drop()
 
     def _settled(
         self,
         rules: RuleSet,
         denied: frozenset[RelationSchema],
-        place: int,
+        index: int,
         used: Mapping[int, Settled],
         bind: Bind,
         statistics: Statistics,
@@ -170,66 +171,66 @@ class Models:
         scope: str | None,
         version: int,
     ) -> Settled:
-        below = tuple(used[other] for other in rules.below(denied, place))
-        key = (scope, rules, denied, place)
+        below = tuple(used[other] for other in rules.below(denied, index))
+        key = (scope, rules, denied, index)
         if version != -1:
             with self._mutex:
-                found = self._kept.get(key)
-                if found is not None and found.current(bind, below, version):
+                cached = self._kept.get(key)
+                if cached is not None and cached.current(bind, below, version):
                     self._kept.move_to_end(key)
-                    found.users += 1
-                    return found
-        view = self._view(rules, denied, {i: one for i, one in used.items() if one in below}, bind, statistics)
+                    cached.users += 1
+                    return cached
+        view = self._view(rules, denied, {i: model for i, model in used.items() if model in below}, bind, statistics)
         try:
-            made = _settle(self._engine, self._program(rules, place, view), view, limits, drive, rest)
+            settled = _settle(self._engine, self._program(rules, index, view), view, limits, drive, rest)
         except BudgetExceeded as error:
             raise naming_rule(error, rules.rules) from error
-        made.below, made.version, made.users = below, version, 1
-        made.dropped = version == -1
+        settled.below, settled.version, settled.users = below, version, 1
+        settled.dropped = version == -1
         old = []
         if version != -1:
             with self._mutex:
                 before = self._kept.pop(key, None)
-                self._kept[key] = made
+                self._kept[key] = settled
                 old = [] if before is None else [before]
                 forgotten = [other for other in self._kept if other[0] == scope and other[1] is not rules]
-                old += [self._kept.pop(other) for other in forgotten]  # nobody asks rules that have been replaced
+                old += [self._kept.pop(other) for other in forgotten]  # rules that have been replaced are not asked again
                 while len(self._kept) > MAX_KEPT:
                     old.append(self._kept.popitem(last=False)[1])
-                for one in old:
-                    one.dropped = True
-                old = [one for one in old if not one.users]
-        for one in old:
-            one.drop()
-        return made
+                for model in old:
+                    model.dropped = True
+                old = [model for model in old if not model.users]
+        for model in old:
+            model.drop()
+        return settled
 
-    def _program(self, rules: RuleSet, place: int, view: View) -> _Program:
-        """The compiled overestimate of a component; made again when the size of a relation moved tenfold."""
-        key = (view.rules, view.denied, place)
+    def _program(self, rules: RuleSet, index: int, view: View) -> _Program:
+        """Return the compiled overestimate of a component; rebuilt when the size of a relation changed tenfold."""
+        key = (view.rules, view.denied, index)
         with self._mutex:
-            found = self._programs.get(key)
-            if found is not None and not moved(found.sizes, view.statistics):
+            cached = self._programs.get(key)
+            if cached is not None and not moved(cached.sizes, view.statistics):
                 self._programs.move_to_end(key)
-                return found
+                return cached
         parts = rules.negative(view.denied)
-        undefined = frozenset(schema for one in view.settled for schema in one.undefined)
-        source = overestimate(rules.clauses(view.denied), parts, parts[place], undefined)
+        undefined = frozenset(schema for model in view.settled for schema in model.undefined)
+        source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
         plan = build(source.program, view.statistics)
         params = tuple(self._engine.intern(text) for text in plan.parameters)
         sizes = {schema: view.statistics.rows(schema) for schema in plan.base}
-        made = _Program(parts[place], source, plan, self._engine.load(encode(plan)), params, sizes)
+        program = _Program(parts[index], source, plan, self._engine.load(encode(plan)), params, sizes)
         with self._mutex:
-            self._programs[key] = made
+            self._programs[key] = program
             if len(self._programs) > MAX_KEPT:
                 self._programs.popitem(last=False)
-        return made
+        return program
 
-    def _release(self, one: Settled) -> None:
+    def _release(self, model: Settled) -> None:
         with self._mutex:
-            one.users -= 1
-            last = one.dropped and not one.users
+            model.users -= 1
+            last = model.dropped and not model.users
         if last:
-            one.drop()
+            model.drop()
 
     def _view(
         self,
@@ -240,14 +241,14 @@ class Models:
         statistics: Statistics,
     ) -> View:
         models = tuple(used.values())
-        undefined = frozenset(schema for one in models for schema in one.undefined)
+        undefined = frozenset(schema for model in models for schema in model.undefined)
         with self._mutex:
             over = self._rules.get((rules, undefined))
             if over is None:
                 over = self._rules[rules, undefined] = SettledRules(rules, undefined)
                 if len(self._rules) > MAX_KEPT:
                     self._rules.popitem(last=False)
-        relations = {schema: relation for one in models for schema, relation in one.relations.items()}
+        relations = {schema: relation for model in models for schema, relation in model.relations.items()}
 
         def read(schema: RelationSchema) -> Relation:
             return relations[schema] if schema.truth else bind(schema)
@@ -263,20 +264,20 @@ class _Sizes:
     stored: Statistics
 
     def rows(self, schema: RelationSchema) -> int:
-        """Visible rows of a relation."""
-        found = self.relations.get(schema)
-        return found.counts().visible if found else self.stored.rows(schema)
+        """Return the visible rows of a relation."""
+        relation = self.relations.get(schema)
+        return relation.counts().visible if relation else self.stored.rows(schema)
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Distinct values of columns of a relation, 0 when not known."""
-        found = self.relations.get(schema)
-        return found.distinct(columns) if found else self.stored.distinct(schema, columns)
+        """Return distinct values of columns of a relation, 0 when not known."""
+        relation = self.relations.get(schema)
+        return relation.distinct(columns) if relation else self.stored.distinct(schema, columns)
 
 
 def _settle(
     engine: Engine, program: _Program, view: View, limits: Limits, drive: Callable[[Steps], None], rest: Rest
 ) -> Settled:
-    """Work out the model of one component."""
+    """Return the model of one component."""
     base = [(schema, view.bind(schema)) for schema in program.plan.base]
     reads = [(schema, relation, relation.counts()) for schema, relation in base if not schema.truth]
     run = engine.open_run(program.compiled, [relation for _, relation in base], program.params, limits)

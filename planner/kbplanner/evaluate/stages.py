@@ -1,7 +1,7 @@
-"""A profiled run, watched stratum by stratum: who steps it learns where the time and the rows went.
+"""Profiling of a run stratum by stratum: time and rows of each.
 
-The engine knows no clock. It pauses where a stratum ends, so that every step is work in one stratum, and what a clock shows
-before and after a step is that stratum's.
+The engine has no clock. It pauses where a stratum ends, so that every step is work in one stratum, whose time
+is the difference of the clock before and after the step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kbplanner.engine.backend import Run, RunState, RunStats, Via
 
 @dataclass(slots=True)
 class Stage:
-    """What one stratum took: seconds on the clock, waits included, rounds, new rows."""
+    """Totals of one stratum: seconds on the clock, including waits, rounds, new rows."""
 
     seconds: float = 0.0
     rounds: int = 0
@@ -22,7 +22,7 @@ class Stage:
 
 
 class Watched:
-    """The steps of a run, which must not have begun; `now` gives seconds."""
+    """The steps of a run that has not begun; `now` returns seconds."""
 
     def __init__(self, run: Run, strata: int, now: Callable[[], float]) -> None:
         run.profile()
@@ -43,9 +43,9 @@ class Watched:
         return state
 
     def stats(self) -> RunStats:
-        """The counters of the run."""
+        """Return the counters of the run."""
         return self._run.stats()
 
     def cancel(self) -> None:
-        """Make the step at work stop soon; may be called from another thread."""
+        """Stop the current step soon; may be called from another thread."""
         self._run.cancel()

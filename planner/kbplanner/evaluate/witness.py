@@ -1,8 +1,8 @@
-"""The values that an instance of a clause does not show: those of its parts, and witnesses of what is unseen.
+"""Values that the instance of a clause leaves out: those of its parts, and witnesses of unseen items.
 
-The rows of instances have columns only for what tells one from another (`passes/instances.py`). A proof shows the values of
-all variables. Those of a part are in the instance that gives it; those of `Unseen` items are looked for in stored facts, by
-a run that is stopped as soon as it has found some.
+The rows of instances have columns only for what distinguishes them (`passes/instances.py`). A proof shows the
+values of all variables. Those of a part are in the instance that provides it; those of `Unseen` items are
+searched for in stored facts, by a run that stops as soon as it has found some.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from kbplanner.passes.parts import Unseen
 Symbols = tuple[int, ...]
 
 FUEL, FUEL_A_KEY, MOST_FUEL = 500, 20, 20_000
-"""Steps after which a run is looked at: enough for all keys where each has a few values; and at most, some tenths of a
+"""Steps before a run is checked: enough for all keys where each has few values; at most, some tenths of a
 millisecond."""
 
 AT_ONCE = 256
-"""Keys whose values are looked for in one run."""
+"""Keys whose values are searched for in one run."""
 
 
 class Witnesses:
-    """Finds values of unseen items, by the values that are given; each is looked for once."""
+    """Search for values of unseen items, by the given values; each is searched for once."""
 
     def __init__(self, engine: Engine, bind: Bind, statistics: Statistics, limits: Limits, rest: Rest) -> None:
         self._engine = engine
@@ -48,7 +48,7 @@ class Witnesses:
         self._found: dict[Unseen, dict[Symbols, Symbols]] = {}
 
     def find(self, unseen: Unseen, keys: Sequence[Symbols]) -> list[Symbols]:
-        """For the values of each key those of the variables found; raises BudgetExceeded."""
+        """Return, for the values of each key, those of the variables found; raises BudgetExceeded."""
         known = self._found.setdefault(unseen, {})
         missing = list(dict.fromkeys(key for key in keys if key not in known))
         while missing:
@@ -57,7 +57,7 @@ class Witnesses:
         return [known[key] for key in keys]
 
     def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
-        """Find the values for one of the keys at least, for all of them where that is soon done."""
+        """Find the values for at least one of the keys, for all of them where that is quick."""
         plan, compiled, params = self._plan(unseen)
         run = self._engine.open_run(compiled, [self._bind(schema) for schema in plan.base], params, self._limits)
         try:
@@ -69,11 +69,11 @@ class Witnesses:
                 fuel = min(4 * fuel, MOST_FUEL)
                 state = run.step(fuel)
             width, arity = len(unseen.given), rows.arity
-            found, ids = rows.match([0] * arity)
+            values, ids = rows.match([0] * arity)
             if not len(ids):
                 raise EngineFault("an instance of a rule holds for no values of its variables")
-            for start in range(0, len(found), arity):
-                row = tuple(found[start : start + arity])
+            for start in range(0, len(values), arity):
+                row = tuple(values[start : start + arity])
                 known.setdefault(row[:width], row[width:])
             if state is RunState.DONE and not all(key in known for key in keys):
                 raise EngineFault("an instance of a rule holds for no values of its variables")
@@ -81,19 +81,19 @@ class Witnesses:
             run.close()
 
     def _plan(self, unseen: Unseen) -> tuple[Plan, CompiledPlan, Sequence[int]]:
-        made = self._plans.get(unseen)
-        if made is None:
+        compiled = self._plans.get(unseen)
+        if compiled is None:
             columns = (*unseen.given, *unseen.found)
             seed = RelationSchema("", len(unseen.given), role=Role.GUARD)
             answer = RelationSchema("", len(columns), role=Role.PART)
             clause = Clause(ClauseAtom(answer, columns), (ClauseAtom(seed, unseen.given), *unseen.items))
             plan = build(Program((clause,), answer, seed, answer, tuple(range(len(columns)))), self._statistics)
             params = [self._engine.intern(text) for text in plan.parameters]
-            made = self._plans[unseen] = plan, self._engine.load(encode(plan)), params
-        return made
+            compiled = self._plans[unseen] = plan, self._engine.load(encode(plan)), params
+        return compiled
 
     def close(self) -> None:
-        """Give the plans back."""
+        """Close the plans."""
         for _, compiled, _ in self._plans.values():
             compiled.close()
         self._plans.clear()
@@ -108,34 +108,34 @@ class Complete:
         self._witnesses = witnesses
 
     def columns(self, block: Block, places: Iterable[int]) -> dict[Variable, list[int]]:
-        """For each variable its values in some instances of a block."""
-        found: dict[Variable, list[int]] = {}
+        """Return for each variable its values in the given instances of a block."""
+        columns: dict[Variable, list[int]] = {}
         todo = [(block, list(places))]
         while todo:
             block, at = todo.pop()
             source, rows = block.source, block.rows
             width, count = len(source.variables), len(at)
-            starts = [place * width for place in at]
+            starts = [index * width for index in at]
             for column, variable in enumerate(source.variables):
-                found[variable] = [rows[start + column] for start in starts]
+                columns[variable] = [rows[start + column] for start in starts]
             for atom in source.parts:
-                todo.append(self._part(atom, found, count))
+                todo.append(self._part(atom, columns, count))
             for unseen in source.unseen:
-                given = [found[variable] for variable in unseen.given]
-                keys: list[Symbols] = list(zip(*given, strict=True)) if given else [()] * count
+                inputs = [columns[variable] for variable in unseen.given]
+                keys: list[Symbols] = list(zip(*inputs, strict=True)) if inputs else [()] * count
                 values = self._witnesses.find(unseen, keys)
                 for column, variable in enumerate(unseen.found):
-                    found[variable] = [value[column] for value in values]
-        return found
+                    columns[variable] = [value[column] for value in values]
+        return columns
 
     def instance(self, number: int) -> Instance:
-        """One instance of the arrays, of a clause that does not aggregate."""
+        """Return one instance of the arrays, of a clause that does not aggregate."""
         block = self._run.block(number)
         columns = self.columns(block, (number - block.start,))
         return Instance(block.source, {variable: values[0] for variable, values in columns.items()})
 
     def _part(self, atom: ClauseAtom, columns: dict[Variable, list[int]], count: int) -> tuple[Block, list[int]]:
-        """The instances that give a part, which are all of one block."""
+        """Return the instances that provide a part; they are all of one block."""
         shared = [columns[arg] for arg in atom.args if isinstance(arg, Variable)]
         rows = array("I", (symbol for row in zip(*shared, strict=True) for symbol in row))
         numbers = [self._chosen[node] for node in self._run.nodes(atom.schema, rows, count)]
@@ -144,7 +144,7 @@ class Complete:
 
 
 def named(source: InstanceRelation) -> tuple[Variable, ...]:
-    """The variables of a clause that has values for them in each instance."""
+    """Return the variables of a clause whose instances have values for them."""
     clause = source.whole
     items = (clause.head, *(item for item in clause.body if not (isinstance(item, ClauseAtom) and item.absent)))
     return tuple(dict.fromkeys(variable for item in items for variable in item.variables() if not variable.anonymous))

@@ -1,6 +1,6 @@
-"""What the operators and functions of expressions are worth: text in, text out, or no value.
+"""Values of the operators and functions of expressions: text in, text out, or no value.
 
-The engine computes the same (csrc/compute.c); this is its twin, and what explains a literal of a rule to people.
+The engine computes the same (csrc/compute.c); this twin also serves explanations of literals for people.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import ARITHMETIC, STRING_FUNCTIONS, STRING_TESTS
 
 FUNCTIONS = (*ARITHMETIC, "abs", "min", "max", "round", *STRING_FUNCTIONS)
-"""Every function in the order of its number in the bytecode."""
+"""Functions, in the order of their numbers in the bytecode."""
 
 TESTS = STRING_TESTS[:3]
 """Tests of two strings in the order of their number in the bytecode; `matches` has an instruction of its own."""
 
 MOST_BYTES = 64 * 1024
-"""A longer text is no value."""
+"""Maximum bytes of a computed text; a longer text is no value."""
 
 MOST_DIGITS = 15
-"""Most digits after the point that `round` keeps."""
+"""Maximum number of digits after the point that `round` keeps."""
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _EXACT = float(1 << 53)
@@ -30,10 +30,11 @@ _WIDE = Context(prec=64)
 
 
 def compute(function: str, args: Sequence[str]) -> str | None:
-    """The value of a function of constants, in canonical text; None where it has none.
+    """Return a function of constants, in canonical text; None where it has no value.
 
-    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have none beyond their
-    range. A text that is no number has no value in arithmetic, nor has a division by zero, nor a text beyond MOST_BYTES.
+    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have none beyond
+    their range. Text that is not a number has no value in arithmetic, nor has a division by zero, nor a text
+    beyond MOST_BYTES.
     """
     if function in _STRINGS:
         text = _STRINGS[function](args)
@@ -49,7 +50,7 @@ def compute(function: str, args: Sequence[str]) -> str | None:
 
 
 def text_test(op: int, text: str, part: str) -> bool:
-    """Test number `op` (its place in TESTS, +8 to negate) of two strings."""
+    """Apply test number `op` (its index in TESTS, +8 to negate) to two strings."""
     outcome = (text.startswith, text.endswith, text.__contains__)[op & 7](part)
     return not outcome if op & 8 else outcome
 
@@ -94,7 +95,7 @@ def _abs(args: Sequence[Number]) -> Number:
 
 
 def _extreme(args: Sequence[Number], sign: int) -> Number:
-    """The least (sign -1) or greatest; of an integer and a real of the same value the integer."""
+    """Return the least (sign -1) or greatest; of an integer and a real of the same value, the integer."""
     best = args[0]
     for value in args[1:]:
         order = compare(value, best) * sign
@@ -104,7 +105,7 @@ def _extreme(args: Sequence[Number], sign: int) -> Number:
 
 
 def _round(args: Sequence[Number]) -> Number | None:
-    """To so many digits after the point, halves away from zero, judged by the number as it is written."""
+    """Round to this many digits after the point, halves away from zero, by the number as it is written."""
     value, digits = args[0], args[1] if len(args) > 1 else 0
     if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
         return None
@@ -114,16 +115,16 @@ def _round(args: Sequence[Number]) -> Number | None:
 
 
 def simple_lower(char: str) -> str:
-    """The one small letter of a character, as Unicode's simple mapping has it; else the character."""
-    found = char.lower()
-    return found if len(found) == 1 else "i" if char == "\u0130" else char
+    """Return the lower-case letter of Unicode's simple mapping; without one, the character itself."""
+    lowered = char.lower()
+    return lowered if len(lowered) == 1 else "i" if char == "\u0130" else char
 
 
 def simple_upper(char: str) -> str:
-    """The one capital of a character, as Unicode's simple mapping has it; else the character."""
-    for found in (char.upper(), char.title()):
-        if len(found) == 1:
-            return found
+    """Return the upper-case letter of Unicode's simple mapping; without one, the character itself."""
+    for mapped in (char.upper(), char.title()):
+        if len(mapped) == 1:
+            return mapped
     return char
 
 

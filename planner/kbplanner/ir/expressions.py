@@ -1,8 +1,8 @@
-"""Comparisons with expressions to computations and plain comparisons.
+"""Translation of comparisons with expressions to computations and plain comparisons.
 
-`?z = expression` computes `?z` where no positive atom gives it values; the first such equation of the body does, any
-other is a test. `?z = value` only names a value and is substituted away. Every operator and function becomes a computation
-of its own, into a variable no author can write, each as often as it is written differently:
+`?z = expression` computes `?z` where no positive atom binds it; the first such equation of the body does,
+any other is a test. `?z = value` only names a value and is substituted away. Every operator and function
+becomes a computation of its own, into a variable no author can write, once for each distinct spelling:
 
     ?x * 2 + 1 < ?y    is    value#1 := ?x * 2, value#2 := value#1 + 1, value#2 < ?y
 """
@@ -30,18 +30,18 @@ Items = list[Literal | Comparison | Computation]
 
 
 def flatten(body: Sequence[BodyItem], head: tuple[HeadTerm, ...]) -> tuple[Items, tuple[HeadTerm, ...]]:
-    """The body with plain comparisons and computations only, and the head's arguments after substitution."""
+    """Return the body with plain comparisons and computations only, and the head's arguments after substitution."""
     items: list[BodyItem] = list(dict.fromkeys(body))
     bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}
     computed: dict[Variable, Expr] = {}
-    kept = {term.variable for term in head if isinstance(term, Aggregate)}
+    aggregated = {term.variable for term in head if isinstance(term, Aggregate)}
     while True:
-        found = next(((item, *named) for item in items if (named := _named(item, bound)) is not None), None)
-        if found is None:
+        binding = next(((item, *named) for item in items if (named := _named(item, bound)) is not None), None)
+        if binding is None:
             break
-        equation, variable, value = found
+        equation, variable, value = binding
         items = [item for item in items if item is not equation]
-        if isinstance(value, Apply) or variable in kept:
+        if isinstance(value, Apply) or variable in aggregated:
             computed[variable] = value
             bound.add(variable)
         else:
@@ -79,7 +79,7 @@ class _Flat:
 
 
 def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None:
-    """The variable an equation gives a value, and the expression of that, all variables of which are bound."""
+    """Return the variable that an equation binds and its expression, whose variables are all bound."""
     if not isinstance(item, Comparison) or item.negated or item.op not in ("=", "=="):
         return None
     for variable, value in ((item.left, item.right), (item.right, item.left)):

@@ -1,6 +1,6 @@
-"""What a predicate, a constant and a rule may be at most, and which names are taken.
+"""Limits on predicates, constants and rules, and the reserved names.
 
-Text and JSON obey the same bounds, so that whatever one form accepts the other can say as well.
+Text and JSON have the same limits, so that everything one form accepts can be written in the other.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ RESERVED = frozenset((*BUILTINS, *ARITHMETIC))
 """Names that mean a builtin in text unless they are quoted."""
 
 MAX_DEPTH = 64
-"""How deep brackets and operators of one expression may nest."""
+"""Maximum nesting depth of brackets and operators in one expression."""
 
 
 MAX_TOKENS = 50_000
-"""Most words and signs of one statement: well above what the other bounds let through."""
+"""Maximum number of tokens in one statement, well above what the other limits allow."""
 
 MAX_NAME = 255
-"""Most characters of a rule's name."""
+"""Maximum number of characters in the name of a rule."""
 
 
 MAX_COLUMNS = 64
-"""Most columns of a relation of the engine."""
+"""Maximum number of columns of an engine relation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds on what is read; every one is a setting of the server."""
+    """Limits on input; each is a server setting."""
 
     predicate_chars: int = 255
     args: int = 64
@@ -41,7 +41,7 @@ class Limits:
     body_items: int = 64
 
     def predicate_problem(self, predicate: str) -> str | None:
-        """Say what is wrong with a predicate, or None."""
+        """Return what is wrong with a predicate, or None."""
         if not predicate:
             return "a predicate needs at least one character"
         if len(predicate) > self.predicate_chars:
@@ -49,34 +49,34 @@ class Limits:
         return text_problem(predicate)
 
     def name_problem(self, predicate: str) -> str | None:
-        """Return what is wrong with the name of a predicate in JSON, or of one that is stored; None if it is fine.
+        """Return what is wrong with the name of a predicate in JSON or in storage; None if it is fine.
 
         A name that looks like an atom or a variable is refused, because it is always a mistake. Text may still
-        quote such a name, so that facts stored by earlier versions can be asked for and removed.
+        quote such a name, so that facts stored by earlier versions can be queried and removed.
         """
         problem = self.predicate_problem(predicate)
         if problem is None and ("(" in predicate or ")" in predicate or predicate.startswith("?")):
-            shown = predicate if len(predicate) <= 40 else predicate[:39] + "…"
+            excerpt = predicate if len(predicate) <= 40 else predicate[:39] + "…"
             return (
-                f'a name has no parentheses and does not start with "?", found "{shown}"; '
+                f'a name has no parentheses and does not start with "?", found "{excerpt}"; '
                 'send a whole atom as text, in the field "text" in place of "predicate" and "args"'
             )
         return problem
 
     def constant_problem(self, text: str) -> str | None:
-        """Say what is wrong with a constant, or None."""
+        """Return what is wrong with a constant, or None."""
         problem = text_problem(text)
-        # A code point takes at most four bytes: most texts need no encoding to be judged.
+        # A code point takes at most four bytes: so most texts need not be encoded.
         if problem is None and len(text) * 4 > self.arg_bytes and len(text.encode()) > self.arg_bytes:
             return f"an argument has at most {self.arg_bytes} bytes, this one has {len(text.encode())}"
         return problem
 
     def args_problem(self, count: int) -> str | None:
-        """Say that an atom has too many arguments, or None."""
+        """Return an error message if an atom has too many arguments, else None."""
         return f"an atom has at most {self.args} arguments, this one has {count}" if count > self.args else None
 
     def body_problem(self, count: int) -> str | None:
-        """Say that a body is too long, or None."""
+        """Return an error message if a body is too long, else None."""
         if count > self.body_items:
             return f"a rule body has at most {self.body_items} atoms, this one has {count}"
         return None
@@ -86,9 +86,9 @@ DEFAULT_LIMITS = Limits()
 
 
 def plain_texts(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Whether all texts are ASCII constants within the limits, none of which reads as a variable: seen without a loop.
+    """Return True if all texts are valid ASCII constants and no variables, checked without a Python loop.
 
-    Raises TypeError where one is no text. False says nothing: each wants a look of its own.
+    Raises TypeError where one is not a text. False means that each text must be checked separately.
     """
     joined = "\0".join(texts)
     return (
@@ -101,7 +101,7 @@ def plain_texts(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> bool:
 
 
 def text_problem(text: str) -> str | None:
-    """Say which character makes a text unfit to store, or None.
+    """Return which character makes a text unfit to store, or None.
 
     NUL and halves of surrogate pairs are refused: neither survives every store, log and client.
     """

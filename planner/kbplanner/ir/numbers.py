@@ -13,7 +13,7 @@ Number = int | float
 
 
 def number(text: str) -> Number | None:
-    """The value of numeric text, None for any other: an int where it fits 64 bits, else the nearest float.
+    """Return the value of numeric text, None for other text: an int within 64 bits, else the nearest float.
 
     Numeric text is an optional minus, digits without a leading zero, an optional fraction and an optional exponent.
     """
@@ -27,14 +27,14 @@ def number(text: str) -> Number | None:
 
 
 def number_text(value: Number) -> str:
-    """The canonical text of a finite number: the shortest that reads back as the same value, whole numbers as digits."""
+    """Return the canonical text of a finite number: the shortest that reads back, whole numbers as digits."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return repr(value)
 
 
 def compare(a: Number, b: Number) -> int:
-    """-1, 0 or 1 as a is less than, equal to or greater than b, exactly, also between large ints and floats."""
+    """Return -1, 0 or 1 as a is less than, equal to or greater than b; exact for large ints and floats."""
     if a == b:
         return 0
     if isinstance(a, float) and math.isinf(a):
@@ -45,13 +45,13 @@ def compare(a: Number, b: Number) -> int:
 
 
 def answer_key(text: str) -> tuple[int, Number, str]:
-    """Sort key of one argument: numbers before text, numbers by value then by text, text by code point."""
+    """Return the sort key of one argument: numbers before text, numbers by value then text, text by code point."""
     value = number(text)
     return (1, 0, text) if value is None else (0, value, text)
 
 
 def test(op: int, a: str, b: str) -> bool:
-    """Comparison number `op` (its place in terms.COMPARISONS, +8 to negate) of two constants."""
+    """Apply comparison number `op` (its index in terms.COMPARISONS, +8 to negate) to two constants."""
     outcome = _test(op & 7, a, b)
     return not outcome if op & 8 else outcome
 

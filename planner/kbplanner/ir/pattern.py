@@ -1,10 +1,10 @@
-"""Regular expressions that take linear time: to programs for the engine, and what such a program matches.
+"""Regular expressions in linear time: compilation to engine programs, and matching.
 
-The syntax is the common one without what needs going back: characters, `.` (anything but a line feed), `[a-z]`, `[^a-z]`,
-`\\d \\w \\s` (ASCII) and their capitals, `^` and `$` (of the whole text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A
-pattern matches somewhere in the text. The engine runs the programs (csrc/pattern.c) and this is its twin: no library is
-asked, so that a rule matches the same everywhere and a run can be stopped. Thompson, "Regular expression search algorithm"
-(1968).
+The syntax is the common one without features that need backtracking: characters, `.` (anything but a line
+feed), `[a-z]`, `[^a-z]`, `\\d \\w \\s` (ASCII) and their capitals, `^` and `$` (of the whole text), groups,
+`|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text. The engine runs the programs
+(csrc/pattern.c) and this is its twin. No library is used, so that a rule matches the same everywhere and a
+run can be stopped. Thompson, "Regular expression search algorithm" (1968).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import lru_cache
 from kbplanner.errors import InvalidInput
 
 MOST_WORDS = 4096
-"""Longest program of a pattern."""
+"""Maximum length of a pattern's program, in words."""
 
 MOST_GROUPS = 64
-"""How deep groups may nest."""
+"""Maximum nesting depth of groups."""
 
 _LAST = 0x10FFFF
 _SPACE = ((9, 13), (32, 32))
@@ -30,25 +30,25 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Instruction(IntEnum):
-    """What a word of a program asks for; operands follow."""
+    """Opcodes of a program; operands follow."""
 
     ACCEPT = 0
-    """It matches."""
+    """The pattern matches."""
     RANGES = 1
-    """Count, then so many pairs: go on behind a character in one of them."""
+    """A count, then this many ranges: continue behind a character in one of them."""
     SPLIT = 2
-    """Two places to go on at."""
+    """Two targets to continue at."""
     JUMP = 3
-    """A place to go on at."""
+    """A target to continue at."""
     BEGIN = 4
-    """Go on at the start of the text."""
+    """Continue if at the start of the text."""
     END = 5
-    """Go on at the end of the text."""
+    """Continue if at the end of the text."""
 
 
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> tuple[int, ...]:
-    """The program of a pattern; raises InvalidInput where it is none, or too large."""
+    """Return the program of a pattern; raises InvalidInput if it is invalid or too large."""
     compiler = _Compiler(pattern)
     words = compiler.alternatives(0)
     if compiler.at < len(pattern):
@@ -57,14 +57,14 @@ def compile_pattern(pattern: str) -> tuple[int, ...]:
 
 
 def matches(program: Sequence[int], text: str) -> bool:
-    """Whether a program matches somewhere in a text."""
+    """Return True if a program matches anywhere in a text."""
     now, accepted = _follow(program, [0], True, not text)
-    for place, char in enumerate(text, 1):
+    for index, char in enumerate(text, 1):
         if accepted:
             return True
         point = ord(char)
         after = [at + 2 + 2 * program[at + 1] for at in now if _reads(program, at, point)]
-        now, accepted = _follow(program, [*after, 0], False, place == len(text))
+        now, accepted = _follow(program, [*after, 0], False, index == len(text))
     return accepted
 
 
@@ -76,8 +76,8 @@ def _reads(program: Sequence[int], at: int, point: int) -> bool:
 
 
 def _follow(program: Sequence[int], places: list[int], start: bool, end: bool) -> tuple[list[int], bool]:
-    found = dict.fromkeys(places)
-    todo = list(found)
+    reached = dict.fromkeys(places)
+    todo = list(reached)
     while todo:
         at = todo.pop()
         code = program[at]
@@ -88,26 +88,26 @@ def _follow(program: Sequence[int], places: list[int], start: bool, end: bool) -
             targets = program[at + 1 : at + (3 if code == Instruction.SPLIT else 2)]
         elif (code == Instruction.BEGIN and start) or (code == Instruction.END and end):
             targets = (at + 1,)
-        new = [target for target in targets if target not in found]
-        found.update(dict.fromkeys(new))
+        new = [target for target in targets if target not in reached]
+        reached.update(dict.fromkeys(new))
         todo.extend(new)
-    return list(found), False
+    return list(reached), False
 
 
-# ---- compiling: words whose places count from their own start, so that parts can be put together ----
+# ---- compiling: jump targets count from the start of the words, so that parts can be combined ----
 
 _Words = list[int]
 
 
 def _placed(words: _Words, start: int) -> _Words:
-    """Words moved to `start`: the places in them move along."""
+    """Return words moved to `start`, with their jump targets adjusted."""
     moved = list(words)
     at = 0
     while at < len(words):
         code = words[at]
         if code in (Instruction.SPLIT, Instruction.JUMP):
             size = 3 if code == Instruction.SPLIT else 2
-            moved[at + 1 : at + size] = [place + start for place in words[at + 1 : at + size]]
+            moved[at + 1 : at + size] = [index + start for index in words[at + 1 : at + size]]
         else:
             size = 2 + 2 * words[at + 1] if code == Instruction.RANGES else 1
         at += size
@@ -120,9 +120,9 @@ class _Compiler:
         self.at = 0
 
     def error(self, problem: str) -> InvalidInput:
-        """What is wrong, and where."""
-        shown = self.pattern if len(self.pattern) <= 40 else self.pattern[:39] + "…"
-        return InvalidInput(f'the pattern "{shown}" is no regular expression here: {problem} at character {self.at + 1}')
+        """Return the error: the problem and its position."""
+        excerpt = self.pattern if len(self.pattern) <= 40 else self.pattern[:39] + "…"
+        return InvalidInput(f'the pattern "{excerpt}" is no regular expression here: {problem} at character {self.at + 1}')
 
     def alternatives(self, depth: int) -> _Words:
         if depth > MOST_GROUPS:
@@ -145,20 +145,20 @@ class _Compiler:
         words = self._single(depth)
         while (bounds := self._bounds()) is not None:
             least, most = bounds
-            made: _Words = []
+            repeated: _Words = []
             for _ in range(least):
-                made = self._joined(made, words)
+                repeated = self._joined(repeated, words)
             if most is None:
                 loop = [Instruction.SPLIT, 3, 5 + len(words), *_placed(words, 3), Instruction.JUMP, 0]
-                made = self._joined(made, loop)
+                repeated = self._joined(repeated, loop)
             for _ in range((most or least) - least):
-                made = self._joined(made, [Instruction.SPLIT, 3, 3 + len(words), *_placed(words, 3)])
-            words = made
-            self._take("?")  # fewest first or most first: that it matches is the same
+                repeated = self._joined(repeated, [Instruction.SPLIT, 3, 3 + len(words), *_placed(words, 3)])
+            words = repeated
+            self._take("?")  # lazy or greedy makes no difference to whether it matches
         return words
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """How often: least and most; None where nothing says so."""
+        """Read the bounds of a repetition: minimum and maximum; None without a repetition."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 return bounds
@@ -187,7 +187,7 @@ class _Compiler:
         self.at += 1
         if char == "(":
             if self._take("?") and not self._take(":"):
-                raise self.error('"(?" begins what is not offered')
+                raise self.error('"(?" begins a construct that is not supported')
             words = self.alternatives(depth + 1)
             if not self._take(")"):
                 raise self.error('"(" without ")"')
@@ -202,7 +202,7 @@ class _Compiler:
 
     def _set(self) -> Ranges:
         negated = self._take("^")
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         start = self.at
         while self.at == start or not self.pattern.startswith("]", self.at):
             low = self._member()
@@ -212,9 +212,9 @@ class _Compiler:
                 if len(high) != 1 or high[0][0] != high[0][1] or high[0][0] < low[0][0]:
                     raise self.error("a range whose end is before its start")
                 low = ((low[0][0], high[0][0]),)
-            found.extend(low)
+            ranges.extend(low)
         self.at += 1
-        return _others(found) if negated else _merged(found)
+        return _others(ranges) if negated else _merged(ranges)
 
     def _is_range(self) -> bool:
         return self.pattern.startswith("-", self.at) and not self.pattern.startswith("-]", self.at)
@@ -223,7 +223,7 @@ class _Compiler:
         if self.at >= len(self.pattern):
             raise self.error('"[" without "]"')
         if self.pattern.startswith("[:", self.at):
-            raise self.error('"[:" is not offered; write the characters,')
+            raise self.error('"[:" is not supported; write the characters,')
         char = self.pattern[self.at]
         self.at += 1
         return self._escape() if char == "\\" else ((ord(char), ord(char)),)
@@ -240,7 +240,7 @@ class _Compiler:
             return ranges if char.islower() else _others(ranges)
         if char.isalnum():
             self.at -= 1
-            raise self.error(f'"\\{char}" is not offered')
+            raise self.error(f'"\\{char}" is not supported')
         return ((ord(char), ord(char)),)
 
     def _take(self, sign: str) -> bool:
@@ -260,22 +260,22 @@ def _ranges(ranges: Ranges) -> _Words:
 
 
 def _merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def _others(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    found = []
+    gaps = []
     first = 0
     for low, high in _merged(ranges):
         if first < low:
-            found.append((first, low - 1))
+            gaps.append((first, low - 1))
         first = high + 1
     if first <= _LAST:
-        found.append((first, _LAST))
-    return tuple(found)
+        gaps.append((first, _LAST))
+    return tuple(gaps)

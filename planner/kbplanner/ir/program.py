@@ -15,22 +15,22 @@ from kbplanner.ir.terms import Apply, Comparison, Term, Variable
 
 @dataclass(frozen=True, slots=True)
 class ClauseAtom:
-    """A relation applied to terms; under `absent` it asks that no row matches (ANONYMOUS matches anything)."""
+    """A relation applied to terms; `absent` tests that no row matches (ANONYMOUS matches anything)."""
 
     schema: RelationSchema
     args: tuple[Term, ...]
     absent: bool = False
 
     def variables(self) -> Iterator[Variable]:
-        """The named variables, in order, repeats included."""
+        """Yield the named variables, in order, including repeats."""
         return (arg for arg in self.args if isinstance(arg, Variable) and not arg.anonymous)
 
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """`target` is the text of `function` applied to `args`; it does not hold where the function has no value.
+    """`target` is the value of `function` applied to `args`; it fails where the function has no value.
 
-    `function` is one of compute.FUNCTIONS, or `=`, which hands its one argument on.
+    `function` is one of compute.FUNCTIONS, or `=`, which returns its one argument.
     """
 
     target: Variable
@@ -38,11 +38,11 @@ class Computation:
     args: tuple[Term, ...]
 
     def inputs(self) -> Iterator[Variable]:
-        """The variables it computes from, repeats included."""
+        """Yield the variables it computes from, including repeats."""
         return (arg for arg in self.args if isinstance(arg, Variable))
 
     def variables(self) -> Iterator[Variable]:
-        """The target and the variables it is computed from."""
+        """Yield the target and the variables it is computed from."""
         yield self.target
         yield from self.inputs()
 
@@ -59,7 +59,7 @@ class Aggregation:
     variable: Variable | None
 
     def variables(self) -> Iterator[Variable]:
-        """The target and the variable that is aggregated."""
+        """Yield the target and the variable that is aggregated."""
         yield self.target
         if self.variable is not None:
             yield self.variable
@@ -69,9 +69,9 @@ ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
 
 
 def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
-    """The variable to which an equation gives values, and the term it has them from: all texts of the same number.
+    """Return the variable that an equation binds, and the term it is equal to: all texts of the same number.
 
-    None where it is no equation, or tests what is `known` already, or neither side is.
+    None if the item is no equation, tests what is already `known`, or neither side is known.
     """
     if not isinstance(item, Comparison) or item.op != "=" or item.negated:
         return None
@@ -92,16 +92,16 @@ class Clause:
     rule: int = 0
 
     def atoms(self) -> Iterator[ClauseAtom]:
-        """The atoms of the body that are not under absence."""
+        """Yield the atoms of the body that are not under absence."""
         return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
 
     @property
     def aggregates(self) -> bool:
-        """Whether the clause gives a row for each group of rows, which have to be complete before."""
+        """True if the clause derives a row for each group of rows, which have to be complete before."""
         return any(isinstance(item, Aggregation) for item in self.body)
 
     def bound(self) -> set[Variable]:
-        """The named variables that get values: from atoms, and computed from such."""
+        """Return the named variables that get values: from atoms, or computed from bound variables."""
         bound = {variable for atom in self.atoms() for variable in atom.variables()}
         bound.update(item.target for item in self.body if isinstance(item, Aggregation))
         while True:
@@ -114,8 +114,8 @@ class Clause:
 def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
     if isinstance(item, Computation):
         return item.target if item.target not in bound and bound.issuperset(item.inputs()) else None
-    given = equated(item, bound)
-    return None if given is None else given[0]
+    equation = equated(item, bound)
+    return None if equation is None else equation[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Program:
     full: frozenset[RelationSchema] = frozenset()
 
     def heads(self) -> dict[RelationSchema, list[Clause]]:
-        """Clauses by the relation they conclude, in order."""
+        """Return the clauses by the relation they conclude, in order."""
         table: dict[RelationSchema, list[Clause]] = {}
         for clause in self.clauses:
             table.setdefault(clause.head.schema, []).append(clause)
@@ -143,7 +143,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Relations that depend on each other, in no smaller part: evaluated together. `recursive` if on themselves."""
+    """A strongly connected set of relations, evaluated together. `recursive` if they depend on themselves."""
 
     relations: frozenset[RelationSchema]
     recursive: bool
@@ -158,7 +158,7 @@ class _Visit:
 
 
 def components(clauses: Sequence[Clause]) -> list[Component]:
-    """Strongly connected components of the dependency graph, each after those it depends on.
+    """Return the strongly connected components of the dependency graph, each after those it depends on.
 
     Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations without
     clauses are not listed.
@@ -171,7 +171,7 @@ def components(clauses: Sequence[Clause]) -> list[Component]:
                 edges[item.schema] = None
     visits: dict[RelationSchema, _Visit] = {}
     stack: list[RelationSchema] = []
-    found: list[Component] = []
+    parts: list[Component] = []
     for root in graph:
         if root in visits:
             continue
@@ -192,8 +192,8 @@ def components(clauses: Sequence[Clause]) -> list[Component]:
                 if path:
                     visits[path[-1]].low = min(visits[path[-1]].low, visit.low)
                 if visit.low == visit.index:
-                    found.append(_close(node, graph, visits, stack))
-    return found
+                    parts.append(_close(node, graph, visits, stack))
+    return parts
 
 
 def _enter(
@@ -225,7 +225,7 @@ def _close(
 
 
 def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
-    """The relations of a component that depends on itself through an aggregate, in a fixed order; None if none does."""
+    """Return the relations that depend on themselves through an aggregate, in a fixed order; None if none do."""
     for part in components(clauses):
         for clause in clauses:
             inside = clause.aggregates and clause.head.schema in part.relations

@@ -1,4 +1,4 @@
-"""What a relation of a program is called while the program is compiled."""
+"""Names of relations of a program while it is compiled."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from kbplanner.ir.terms import Comparison, Variable
 
 
 class Role(str, Enum):
-    """What the rows of a relation mean."""
+    """Meaning of the rows of a relation."""
 
     STORED = "stored"
-    """Asserted facts, given from outside."""
+    """Asserted facts, from outside."""
     DERIVED = "derived"
-    """Conclusions, asserted facts of the same predicate included."""
+    """Conclusions, including asserted facts of the same predicate."""
     DEMAND = "demand"
-    """Bindings for which conclusions are wanted (a magic set)."""
+    """Bindings for which conclusions are requested (a magic set)."""
     REACH = "reach"
-    """Demand of a turned linear recursion, each row with the seed it came from."""
+    """Demand of a rewritten linear recursion, each row with the seed it came from."""
     ANSWER = "answer"
-    """Answers of a goal whose recursion was turned: its free arguments only."""
+    """Answers of a goal whose recursion was rewritten: its free arguments only."""
     BINDINGS = "bindings"
     """The distinct bindings of the body of a rule with aggregates, those of its group first."""
     GROUPS = "groups"
-    """The groups of a rule with aggregates, each with the values of those."""
+    """The groups of a rule with aggregates, each with the values of its aggregates."""
     UNDENIED = "undenied"
-    """Conclusions that are not explicitly denied as well; used under `not` with anonymous arguments."""
+    """Conclusions that are not also explicitly denied; used under `not` with anonymous arguments."""
     INSTANCE = "instance"
     """Instances of a clause: the values of its variables wherever its body holds."""
     PROJECTION = "projection"
-    """Some columns of a relation, where a clause asks that no row has given values in them."""
+    """Some columns of a relation, for a clause that tests that no row has given values in them."""
     PART = "part"
     """The values that a part of a clause's body shares with the rest of it: `passes/parts.py`."""
     GUARD = "guard"
-    """The values for which a part of a clause's body is of use."""
+    """The values for which a part of a clause's body is useful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +60,31 @@ class RelationSchema:
 
     @property
     def stored(self) -> RelationSchema:
-        """The relation of asserted facts behind this predicate and sign."""
+        """Return the relation of asserted facts behind this predicate and sign."""
         return RelationSchema(self.predicate, len(self.adornment) or self.arity, self.positive)
 
     @property
     def derived(self) -> RelationSchema:
-        """The conclusions of this predicate and sign, not adorned."""
+        """Return the conclusions of this predicate and sign, not adorned."""
         return replace(self.stored, role=Role.DERIVED, truth=self.truth)
 
     @property
     def bare(self) -> RelationSchema:
-        """This relation before adornment."""
+        """Return this relation before adornment."""
         return replace(self, adornment="")
 
     @property
     def opposite(self) -> RelationSchema:
-        """The same relation with the other sign."""
+        """Return the same relation with the other sign."""
         return replace(self, positive=not self.positive)
 
     def adorned(self, adornment: str) -> RelationSchema:
-        """This relation, asked with the given arguments bound."""
+        """Return this relation with the given arguments bound."""
         return replace(self, adornment=adornment)
 
     @property
     def demand(self) -> RelationSchema:
-        """The bindings for which this adorned relation is wanted: one column for each bound argument."""
+        """Return the bindings requested of this adorned relation: one column for each bound argument."""
         return replace(self, role=Role.DEMAND, arity=self.adornment.count("b"), source=self.role)
 
     def __str__(self) -> str:
@@ -102,6 +102,6 @@ class RelationSchema:
 
 
 def _restriction(item: Comparison) -> str:
-    """A restriction as text, without its constant."""
+    """Return a restriction as text, without its constant."""
     left, right = (side.name if isinstance(side, Variable) else "_" for side in (item.left, item.right))
     return f"{'not ' if item.negated else ''}{left} {item.op} {right}"

@@ -1,4 +1,4 @@
-"""The terms of the language: frozen, hashable values, with no behaviour but their own shape.
+"""The terms of the language: frozen, hashable values without behaviour.
 
 A constant is a plain `str`; two constants are the same exactly when their text is. A variable is a
 `Variable`. Rules as text and rules as JSON both become these values.
@@ -36,7 +36,7 @@ class Variable:
 
     @property
     def anonymous(self) -> bool:
-        """Whether each occurrence stands for a variable of its own."""
+        """True if each occurrence is a variable of its own."""
         return self.name == "_"
 
     def __str__(self) -> str:
@@ -83,16 +83,16 @@ class Atom:
 
     @property
     def arity(self) -> int:
-        """The number of arguments; a predicate is known by name and arity."""
+        """The number of arguments; a predicate is identified by name and arity."""
         return len(self.args)
 
     @property
     def ground(self) -> bool:
-        """Whether all arguments are constants."""
+        """True if all arguments are constants."""
         return all(isinstance(arg, str) for arg in self.args)
 
     def variables(self) -> Iterator[Variable]:
-        """Every variable occurrence, in order, anonymous ones and those inside aggregates included."""
+        """Yield every variable occurrence, in order, anonymous ones and those inside aggregates included."""
         for arg in self.args:
             if isinstance(arg, Variable):
                 yield arg
@@ -108,7 +108,7 @@ class Literal:
     negated: bool = False
 
     def variables(self) -> Iterator[Variable]:
-        """Every variable occurrence, in order."""
+        """Return every variable occurrence, in order."""
         return self.atom.variables()
 
 
@@ -122,7 +122,7 @@ class Comparison:
     negated: bool = False
 
     def variables(self) -> Iterator[Variable]:
-        """Every variable occurrence, left to right."""
+        """Yield every variable occurrence, left to right."""
         yield from expression_variables(self.left)
         yield from expression_variables(self.right)
 
@@ -153,7 +153,7 @@ Substitution = dict[str, str]
 
 
 def expression_variables(expr: Expr) -> Iterator[Variable]:
-    """Every variable occurrence of an expression, left to right."""
+    """Yield every variable occurrence of an expression, left to right."""
     if isinstance(expr, Variable):
         yield expr
     elif isinstance(expr, Apply):

@@ -21,7 +21,7 @@ from kbplanner.passes.verify import verify
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """What every pass may look at: the goal's adornment, and statistics of stored relations."""
+    """Input that every pass may read: the goal's adornment, and statistics of stored relations."""
 
     adornment: str
     statistics: Statistics
@@ -53,16 +53,17 @@ def rewrite(
 ) -> Program:
     """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound, "f" free).
 
-    Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds by pass name. Where
-    demand would be recursive through absence, the passes run again with the relations concerned asked in full. With `full`
-    every relation is asked in full: the program derives all conclusions the goal depends on, also for other constants.
+    Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds by pass
+    name. Where demand would be recursive through absence, the passes run again and compute the relations
+    concerned in full. With `full` every relation is computed in full: the program derives all conclusions the
+    goal depends on, also for other constants.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
     source = Program(tuple(clauses), goal)
-    if "restrict" not in skip:  # once: the passes that may run again name relations that are asked in full
+    if "restrict" not in skip:  # once: the passes that may run again name relations that are computed in full
         source = _run("restrict", PASSES[0][1], source, context, timings)
     if full:
         sliced = slice_program(source)

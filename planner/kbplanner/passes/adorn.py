@@ -1,11 +1,11 @@
 """Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
 
-Sideways information passing follows the join order: an argument is bound where the head's binding, a constant or an
-earlier item of the body binds it. Where a recursion hands an argument through unchanged, and another argument is bound too,
-the first is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. Where it is asked for
-all pairs of what two unconnected parts of a body bind, the others are left free instead: asking spares nothing there.
-One relation asked in a more general and a more special way is asked in the general way only: its answers contain the
-special ones.
+Sideways information passing follows the join order: an argument is bound where the head's binding, a
+constant or an earlier item of the body binds it. Where a recursion passes an argument through unchanged,
+and another argument is bound too, the first is left free: `not reach(?a, ?x)` for many x is one search from
+each a, not one for each x. Where an atom would be asked for all pairs of values of two unconnected parts of
+a body, the others are left free instead, because a binding saves nothing there. A relation asked in a more
+general and a more special way is asked in the general way only: its answers contain the special ones.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from kbplanner.passes.order import Statistics, order_items
 def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
     """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked with nothing bound.
 
-    The new goal may be more general than was asked, where the rules ask it in a more general way themselves.
+    The new goal may be more general than the original, where the rules ask it in a more general way themselves.
     """
     heads = program.heads()
     general: dict[RelationSchema, list[str]] = {schema: ["f" * schema.arity] for schema in program.full}
     while True:
         clauses, asked = _spread(program.goal, adornment, heads, general, statistics)
-        wider = {schema: _most_general(found) for schema, found in asked.items()}
-        if all(len(wider[schema]) == len(found) for schema, found in asked.items()):
+        wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
+        if all(len(wider[schema]) == len(adornments) for schema, adornments in asked.items()):
             goal = program.goal.adorned(_canonical(program.goal, adornment, general))
             return replace(program, clauses=tuple(clauses), goal=goal)
-        for schema, found in wider.items():
-            general[schema] = _most_general(found + general.get(schema, []))
+        for schema, adornments in wider.items():
+            general[schema] = _most_general(adornments + general.get(schema, []))
 
 
 def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
-    """The arguments of an adorned atom that its adornment says are bound."""
+    """Return the arguments of an adorned atom that its adornment marks as bound."""
     return tuple(arg for arg, mark in zip(atom.args, atom.schema.adornment, strict=True) if mark == "b")
 
 
@@ -62,19 +62,19 @@ def _spread(
         schema, marks = todo.pop(0)
         for clause in heads[schema]:
             head = replace(clause.head, schema=schema.adorned(marks))
-            given = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
-            known = set(given)
+            head_variables = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
+            known = set(head_variables)
             body: list[ClauseItem] = []
             for item in clause.body if clause.aggregates else order_items(clause.body, known, statistics):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
-                        wanted = _wanted(item, given, known, body, heads[item.schema])
-                        wanted = _grouped(wanted, heads[item.schema])
-                        wanted = _canonical(item.schema, wanted, general)
-                        if wanted not in asked.setdefault(item.schema, []):
-                            asked[item.schema].append(wanted)
-                            todo.append((item.schema, wanted))
-                        body.append(replace(item, schema=item.schema.adorned(wanted)))
+                        requested = _wanted(item, head_variables, known, body, heads[item.schema])
+                        requested = _grouped(requested, heads[item.schema])
+                        requested = _canonical(item.schema, requested, general)
+                        if requested not in asked.setdefault(item.schema, []):
+                            asked[item.schema].append(requested)
+                            todo.append((item.schema, requested))
+                        body.append(replace(item, schema=item.schema.adorned(requested)))
                     else:
                         body.append(item)
                     if not item.absent:
@@ -90,44 +90,44 @@ def _spread(
 
 
 def _wanted(
-    item: ClauseAtom, given: set[Variable], known: set[Variable], body: list[ClauseItem], clauses: list[Clause]
+    item: ClauseAtom, head_variables: set[Variable], known: set[Variable], body: list[ClauseItem], clauses: list[Clause]
 ) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
-    many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in given]
-    through = [place for place in many if _handed_through(item.schema, clauses, place)]
+    many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in head_variables]
+    through = [index for index in many if _handed_through(item.schema, clauses, index)]
     if len(through) < marks.count("b"):
-        others = [place for place in many if place not in through]
+        others = [index for index in many if index not in through]
         if len(many) == marks.count("b") and through and _is_product(item, through, others, body):
             through = others
-        for place in through:
-            marks[place] = "f"
+        for index in through:
+            marks[index] = "f"
     return "".join(marks)
 
 
-def _is_product(item: ClauseAtom, some: list[int], others: list[int], body: list[ClauseItem]) -> bool:
-    """Whether no item before `item` connects its arguments in `some` places with those in `others`."""
-    reached = {item.args[place] for place in some}
+def _is_product(item: ClauseAtom, first: list[int], others: list[int], body: list[ClauseItem]) -> bool:
+    """Return True if no item before `item` connects its arguments at indexes `first` with those at `others`."""
+    reached = {item.args[index] for index in first}
     grows = True
     while grows:
         grows = False
         for other in body:
-            found = set(other.variables()) if not (isinstance(other, ClauseAtom) and other.absent) else set()
-            if found & reached and not found <= reached:
-                reached |= found
+            variables = set(other.variables()) if not (isinstance(other, ClauseAtom) and other.absent) else set()
+            if variables & reached and not variables <= reached:
+                reached |= variables
                 grows = True
-    return not any(item.args[place] in reached for place in others)
+    return not any(item.args[index] in reached for index in others)
 
 
 def _grouped(marks: str, clauses: list[Clause]) -> str:
-    """Aggregates are worked out, not looked up: they are free; a binding is compared afterwards."""
+    """Return marks with aggregates free: they are computed, not looked up; a binding is compared afterwards."""
     targets = {item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)}
     if not targets:
         return marks
     return "".join("f" if arg in targets else mark for mark, arg in zip(marks, clauses[0].head.args, strict=True))
 
 
-def _handed_through(schema: RelationSchema, clauses: list[Clause], place: int) -> bool:
-    """Whether the relation is recursive and each recursive call has the head's own variable in this place."""
+def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
+    """Return True if the relation is recursive and each recursive call passes this argument of the head on."""
     calls = [
         (clause.head, item)
         for clause in clauses
@@ -135,7 +135,7 @@ def _handed_through(schema: RelationSchema, clauses: list[Clause], place: int) -
         if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
     ]
     return bool(calls) and all(
-        isinstance(head.args[place], Variable) and call.args[place] == head.args[place] for head, call in calls
+        isinstance(head.args[index], Variable) and call.args[index] == head.args[index] for head, call in calls
     )
 
 

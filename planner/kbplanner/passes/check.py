@@ -1,8 +1,8 @@
-"""Refuses what no evaluation could give a meaning: unsafe rules, reserved names, facts with variables.
+"""Checks that refuse rules without a meaning: unsafe rules, reserved names, facts with variables.
 
-Safety is range restriction: every variable of the head, of a negated atom and of a comparison has to get
-its values from a positive body atom, or be computed by `=` from variables that do. The order of the body
-does not matter.
+Safety is range restriction: every variable of the head, of a negated atom and of a comparison has to be
+bound by a positive body atom, or be computed by `=` from such variables. The order of the body does not
+matter.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
-    """Refuse a rule that cannot be stored; return warnings about one that can but looks wrong.
+    """Refuse a rule that cannot be stored; return warnings about one that is accepted but looks wrong.
 
-    Raises UnsafeRule for a variable without values, InvalidInput for everything else.
+    Raises UnsafeRule for an unbound variable, InvalidInput for everything else.
     """
     _check_new_name(rule.head, limits)
     check_evaluable(rule, limits)
@@ -68,7 +68,7 @@ def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
-    """Check all facts and rules of a text; warnings carry their place.
+    """Check all facts and rules of a text; warnings carry their position.
 
     Raises RuleSyntaxError with the errors of all statements, each at its line and column.
     """
@@ -77,8 +77,8 @@ def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_L
     for statement in statements:
         try:
             if isinstance(statement, RuleStatement):
-                for found in check_rule(statement.rule, limits):
-                    warnings.append(RuleWarning(found.code, found.message, found.hint, statement.span))
+                for warning in check_rule(statement.rule, limits):
+                    warnings.append(RuleWarning(warning.code, warning.message, warning.hint, statement.span))
             elif isinstance(statement, FactStatement):
                 check_fact(statement.atom, limits)
         except UnsafeRule as error:
@@ -95,10 +95,10 @@ def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_L
 
 
 def counterpart(literal: Literal) -> Atom:
-    """The atom of a negated goal with the other sign, whose rows stand for its answers.
+    """Return the atom of a negated goal with the other sign, whose rows are its answers.
 
-    Raises UnsafeRule for `not ~p` with variables: it holds for all but what is stated or concluded with `~`, and nothing
-    lists what that is.
+    Raises UnsafeRule for `not ~p` with variables: it holds for every value except those asserted or concluded
+    with `~`, so that its answers cannot be listed.
     """
     atom = literal.atom
     variable = next(iter(atom.variables()), None)
@@ -113,7 +113,7 @@ def counterpart(literal: Literal) -> Atom:
 
 
 def bound_variables(rule: Rule) -> set[str]:
-    """Names of the variables that get values: from positive body atoms, and from `=` where that computes them."""
+    """Return the names of bound variables: in positive body atoms, or computed by `=`."""
     bound: set[str] = set()
     waiting: list[tuple[str, frozenset[str]]] = []
     for item in rule.body:
@@ -143,7 +143,7 @@ def _check_safety(rule: Rule) -> None:
             message = 'a rule head cannot say "any value": "_" stands in the head'
             raise UnsafeRule(message, "_", "name the variable and use it in the body")
         if variable.name not in bound:
-            message = f"the variable {variable} of the head gets its values nowhere"
+            message = f"the variable {variable} of the head is not bound by a positive atom"
             raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
     for item in rule.body:
         if isinstance(item, Literal):
@@ -166,12 +166,12 @@ def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> No
             raise UnsafeRule('"_" has no value to compare or compute with', "_", "name the variable")
         if variable.name not in bound:
             what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
-            message = f"the variable {variable} {what} gets its values nowhere"
+            message = f"the variable {variable} {what} is not bound by a positive atom"
             raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
 
 
 def _check_builtins(rule: Rule) -> None:
-    """Refuse what only makes itself known when it is evaluated: a pattern that is none, an aggregate of nothing."""
+    """Refuse errors that would only show during evaluation: an invalid pattern, an aggregate of nothing."""
     for item in rule.body:
         if isinstance(item, Comparison) and item.op == "matches":
             if not isinstance(item.right, str):
@@ -203,13 +203,13 @@ def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
 
 
 def _lookalike_hint(rule: Rule) -> str | None:
-    """For an unsafe rule: the upper-case words that may have been meant as variables."""
+    """Return, for an unsafe rule, the upper-case words that may have been meant as variables."""
     words = [arg for arg in rule.head.args if isinstance(arg, str)]
     words += _body_constants(rule)
-    found = [word for word in dict.fromkeys(words) if _UPPER_WORD.fullmatch(word)]
-    if not found:
+    lookalikes = [word for word in dict.fromkeys(words) if _UPPER_WORD.fullmatch(word)]
+    if not lookalikes:
         return None
-    return f'"{found[0]}" is a constant here: did you mean ?{found[0]}?'
+    return f'"{lookalikes[0]}" is a constant here: did you mean ?{lookalikes[0]}?'
 
 
 def _body_constants(rule: Rule) -> Iterator[str]:
@@ -218,7 +218,7 @@ def _body_constants(rule: Rule) -> Iterator[str]:
         yield from (side for side in sides if isinstance(side, str))
 
 
-# ---- names and places ----
+# ---- names and positions ----
 
 
 def _check_name(atom: Atom, limits: Limits) -> None:

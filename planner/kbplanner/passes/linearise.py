@@ -1,7 +1,7 @@
-"""The transitive closure written with two recursive atoms, made linear.
+"""Rewriting of a transitive closure with two recursive atoms to a linear recursion.
 
-`p(x, z) :- p(x, y), p(y, z)` beside clauses that are not recursive says that p is their closure. Prolonging each of those by
-p says the same, and later passes can turn it:
+`p(x, z) :- p(x, y), p(y, z)` beside clauses that are not recursive says that p is their closure. Extending
+each of those clauses by p means the same, and the `turn` pass can rewrite it:
 
     p(x, z) :- q(x, y), p(y, z)        for each clause p(x, y) :- q(x, y)
 """
@@ -18,12 +18,12 @@ _END = Variable("end#")
 
 
 def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
-    """Make every closure of this form linear; other clauses stay as they are."""
+    """Make every closure of this form linear; other clauses do not change."""
     own: dict[RelationSchema, list[Clause]] = {}
     for clause in clauses:
         own.setdefault(clause.head.schema, []).append(clause)
     alone = {next(iter(part.relations)) for part in components(clauses) if len(part.relations) == 1}
-    found: list[Clause] = []
+    linear: list[Clause] = []
     done: set[RelationSchema] = set()
     for clause in clauses:
         schema = clause.head.schema
@@ -31,17 +31,17 @@ def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
             continue
         closing = _closing(own[schema], schema) if schema in alone else None
         if closing is None:
-            found.append(clause)
+            linear.append(clause)
             continue
         done.add(schema)
         base = [other for other in own[schema] if other is not closing]
-        found.extend(base)
-        found.extend(_prolonged(other, schema, closing.rule) for other in base)
-    return tuple(found)
+        linear.extend(base)
+        linear.extend(_prolonged(other, schema, closing.rule) for other in base)
+    return tuple(linear)
 
 
 def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None:
-    """The clause that closes the relation, if it is the only recursive one."""
+    """Return the clause that closes the relation, if it is the only recursive one."""
     recursive = [c for c in clauses if any(isinstance(i, ClauseAtom) and i.schema == schema for i in c.body)]
     if len(recursive) != 1 or len(recursive[0].body) != 2 or schema.arity != 2:
         return None

@@ -1,4 +1,4 @@
-"""Rules of the language to clauses: signs, roles and `not` become plain relations and plain absence.
+"""Translation of rules to clauses: signs, roles and `not` become plain relations and plain absence.
 
 - A predicate with rules becomes a DERIVED relation that also takes over the asserted facts of its STORED one.
 - `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
@@ -77,7 +77,7 @@ class _Lowering:
         return [ClauseAtom(undenied, args, absent=True)]
 
     def undenied_clauses(self) -> list[Clause]:
-        found = []
+        clauses = []
         for undenied in self._undenied:
             args = _numbered(undenied.arity)
             schema = undenied.stored
@@ -85,8 +85,8 @@ class _Lowering:
                 ClauseAtom(self._readable(schema), args),
                 ClauseAtom(self._readable(schema.opposite), args, absent=True),
             )
-            found.append(Clause(ClauseAtom(undenied, args), body))
-        return found
+            clauses.append(Clause(ClauseAtom(undenied, args), body))
+        return clauses
 
     def _readable(self, schema: RelationSchema) -> RelationSchema:
         return schema.derived if schema in self._derived else schema

@@ -1,9 +1,10 @@
 """Demand: derive only what the goal asks for.
 
-Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its head, and demand for a body
-atom arises from the demand for the head and the items before the atom. Clauses that a former pass has guarded already
-keep their guard. Demand for a relation used under absence is made in the same way; where that would make demand recursive
-through absence, the `stratify` pass asks for the relation in full and this pass leaves it unguarded.
+Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its head, and
+demand for a body atom arises from the demand for the head and the items before the atom. Clauses that an
+earlier pass has guarded keep their guard. Demand for a relation used under absence is derived in the same
+way; where that would make demand recursive through absence, the `stratify` pass computes the relation in
+full and this pass leaves it unguarded.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ GUARDS = (Role.DEMAND, Role.REACH)
 
 
 def magic(program: Program) -> Program:
-    """Guard the clauses of an adorned program, and add the clauses that make demand."""
+    """Guard the clauses of an adorned program, and add the clauses that derive demand."""
     adorned = {clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS}
     clauses: dict[Clause, None] = {}
     for clause in program.clauses:
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
-        guarded = guarded or clause.head.schema.role is Role.ANSWER  # what is reached came from the demand
+        guarded = guarded or clause.head.schema.role is Role.ANSWER  # reached rows came from the demand
         full = clause.head.schema.bare in program.full
         if not guarded and not full:
-            # A clause with aggregates makes all groups there are; demand for its head asks for the bindings it reads.
+            # A clause with aggregates derives all groups; demand for its head is demand for the bindings it reads.
             body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
         before: list[ClauseItem] = []
         for item in body:
             if isinstance(item, ClauseAtom) and item.schema in adorned and item.schema.bare not in program.full:
-                wanted = ClauseAtom(item.schema.demand, bound_args(item))
-                if wanted not in before:
-                    clauses[Clause(wanted, tuple(before))] = None
+                demand = ClauseAtom(item.schema.demand, bound_args(item))
+                if demand not in before:
+                    clauses[Clause(demand, tuple(before))] = None
             before.append(item)
         clauses[clause if clause.aggregates else Clause(clause.head, body, clause.rule)] = None
     if program.answer is not None:

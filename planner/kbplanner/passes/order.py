@@ -1,4 +1,4 @@
-"""The order of a join: what is already bound decides which atom comes next."""
+"""The order of a join: the variables already bound decide which atom comes next."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import ANONYMOUS, Variable
 
 DERIVED_ROWS = 10_000
-"""Assumed size of a derived relation, of which nothing is known before it is computed."""
+"""Assumed size of a derived relation, which is unknown before it is computed."""
 
 LEAST_ROWS = 16
-"""Relations smaller than this are taken to be this large: a plan outlives the moment it was made in."""
+"""Smaller relations are assumed to have this many rows, since they may grow while the plan is in use."""
 
 
 class Statistics(Protocol):
-    """What is known of stored relations when a plan is made."""
+    """Known sizes of stored relations when a plan is made."""
 
     def rows(self, schema: RelationSchema) -> int:
-        """Visible rows of a stored relation."""
+        """Return the visible rows of a stored relation."""
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Distinct values of these columns of a stored relation; 0 when not known."""
+        """Return the number of distinct values of these columns of a stored relation; 0 when unknown."""
 
 
 class NoStatistics:
-    """Every stored relation looks alike."""
+    """Statistics that treat every stored relation alike."""
 
     def rows(self, schema: RelationSchema) -> int:
-        """A middling size."""
+        """Return a medium size."""
         return 1000
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Not known."""
+        """Return 0, unknown."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Expecting:
-    """Statistics beside which it is known of some derived relations that they will be `small`."""
+    """Statistics with some derived relations known to be `small`."""
 
     told: Statistics
     small: Callable[[RelationSchema], bool]
 
     def rows(self, schema: RelationSchema) -> int:
-        """Visible rows of a stored relation."""
+        """Return the visible rows of a stored relation."""
         return self.told.rows(schema)
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Distinct values of these columns of a stored relation; 0 when not known."""
+        """Return the number of distinct values of these columns of a stored relation; 0 when unknown."""
         return self.told.distinct(schema, columns)
 
 
@@ -65,10 +65,10 @@ def order_items(
 ) -> list[ClauseItem]:
     """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
 
-    Tests and computations come as soon as the variables they need are bound; of the atoms, the one with the least
-    estimated fan-out comes next, and of equals the earlier one; before one that is expected to give several rows comes an
-    equation that binds another variable. `first`, if given, is put in front; `seed` is the relation
-    of the goal's own bindings.
+    Tests and computations come as soon as the variables they need are bound; of the atoms, the one with the
+    least estimated fan-out comes next, and of equals the earlier one. Before an atom that is expected to give
+    several rows comes an equation that binds another variable. `first`, if given, comes first; `seed` is the
+    relation of the goal's own bindings.
     """
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}
@@ -88,7 +88,7 @@ def order_items(
         atoms = [item for item in left if isinstance(item, ClauseAtom) and not item.absent]
         best = min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
         if best is None or fan_out(best, known, statistics, seed) > 1.0:
-            pairs = ((item, given[0]) for item in left if (given := equated(item, known)) is not None)
+            pairs = ((item, binding[0]) for item in left if (binding := equated(item, known)) is not None)
             equation, target = next((pair for pair in pairs if pair[1] not in computed), (None, None))
             if equation is not None and target is not None:
                 ordered.append(equation)
@@ -104,12 +104,12 @@ def order_items(
 
 
 def is_test(item: ClauseItem) -> bool:
-    """Whether an item needs its variables bound before it: it tests them or computes from them."""
+    """Return True if an item needs its variables bound before it: it tests them or computes from them."""
     return not isinstance(item, ClauseAtom) or item.absent
 
 
 def tested_variables(item: ClauseItem) -> set[Variable]:
-    """The named variables a test or computation needs."""
+    """Return the named variables that a test or computation needs."""
     if isinstance(item, Computation):
         return set(item.inputs())
     return {variable for variable in item.variables() if not variable.anonymous}
@@ -118,7 +118,7 @@ def tested_variables(item: ClauseItem) -> set[Variable]:
 def fan_out(
     atom: ClauseAtom, known: set[Variable], statistics: Statistics, seed: RelationSchema | None = None
 ) -> float:
-    """Rows one look-up in the atom's relation is expected to give, with the `known` variables bound."""
+    """Estimate the rows of one look-up in the atom's relation, with the `known` variables bound."""
     columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]
     if len(columns) == len(atom.args):
         return 0.0
@@ -133,12 +133,12 @@ def rows_a_look_up(
     statistics: Statistics,
     seed: RelationSchema | None = None,
 ) -> float:
-    """Rows a look-up by these columns, which are not all, is expected to give; `unbound` of the others are wanted."""
+    """Estimate the rows of a look-up by these columns, not all of them; `unbound` others are read."""
     arity = schema.arity
     if columns and schema == seed:
-        return 1.0  # one row for each time the goal was asked: whatever is bound, few of them share it
+        return 1.0  # one row for each call of the goal: few of them share a value
     if schema.role in (Role.DEMAND, Role.REACH):
-        # All demand comes from one goal: its rows often share a value, so that a look-up by part of them finds them all.
+        # All demand comes from one goal: its rows often share a value, so that a look-up by some columns returns them all.
         return float(DERIVED_ROWS)
     if schema.role is Role.STORED:
         rows = max(statistics.rows(schema), LEAST_ROWS)

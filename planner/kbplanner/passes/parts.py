@@ -1,19 +1,20 @@
-"""A clause split into parts, so that its instances are found by the sum of what each part gives and not by the product.
+"""Splitting of a clause into parts, whose instances add up instead of multiplying.
 
     r(?x) :- i(?x), a(?u), b(?v).
 
-has as many instances as `a` has rows times those of `b`, but a proof needs one row of each, and which one of `b` does not
-depend on which one of `a`. With `a` and `b` concluded by rules the clause becomes
+has as many instances as `a` has rows times those of `b`, but a proof needs one row of each, chosen
+independently. With `a` and `b` concluded by rules the clause becomes
 
     r(?x) :- i(?x), part 0(), part 1().        part 0() :- guard 0(), a(?u).        guard 0() :- r(?x).
 
-and `part 1` in the same way. A part is a group of body items that are connected by variables of their own; its head has the
-variables it shares with the rest, and its guard the values of these that are of any use. Where all items are connected, the
-variables of one atom, the root, count as shared, so that a body shaped like a tree falls into parts of one atom each
-(Yannakakis, "Algorithms for acyclic database schemes", 1981).
+and `part 1` in the same way. A part is a group of body items that are connected by variables of their own; its
+head has the variables it shares with the rest, and its guard the useful values of these. Where all items are
+connected, the variables of one atom, the root, count as shared, so that a body shaped like a tree falls into
+parts of one atom each (Yannakakis, "Algorithms for acyclic database schemes", 1981).
 
-Only atoms for which `tells` is true make a difference between instances. Items that are connected with none of them need no
-columns: all that counts is that they hold for some values. They are the `Unseen`, whose values `witness.py` finds later.
+Only atoms for which `tells` is true distinguish instances. Items that are connected with none of them need no
+columns, because it only matters that they hold for some values. They are the `Unseen`, whose values
+`witness.py` finds later.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
 
 Tells = Callable[[ClauseAtom], bool]
-"""Whether the rows of an atom have to be told apart."""
+"""Predicate: the rows of an atom must be distinguished."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +51,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Items connected by variables that are not shared, and all variables of theirs."""
+    """Items connected by variables that are not shared, and all their variables."""
 
     items: tuple[ClauseItem, ...]
     variables: tuple[Variable, ...]
@@ -60,7 +61,7 @@ class _Group:
 
 
 def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
-    """The levels of a clause, itself first; `names` has names for parts."""
+    """Return the levels of a clause, the clause itself first; `names` yields names for parts."""
     levels: list[Level] = []
     todo: list[tuple[ClauseAtom, ClauseAtom | None, tuple[ClauseItem, ...]]] = [(clause.head, None, clause.body)]
     while todo:
@@ -70,28 +71,28 @@ def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
         parts: list[ClauseAtom] = []
         guards: list[Clause] = []
         unseen: list[Unseen] = []
-        away: set[int] = set()
+        moved: set[int] = set()
         for group in _groups(body, columns):
             shared = group.shared(columns)
             if not _tells(group, columns, tells):
-                found = tuple(variable for variable in group.variables if variable not in columns)
-                unseen.append(Unseen(shared, found, group.items))
+                unshared = tuple(variable for variable in group.variables if variable not in columns)
+                unseen.append(Unseen(shared, unshared, group.items))
                 continue
             name = next(names)
             part = ClauseAtom(RelationSchema(name, len(shared), role=Role.PART), shared)
             asked = ClauseAtom(RelationSchema(name, len(shared), role=Role.GUARD), shared)
             parts.append(part)
             guards.append(Clause(asked, (guard or head, *spine), clause.rule))
-            away.update(map(id, group.items))
+            moved.update(map(id, group.items))
             todo.append((part, asked, group.items))
-        kept = (item for item in body if id(item) not in away)
-        own = Clause(head, (*([guard] if guard else []), *kept, *parts), clause.rule)
+        remaining = (item for item in body if id(item) not in moved)
+        own = Clause(head, (*([guard] if guard else []), *remaining, *parts), clause.rule)
         levels.append(Level(own, tuple(columns), tuple(unseen), tuple(guards)))
     return levels
 
 
 def _spine(body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells) -> list[ClauseItem]:
-    """The roots of a body, whose variables are added to the columns: as long as that splits nothing off, nothing is lost."""
+    """Return the roots of a body and add their variables to the columns, until that splits off a part."""
     spine: list[ClauseItem] = []
     while True:
         telling = [group for group in _groups(body, columns) if _tells(group, columns, tells)]
@@ -110,13 +111,13 @@ def _spine(body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tel
 
 
 def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_Group]:
-    """The items that have variables which are not shared, put together where they have such variables in common."""
+    """Return the items with variables that are not shared, grouped by such variables in common."""
     groups: list[tuple[set[Variable], list[int]]] = []
-    for place, item in enumerate(body):
+    for index, item in enumerate(body):
         own = {variable for variable in _named(item) if variable not in shared}
         if not own:
             continue
-        places = [place]
+        places = [index]
         apart = []
         for other in groups:
             if own.isdisjoint(other[0]):
@@ -126,7 +127,7 @@ def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_G
                 places += other[1]
         groups = [*apart, (own, places)]
     ordered = sorted(sorted(places) for _, places in groups)
-    return [_group([body[place] for place in places]) for places in ordered]
+    return [_group([body[index] for index in places]) for places in ordered]
 
 
 def _group(items: Sequence[ClauseItem]) -> _Group:

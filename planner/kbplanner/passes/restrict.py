@@ -1,9 +1,10 @@
-"""Push equalities and comparisons of a caller into the rules it calls.
+"""Propagation of equalities and comparisons of a caller into the rules it calls.
 
-`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body calls a relation with a
-repeated variable, the relation gets a restricted version, in whose clauses the arguments are unified. Comparisons of an
-argument with a constant go into the version too if all calls of this version have them, so that no version does the work
-of another one again. Restrictions go down from callers to callees through all relations that are not recursive:
+`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body calls a
+relation with a repeated variable, the relation gets a restricted version, in whose clauses the arguments are
+unified. Comparisons of an argument with a constant go into the version too if all calls of this version have
+them, so that no two versions do the same work. Restrictions go from callers to callees through all relations
+that are not recursive:
 
     query(x) :- pair(x, x), x < 2.          pair(x, y) :- nat(x), nat(y).
 
@@ -11,7 +12,7 @@ becomes, with `{1 = 2, 1 < _}` for the version that has equal arguments, the fir
 
     query(x) :- pair{1 = 2, 1 < _}(x, x), x < 2.          pair{1 = 2, 1 < _}(x, x) :- nat(x), nat(x), x < 2.
 
-Constant arguments need no version: `adorn` binds them. Rules that are asked for under absence, aggregates and recursive
+Constant arguments need no version: `adorn` binds them. Rules used under absence, aggregates and recursive
 relations keep their general form.
 """
 
@@ -38,21 +39,21 @@ def restrict(program: Program) -> Program:
     goal = replace(program.goal, restrictions=())
     goal_version = goal, () if goal in general else program.goal.restrictions
     common: dict[Version, list[Comparison]] = {goal_version: []}
-    found: list[tuple[Version, Clause, list[Version | None]]] = []
+    restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
     for part in reversed(parts):  # callers before callees: every call of a version is known before its clauses are made
         own = sorted(part.relations, key=order.__getitem__)
         if len(own) > 1 and any((schema, ()) in common for schema in own):
             common.update({(schema, ()): [] for schema in own})
         for version in [version for version in common if version[0] in part.relations]:
             for clause in heads[version[0]]:
-                made = _restricted(clause, (*version[1], *common[version]))
-                if made is not None:
-                    found.append((version, made, _calls(made, heads, general, common)))
+                restricted = _restricted(clause, (*version[1], *common[version]))
+                if restricted is not None:
+                    restricted_clauses.append((version, restricted, _calls(restricted, heads, general, common)))
     if not any(version[1] or common[version] for version in common):
         return replace(program, goal=goal)
     names = {version: replace(version[0], restrictions=(*version[1], *common[version])) for version in common}
-    found.sort(key=lambda one: order[one[0][0]])
-    clauses = [_renamed(clause, names[version], versions, names) for version, clause, versions in found]
+    restricted_clauses.sort(key=lambda entry: order[entry[0][0]])
+    clauses = [_renamed(clause, names[version], versions, names) for version, clause, versions in restricted_clauses]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
 
 
@@ -62,7 +63,7 @@ def _calls(
     general: set[RelationSchema],
     common: dict[Version, list[Comparison]],
 ) -> list[Version | None]:
-    """The version that each item of the body calls (None for other items); notes the comparisons of each call."""
+    """Return the version that each item of the body calls (None for other items); notes the comparisons of each call."""
     versions: list[Version | None] = []
     for item in clause.body:
         if not isinstance(item, ClauseAtom) or item.schema not in heads:
@@ -75,40 +76,40 @@ def _calls(
             comparisons = _comparisons(item, clause)
         version = item.schema, equalities
         before = common.get(version)
-        common[version] = comparisons if before is None else [one for one in before if one in comparisons]
+        common[version] = comparisons if before is None else [item for item in before if item in comparisons]
         versions.append(version)
     return versions
 
 
 def _equalities(atom: ClauseAtom) -> tuple[Comparison, ...]:
-    """An equality for each argument that repeats the variable of an earlier one."""
+    """Return an equality for each argument that repeats the variable of an earlier one."""
     first: dict[Variable, int] = {}
-    found = []
-    for place, arg in enumerate(atom.args, 1):
-        if isinstance(arg, Variable) and not arg.anonymous and first.setdefault(arg, place) != place:
-            found.append(Comparison("==", Variable(str(first[arg])), Variable(str(place))))
-    return tuple(found)
+    equalities = []
+    for index, arg in enumerate(atom.args, 1):
+        if isinstance(arg, Variable) and not arg.anonymous and first.setdefault(arg, index) != index:
+            equalities.append(Comparison("==", Variable(str(first[arg])), Variable(str(index))))
+    return tuple(equalities)
 
 
 def _comparisons(atom: ClauseAtom, clause: Clause) -> list[Comparison]:
-    """The comparisons of a body that compare an argument of one of its atoms with a constant, by columns."""
+    """Return the comparisons of an atom's arguments with constants in a body, by columns."""
     columns: dict[Variable, Variable] = {}
-    for place, arg in enumerate(atom.args, 1):
+    for index, arg in enumerate(atom.args, 1):
         if isinstance(arg, Variable) and not arg.anonymous:
-            columns.setdefault(arg, Variable(str(place)))
-    found = []
+            columns.setdefault(arg, Variable(str(index)))
+    comparisons = []
     for item in clause.body:
         if isinstance(item, Comparison):
             sides = item.left, item.right
             if any(isinstance(side, str) for side in sides) and any(side in columns for side in sides):
-                found.append(_replaced_in_comparison(item, columns))
-    return list(dict.fromkeys(found))
+                comparisons.append(_replaced_in_comparison(item, columns))
+    return list(dict.fromkeys(comparisons))
 
 
 def _restricted(clause: Clause, restrictions: tuple[Comparison, ...]) -> Clause | None:
-    """The clause for rows that meet the restrictions of its head; None if there can be none."""
+    """Return the clause for rows that meet the restrictions of its head; None if there can be none."""
     for restriction in restrictions:
-        args = {Variable(str(place)): arg for place, arg in enumerate(clause.head.args, 1)}
+        args = {Variable(str(index)): arg for index, arg in enumerate(clause.head.args, 1)}
         test = _replaced_in_comparison(restriction, args)
         if restriction.op != "==" or restriction.negated or not isinstance(restriction.right, Variable):
             clause = replace(clause, body=(*clause.body, test))

@@ -1,4 +1,4 @@
-"""Keep the clauses a goal can reach."""
+"""Removal of clauses that the goal does not depend on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kbplanner.ir.schema import RelationSchema
 
 
 def slice_program(program: Program) -> Program:
-    """The program with only those clauses on which the goal's relation depends, in their order."""
+    """Keep only those clauses on which the goal's relation depends, in their order."""
     heads = program.heads()
-    wanted: set[RelationSchema] = {program.goal}
+    reached: set[RelationSchema] = {program.goal}
     todo = [program.goal]
     while todo:
         for clause in heads.get(todo.pop(), ()):
             for item in clause.body:
-                if isinstance(item, ClauseAtom) and item.schema not in wanted:
-                    wanted.add(item.schema)
+                if isinstance(item, ClauseAtom) and item.schema not in reached:
+                    reached.add(item.schema)
                     todo.append(item.schema)
-    return replace(program, clauses=tuple(c for c in program.clauses if c.head.schema in wanted))
+    return replace(program, clauses=tuple(c for c in program.clauses if c.head.schema in reached))

@@ -1,4 +1,4 @@
-"""Strata: nothing is used under absence or aggregated before it is complete."""
+"""Strata: a relation is complete before it is used under absence or aggregated."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
 
 
 def computed_recursion(clauses: Sequence[Clause]) -> set[int]:
-    """The numbers of the rules that belong to a recursion in which a head takes a value that its body computes."""
-    found: set[int] = set()
+    """Return the numbers of rules in a recursion in which a head takes a value that its body computes."""
+    numbers: set[int] = set()
     for part in components(clauses):
         own = [c for c in clauses if part.recursive and c.head.schema in part.relations and _recurs(c, part)]
         if any(_computes_head(clause) for clause in own):
-            found.update(clause.rule for clause in own if clause.rule)
-    return found
+            numbers.update(clause.rule for clause in own if clause.rule)
+    return numbers
 
 
 def _recurs(clause: Clause, part: Component) -> bool:
@@ -46,37 +46,37 @@ def _computes_head(clause: Clause) -> bool:
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:
-    """Relations to ask in full: demand for them would be recursive through absence or aggregates. None if there are none.
+    """Return the relations to compute in full, whose demand would be recursive through absence; None without any.
 
-    `program` is what the magic pass made of `source`, whose relations are not adorned yet. What a full relation depends
-    on is full too, so that nothing below it waits for demand.
+    `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The dependencies of
+    a full relation are full too, so that none of them waits for demand.
     """
-    found: set[RelationSchema] = set()
+    relations: set[RelationSchema] = set()
     for part in components(program.clauses):
         if not part.recursive:
             continue
         for clause in program.clauses:
             if clause.head.schema in part.relations:
-                found.update(
+                relations.update(
                     item.schema.bare
                     for item in clause.body
                     if isinstance(item, ClauseAtom)
                     and (item.absent or clause.aggregates)
                     and item.schema in part.relations
                 )
-    if not found:
+    if not relations:
         return None
     heads = source.heads()
-    todo = list(found)
+    todo = list(relations)
     while todo:
         for clause in heads.get(todo.pop(), ()):
             for item in clause.body:
-                if isinstance(item, ClauseAtom) and item.schema in heads and item.schema not in found:
-                    found.add(item.schema)
+                if isinstance(item, ClauseAtom) and item.schema in heads and item.schema not in relations:
+                    relations.add(item.schema)
                     todo.append(item.schema)
-    return source.full | found
+    return source.full | relations
 
 
 def strata(program: Program) -> list[Component]:
-    """The components of a program in the order in which they can be evaluated."""
+    """Return the components of a program in an order in which they can be evaluated."""
     return components(program.clauses)

@@ -1,23 +1,25 @@
-"""Linear recursion turned to the side of the goal.
+"""Rewriting of linear recursion for the binding of the goal.
 
-A recursive clause is *right-linear* for an adornment when its free head arguments are just passed on by the one recursive
-atom: `p(x, z) :- q(x, y), p(y, z)` asked with x bound. Plain magic sets would keep all of `p(y, z)` for every y on the
-way. Here only the reachable bindings are kept, and answers are taken from the base clauses at the end:
+A recursive clause is *right-linear* for an adornment when its free head arguments are passed on unchanged by
+the one recursive atom: `p(x, z) :- q(x, y), p(y, z)` asked with x bound. Plain magic sets would store all of
+`p(y, z)` for every y on the way. Here only the reachable bindings are stored, and answers are taken from the
+base clauses at the end:
 
     demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
 
-and where `q` is a base clause as well, as in a plain closure, one walk does for both:
+and where `q` is a base clause as well, as in a plain closure, one traversal does both:
 
     reach(y) :- demand(x), q(x, y).         reach(z) :- reach(y), q(y, z).          answer(z) :- reach(z).
 
-The mirror image is *left-linear*: the recursive atom just takes over the bound head arguments, as in
-`p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is reached, and need not carry the
-binding along:
+The mirror image is *left-linear*: the recursive atom takes over the bound head arguments unchanged, as in
+`p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is reached, and need
+not carry the binding:
 
     answer(z) :- demand(x), base(x, z).     answer(z) :- answer(y), q(y, z).
 
-For the goal itself, which has one seed, that is all. Where other clauses ask a right-linear relation, each reached binding
-carries the seed it came from; with no free argument that would only multiply bindings, so such relations stay as they are.
+For the goal itself, which has one seed, this is enough. Where other clauses call a right-linear relation, each
+reached binding carries the seed it came from. Without a free argument that would only multiply bindings, so
+such relations are not rewritten.
 Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules" (1989).
 """
 
@@ -33,7 +35,7 @@ from kbplanner.passes.adorn import bound_args
 
 
 def turn(program: Program) -> Program:
-    """Turn every relation of the adorned program whose recursion is right-linear throughout."""
+    """Rewrite every relation of the adorned program whose recursive clauses are all right-linear."""
     clauses: list[Clause] = []
     heads = program.heads()
     alone = {next(iter(part.relations)) for part in components(program.clauses) if len(part.relations) == 1}
@@ -58,7 +60,7 @@ def turn(program: Program) -> Program:
 def _throughout(
     form: Callable[[RelationSchema, Clause], bool], schema: RelationSchema, clauses: Sequence[Clause]
 ) -> bool:
-    """Whether there are recursive clauses, all of this form."""
+    """Return True if there are recursive clauses, all of this form."""
     recursive = [clause for clause in clauses if any(_calls(item, schema) for item in clause.body)]
     return bool(recursive) and all(form(schema, clause) for clause in recursive)
 
@@ -76,10 +78,10 @@ def _right_linear(schema: RelationSchema, clause: Clause) -> bool:
     others += [arg for arg in bound_args(clause.head) if isinstance(arg, Variable)]
     others += [arg for arg in bound_args(call) if isinstance(arg, Variable)]
     passed: set[Variable] = set()
-    for mark, arg, given in zip(schema.adornment, clause.head.args, call.args, strict=True):
+    for mark, arg, passed_arg in zip(schema.adornment, clause.head.args, call.args, strict=True):
         if mark == "b":
             continue
-        if not isinstance(arg, Variable) or arg != given or arg in passed or arg in others:
+        if not isinstance(arg, Variable) or arg != passed_arg or arg in passed or arg in others:
             return False
         passed.add(arg)
     return bound_args(call) != bound_args(clause.head)
@@ -98,20 +100,20 @@ def _left_linear(schema: RelationSchema, clause: Clause) -> bool:
 
 
 def _reached_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
-    found = []
+    rewritten = []
     for clause in clauses:
         bound = bound_args(clause.head)
         guard = ClauseAtom(schema.demand, bound)
         call, rest = _split(schema, clause)
         head = ClauseAtom(answer, _free_args(schema, clause.head))
         if call is None:
-            found.append(Clause(head, (guard, *rest), clause.rule))
+            rewritten.append(Clause(head, (guard, *rest), clause.rule))
             continue
         reached = ClauseAtom(answer, _free_args(schema, call))
         used = {variable for item in (head, reached, *rest) for variable in item.variables()}
         body = (reached, *rest) if used.isdisjoint(bound) else (guard, reached, *rest)
-        found.append(Clause(head, body, clause.rule))
-    return found
+        rewritten.append(Clause(head, body, clause.rule))
+    return rewritten
 
 
 def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
@@ -122,7 +124,7 @@ def _turned_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
     once = _walked_once(schema, answer, clauses)
     if once is not None:
         return once
-    found = []
+    rewritten = []
     for clause in clauses:
         guard = ClauseAtom(schema.demand, bound_args(clause.head))
         call, rest = _split(schema, clause)
@@ -130,15 +132,15 @@ def _turned_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
             head = ClauseAtom(answer, _free_args(schema, clause.head))
         else:
             head = ClauseAtom(schema.demand, bound_args(call))
-        found.append(Clause(head, (guard, *rest), clause.rule))
-    return found
+        rewritten.append(Clause(head, (guard, *rest), clause.rule))
+    return rewritten
 
 
 def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause] | None:
-    """Where each step is a base clause too, what is reached by a step is an answer: no base clause repeats the walk."""
+    """Return clauses for a relation whose steps are base clauses too: reached bindings are answers themselves."""
     steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
     bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
-    made: list[Clause] = []
+    rewritten: list[Clause] = []
     reach = replace(schema, role=Role.REACH, arity=answer.arity, source=schema.role)
     for clause in steps:
         call, rest = _split(schema, clause)
@@ -151,18 +153,18 @@ def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
             return None
         bases.remove(twin)
         for guard in (ClauseAtom(schema.demand, start), ClauseAtom(reach, start)):
-            made.append(Clause(ClauseAtom(reach, end), (guard, *rest), clause.rule))
+            rewritten.append(Clause(ClauseAtom(reach, end), (guard, *rest), clause.rule))
     whole = tuple(Variable(f"a{i}") for i in range(answer.arity))
-    made.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
+    rewritten.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
     for clause in bases:
         for start_from in (schema.demand, reach):
             body = (ClauseAtom(start_from, bound_args(clause.head)), *clause.body)
-            made.append(Clause(ClauseAtom(answer, _free_args(schema, clause.head)), body, clause.rule))
-    return made
+            rewritten.append(Clause(ClauseAtom(answer, _free_args(schema, clause.head)), body, clause.rule))
+    return rewritten
 
 
 def _shape(start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem]) -> tuple[object, ...]:
-    """What a clause says from `start` to `end`, the same for clauses that differ in the names of variables only."""
+    """Return a key for what a clause says from `start` to `end`, independent of variable names."""
     names: dict[Variable, Variable] = {}
 
     def name(term: Term) -> Term:
@@ -173,7 +175,7 @@ def _shape(start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem
     shape: list[object] = [tuple(map(name, start)), tuple(map(name, end))]
     for item in body:
         if not isinstance(item, ClauseAtom):
-            return (*shape, object())  # tests are compared by nobody: such a clause has no twin
+            return (*shape, object())  # tests are not compared: such a clause equals no other
         shape.append((item.schema, item.absent, tuple(map(name, item.args))))
     return tuple(shape)
 
@@ -181,7 +183,7 @@ def _shape(start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem
 def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
     seeds = tuple(Variable(f"seed#{i}") for i in range(schema.adornment.count("b")))
     reach = replace(schema, role=Role.REACH, arity=2 * len(seeds), source=schema.role)
-    found = [Clause(ClauseAtom(reach, seeds + seeds), (ClauseAtom(schema.demand, seeds),))]
+    rewritten = [Clause(ClauseAtom(reach, seeds + seeds), (ClauseAtom(schema.demand, seeds),))]
     for clause in clauses:
         guard = ClauseAtom(reach, seeds + bound_args(clause.head))
         call, rest = _split(schema, clause)
@@ -193,8 +195,8 @@ def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
             head = ClauseAtom(schema, args)
         else:
             head = ClauseAtom(reach, seeds + bound_args(call))
-        found.append(Clause(head, (guard, *rest), clause.rule))
-    return found
+        rewritten.append(Clause(head, (guard, *rest), clause.rule))
+    return rewritten
 
 
 def _split(schema: RelationSchema, clause: Clause) -> tuple[ClauseAtom | None, tuple[ClauseItem, ...]]:

@@ -1,4 +1,4 @@
-"""What must hold of a program after every pass: a pass that breaks it has a bug."""
+"""Invariants of a program after every pass: a pass that breaks one has a bug."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The reference engine: the same bytecode run in plain Python, slowly and plainly.
+"""The reference engine: the same bytecode in plain Python, slow and simple.
 
-It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It has the shape of `backend`; the
-word formats and the meaning of a round are those of csrc/README.md.
+It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It implements the protocols
+of `backend`; the word formats and the meaning of a round are those of csrc/README.md.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ReferenceRun:
         params: Sequence[int],
         limits: Limits,
     ) -> None:
-        given = iter(base)
+        base_relations = iter(base)
         self._engine = engine
         self._plan = plan
         self._params = list(params)
         self._slots = [
-            ReferenceRelation(arity) if derived else next(given)
+            ReferenceRelation(arity) if derived else next(base_relations)
             for arity, derived in zip(plan.arities, plan.derived, strict=True)
         ]
         self._epochs = [relation.epoch for relation in self._slots]
@@ -54,7 +54,7 @@ class ReferenceRun:
         self._work: Iterator[None] | None = None
         self._component = 0
         self._profiled = self._at_end = False
-        self._place = 0  # of the rule at work, among all of the plan
+        self._place = 0  # index of the current rule among all rules of the plan
         self._counts = [[0, 0, 0] for component in plan.components for _ in component.rules]
         self._passed = [[0] * len(rule.steps) for component in plan.components for rule in component.rules]
         self._charged = (0, 0, 0)
@@ -66,7 +66,7 @@ class ReferenceRun:
         self._slots[self._plan.seed].insert(rows, count)
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps."""
+        """Step for about `fuel` steps."""
         if self._work is None:
             self._work = self._evaluate()
         for _ in range(max(fuel, 1)):
@@ -80,7 +80,7 @@ class ReferenceRun:
         return RunState.PAUSED
 
     def check(self) -> RunState:
-        """How the run stands against what it read."""
+        """Compare the run with the current state of the relations it read."""
         state = RunState.DONE if self._started else RunState.READY
         read = {slot for component in self._plan.components for slot in component.reads} | self._plan.sensitive
         for slot in read:
@@ -98,7 +98,7 @@ class ReferenceRun:
         return state
 
     def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
-        """A small goal in one call."""
+        """Run a small goal in one call."""
         if seed is not None:
             self.seed(array("I", seed), 1)
         state = self.check()
@@ -112,20 +112,20 @@ class ReferenceRun:
         return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows)
 
     def relation(self, slot: int) -> ReferenceRelation:
-        """The relation bound to a slot."""
+        """Return the relation bound to a slot."""
         return self._slots[slot]
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
         counted = self._rows, self._read, self._probes, self._steps, 0, self._rounds
         return RunStats(*counted, self._budget, self._rule, self._warnings, self._component)
 
     def profile(self) -> None:
-        """Keep counts by rule, and let each step end PAUSED where a stratum ends."""
+        """Count by rule, and end each step PAUSED where a stratum ends."""
         self._profiled = True
 
     def counts(self) -> list[RuleCounts]:
-        """The counts, one for each version of a rule, in the order of the plan."""
+        """Return the counts, one for each version of a rule, in the order of the plan."""
         self._charge()
         return [
             RuleCounts(counts[0], counts[1], counts[2], (*passed[:-1], counts[0]))
@@ -133,7 +133,7 @@ class ReferenceRun:
         ]
 
     def _charge(self) -> None:
-        """Give the rule at work what was done since a rule was last charged."""
+        """Charge the rule at work for the work since the last charge."""
         now = self._rows, self._read, self._probes
         if self._counts:
             counts = self._counts[self._place]
@@ -147,15 +147,15 @@ class ReferenceRun:
         )
 
     def cancel(self) -> None:
-        """Stop the step at work."""
+        """Stop the current step."""
         self._cancelled = True
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to free."""
 
     def _evaluate(self) -> Iterator[None]:
         self._sizes = [len(relation.order) for relation in self._slots]
-        self._component = place = 0
+        self._component = index = 0
         for component, marks in zip(self._plan.components, self._marks, strict=True):
             first = not self._started
             while True:
@@ -163,22 +163,22 @@ class ReferenceRun:
                 if not first and all(marks[slot] == high[slot] for slot in component.reads):
                     break
                 self._rounds += 1
-                yield from self._round(component, marks, high, first, place)
+                yield from self._round(component, marks, high, first, index)
                 marks.update(high)
                 first = False
                 if not component.recursive:
                     break
-            place += len(component.rules)
+            index += len(component.rules)
             self._component += 1
             if self._profiled and self._component < len(self._plan.components):
                 self._at_end = True
                 yield
 
     def _round(
-        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool, place: int
+        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool, index: int
     ) -> Iterator[None]:
         bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
-        for number, rule in enumerate(component.rules, place):
+        for number, rule in enumerate(component.rules, index):
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
                 continue
@@ -188,29 +188,29 @@ class ReferenceRun:
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
-        self, rule: Rule, place: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+        self, rule: Rule, index: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
     ) -> Iterator[None]:
-        step = rule.steps[place]
+        step = rule.steps[index]
         opcode = step[0]
-        if place:
-            self._passed[self._place][place - 1] += 1
+        if index:
+            self._passed[self._place][index - 1] += 1
         if opcode == Opcode.EMIT:
             self._emit(step, registers)
         elif opcode == Opcode.COMPARE:
             texts = self._engine.text(registers[step[2]]), self._engine.text(registers[step[3]])
             if test(step[1], *texts):
-                yield from self._steps_from(rule, place + 1, registers, bounds)
+                yield from self._steps_from(rule, index + 1, registers, bounds)
         elif opcode == Opcode.TEST:
             if text_test(step[1], *(self._engine.text(registers[side]) for side in step[2:])):
-                yield from self._steps_from(rule, place + 1, registers, bounds)
+                yield from self._steps_from(rule, index + 1, registers, bounds)
         elif opcode == Opcode.MATCHES:
             if matches(step[4:], self._engine.text(registers[step[2]])) != bool(step[1]):
-                yield from self._steps_from(rule, place + 1, registers, bounds)
+                yield from self._steps_from(rule, index + 1, registers, bounds)
         elif opcode == Opcode.EQUAL:
             for symbol in self._engine.same_number(registers[step[2]]):
-                yield from self._steps_from(rule, place + 1, {**registers, step[1]: symbol}, bounds)
+                yield from self._steps_from(rule, index + 1, {**registers, step[1]: symbol}, bounds)
         elif opcode == Opcode.COPY:
-            yield from self._steps_from(rule, place + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+            yield from self._steps_from(rule, index + 1, {**registers, step[1]: registers[step[2]]}, bounds)
         elif opcode == Opcode.CALL:
             value = compute(FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]])
             self._tick()
@@ -219,24 +219,24 @@ class ReferenceRun:
                 self._warnings += 1
             else:
                 registers = {**registers, step[2]: self._engine.intern(value)}
-                yield from self._steps_from(rule, place + 1, registers, bounds)
+                yield from self._steps_from(rule, index + 1, registers, bounds)
         elif opcode == Opcode.AGGREGATE:
             for bound in self._groups(step, registers, bounds):
                 self._tick()
                 yield
-                yield from self._steps_from(rule, place + 1, bound, bounds)
+                yield from self._steps_from(rule, index + 1, bound, bounds)
         elif opcode == Opcode.ABSENT:
             relation = self._slots[step[1]]
             self._probes += 1
             if not any(True for _ in self._matching(relation, 0, len(relation.order), step[2:], registers)):
-                yield from self._steps_from(rule, place + 1, registers, bounds)
+                yield from self._steps_from(rule, index + 1, registers, bounds)
         else:
             low, high = bounds[step[1]][step[2]]
             self._probes += opcode != Opcode.SCAN
             for bound in self._matching(self._slots[step[1]], low, high, step[3:], registers):
                 self._tick()
                 yield
-                yield from self._steps_from(rule, place + 1, bound, bounds)
+                yield from self._steps_from(rule, index + 1, bound, bounds)
 
     def _groups(
         self, step: tuple[int, ...], registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
@@ -291,7 +291,7 @@ class ReferenceRun:
 
     def _spend(self, limit: str, value: int) -> None:
         self._budget = limit
-        raise BudgetExceeded(f"the evaluation met its limit of {value} {limit}", limit, value, str(self._rule))
+        raise BudgetExceeded(f"the evaluation exceeded its limit of {value} {limit}", limit, value, str(self._rule))
 
 
 class ReferenceEngine(PlainMatches):
@@ -303,7 +303,7 @@ class ReferenceEngine(PlainMatches):
         self._lock = threading.Lock()
 
     def intern(self, text: str) -> int:
-        """The symbol of a text, made if new."""
+        """Return the symbol of a text; create it if it is new."""
         with self._lock:
             symbol = self._symbols.setdefault(text, len(self._texts))
             if symbol == len(self._texts):
@@ -311,28 +311,28 @@ class ReferenceEngine(PlainMatches):
             return symbol
 
     def intern_many(self, texts: Sequence[str]) -> array[int]:
-        """The symbols of many texts."""
+        """Return the symbols of many texts."""
         return array("I", [self.intern(text) for text in texts])
 
     def find(self, text: str) -> int:
-        """The symbol of a text, 0 when it was never interned."""
+        """Return the symbol of a text, 0 if it was never interned."""
         return self._symbols.get(text, 0)
 
     def text(self, symbol: int) -> str:
-        """The text of a symbol."""
+        """Return the text of a symbol."""
         return self._texts[symbol]
 
     def same_number(self, symbol: int) -> list[int]:
-        """The symbols that are `=` to one."""
+        """Return the symbols that are `=` to the given one."""
         text = self._texts[symbol]
         return [other for other in range(1, len(self._texts)) if test(0, self._texts[other], text)]
 
     def texts(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols."""
+        """Return the texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
 
     def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
-        """The rows in answer order."""
+        """Return the rows in answer order."""
         if arity == 0:
             return rows
         whole = [rows[i : i + arity] for i in range(0, len(rows), arity)]
@@ -340,15 +340,15 @@ class ReferenceEngine(PlainMatches):
         return array("I", [symbol for row in whole for symbol in row])
 
     def texts_once(self, symbols: array[int]) -> list[str]:
-        """The texts of many symbols."""
+        """Return the texts of many symbols."""
         return self.texts(symbols)
 
     def relation(self, arity: int) -> ReferenceRelation:
-        """A new empty relation."""
+        """Return a new empty relation."""
         return ReferenceRelation(arity, self._texts)
 
     def freeze(self, relations: Sequence[BackendRelation]) -> list[ReferenceRelation]:
-        """Copies."""
+        """Return copies."""
         return [relation.copy() for relation in relations if isinstance(relation, ReferenceRelation)]
 
     def load(self, words: array[int]) -> ReferencePlan:
@@ -362,13 +362,13 @@ class ReferenceEngine(PlainMatches):
         return ReferenceRun(self, plan, base, params, limits)
 
     def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
-        """The well-founded model of a ground program."""
+        """Return the well-founded model of a ground program."""
         return ReferenceModel(ground, limits)
 
     @property
     def bytes(self) -> int:
-        """Not measured here."""
+        """Return 0: memory is not measured here."""
         return 0
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to free."""

@@ -1,7 +1,8 @@
-"""Well-founded models in Python: the alternating fixpoint as in the textbook, the oracle of the tests and `ENGINE=python`.
+"""Well-founded models in Python: the textbook alternating fixpoint, the oracle of the tests.
 
-Van Gelder, "The alternating fixpoint of logic programs with negation" (1993): what follows when only what is known to be
-false counts as absent is true; what does not even follow when all that is not known to be true counts as absent is false.
+Van Gelder, "The alternating fixpoint of logic programs with negation" (1993): what follows when only known
+falsehoods count as absent is true; what does not follow even when everything not known to be true counts as
+absent is false.
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ class ReferenceModel:
         self._work: Iterator[None] = self._alternate()
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Work for about `fuel` steps."""
+        """Step for about `fuel` steps."""
         for _ in range(max(fuel, 1)):
             if next(self._work, self) is self:
                 return RunState.DONE
         return RunState.PAUSED
 
     def values(self) -> bytes:
-        """A `Truth` for each node."""
+        """Return a `Truth` for each node."""
         return bytes(
             Truth.TRUE if n in self._true else Truth.UNDEFINED if n in self._possible else Truth.FALSE
             for n in range(self._nodes)
         )
 
     def stats(self) -> RunStats:
-        """Counters so far."""
+        """Return the counters so far."""
         return RunStats(steps=self._steps)
 
     def cancel(self) -> None:
-        """Stop the step at work."""
+        """Stop the current step."""
         self._cancelled = True
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to free."""
 
     def _alternate(self) -> Iterator[None]:
         while True:
@@ -64,18 +65,18 @@ class ReferenceModel:
             self._true, self._possible = true, possible
 
     def _least(self, assumed: set[int]) -> Generator[None, None, set[int]]:
-        """The least set closed under the instances, where exactly what is not `assumed` counts as absent."""
-        found: set[int] = set()
+        """Return the least set closed under the instances, where exactly the nodes not `assumed` are absent."""
+        closed: set[int] = set()
         usable = [(head, positive) for head, positive, negative in self._instances if assumed.isdisjoint(negative)]
         while True:
-            grown = len(found)
+            grown = len(closed)
             for head, positive in usable:
                 self._tick()
                 yield
-                if found.issuperset(positive):
-                    found.add(head)
-            if len(found) == grown:
-                return found
+                if closed.issuperset(positive):
+                    closed.add(head)
+            if len(closed) == grown:
+                return closed
 
     def _tick(self) -> None:
         self._steps += 1
@@ -83,4 +84,4 @@ class ReferenceModel:
             raise Cancelled("the evaluation was stopped")
         if self._limits.steps and self._steps > self._limits.steps:
             limit = self._limits.steps
-            raise BudgetExceeded(f"the evaluation met its limit of {limit} steps", "steps", limit)
+            raise BudgetExceeded(f"the evaluation exceeded its limit of {limit} steps", "steps", limit)

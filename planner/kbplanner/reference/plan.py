@@ -1,4 +1,4 @@
-"""Bytecode taken apart for the reference engine."""
+"""Decoder of bytecode for the reference engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReferencePlan:
     sensitive: set[int] = field(default_factory=set)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to free."""
 
 
 _FIXED = {Opcode.COMPARE: 4, Opcode.COPY: 3, Opcode.EQUAL: 3, Opcode.TEST: 4}
@@ -52,7 +52,7 @@ _HEADER = {Opcode.SCAN: 3, Opcode.PROBE: 3, Opcode.MEMBER: 3, Opcode.ABSENT: 2, 
 
 
 def decode(words: array[int]) -> ReferencePlan:
-    """Take bytecode apart that our own planner has made; raises EngineFault for another version."""
+    """Decode bytecode of this planner; raises EngineFault for another version."""
     magic, version, slots, params, registers, parts, seed, answer = words[:8]
     if (magic, version) != (MAGIC, VERSION):
         raise EngineFault("not bytecode of this version")
@@ -69,13 +69,13 @@ def decode(words: array[int]) -> ReferencePlan:
     for _ in range(parts):
         _, recursive, rules = words[at : at + 3]
         at += 3
-        found = []
+        decoded = []
         for _ in range(rules):
             _, number, length = words[at : at + 3]
-            found.append(Rule(number, tuple(_steps(words, at + 3, length, plan.arities))))
+            decoded.append(Rule(number, tuple(_steps(words, at + 3, length, plan.arities))))
             at += 3 + length
-        reads = {step[1]: None for rule in found for step in rule.steps if step[0] in READS}
-        plan.components.append(Component(bool(recursive), tuple(found), tuple(reads)))
+        reads = {step[1]: None for rule in decoded for step in rule.steps if step[0] in READS}
+        plan.components.append(Component(bool(recursive), tuple(decoded), tuple(reads)))
     plan.sensitive = _sensitive(plan)
     return plan
 
@@ -106,7 +106,7 @@ def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> I
 
 def _sensitive(plan: ReferencePlan) -> set[int]:
     feeds: dict[int, set[int]] = {}
-    found: set[int] = set()
+    slots: set[int] = set()
     for component in plan.components:
         for rule in component.rules:
             target = rule.steps[-1][1]
@@ -114,11 +114,11 @@ def _sensitive(plan: ReferencePlan) -> set[int]:
                 if step[0] in READS or step[0] == Opcode.ABSENT:
                     feeds.setdefault(target, set()).add(step[1])
                 if step[0] in (Opcode.ABSENT, Opcode.AGGREGATE):
-                    found.add(step[1])
-    todo = list(found)
+                    slots.add(step[1])
+    todo = list(slots)
     while todo:
         for slot in feeds.get(todo.pop(), ()):
-            if slot not in found:
-                found.add(slot)
+            if slot not in slots:
+                slots.add(slot)
                 todo.append(slot)
-    return {slot for slot in found if not plan.derived[slot]}
+    return {slot for slot in slots if not plan.derived[slot]}

@@ -1,4 +1,4 @@
-"""Warns about predicates used with another number of arguments than everywhere else, or misspelt.
+"""Warnings about predicates used with an unusual number of arguments, or misspelt.
 
 `p/1` and `p/2` are different predicates and may coexist, so this is never an error.
 """
@@ -12,7 +12,7 @@ from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import FactStatement, RuleStatement, Span, Statement
 
 MAX_DISTANCE = 2
-"""How many letters a misspelt name may differ from the one that was meant."""
+"""Maximum edit distance between a misspelt name and a known one."""
 
 
 def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]]) -> list[RuleWarning]:
@@ -26,15 +26,15 @@ def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]
     for name, arity, _ in _defined(statements):
         defined.setdefault(name, set()).add(arity)
     warnings: list[RuleWarning] = []
-    told: set[tuple[str, int]] = set()
+    reported: set[tuple[str, int]] = set()
     for name, arity, span in _defined(statements):
-        if name in known and arity not in known[name] and (name, arity) not in told:
-            told.add((name, arity))
+        if name in known and arity not in known[name] and (name, arity) not in reported:
+            reported.add((name, arity))
             warnings.append(_arity_warning(name, arity, known[name], span))
     for name, arity, span in _used(statements):
-        if (name, arity) in told or arity in defined.get(name, ()):
+        if (name, arity) in reported or arity in defined.get(name, ()):
             continue
-        told.add((name, arity))
+        reported.add((name, arity))
         if name in defined:
             warnings.append(_arity_warning(name, arity, defined[name], span))
             continue
@@ -52,7 +52,7 @@ def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:
-    """Give the name nearest by edit distance, if one is near enough; of equally near ones the first by alphabet.
+    """Return the nearest name by edit distance, if near enough; of equally near ones the first by alphabet.
 
     Short names must be nearer: one letter of three, two of six.
     """
@@ -66,23 +66,23 @@ def nearest_name(name: str, others: Iterable[str]) -> str | None:
     return best[1] if best else None
 
 
-def edit_distance(one: str, other: str) -> int:
-    """Count the letters to insert, delete, replace or swap with their neighbour (optimal string alignment)."""
+def edit_distance(name: str, other: str) -> int:
+    """Count letters to insert, delete, replace or swap with their neighbour (optimal string alignment)."""
     above: list[int] = []
     upper: list[int] = []
     row = list(range(len(other) + 1))
-    for i, left in enumerate(one):
+    for i, left in enumerate(name):
         above, upper, row = upper, row, [i + 1]
         for j, right in enumerate(other):
             cost = min(upper[j + 1] + 1, row[j] + 1, upper[j] + (left != right))
-            if i and j and left == other[j - 1] and one[i - 1] == right:
+            if i and j and left == other[j - 1] and name[i - 1] == right:
                 cost = min(cost, above[j - 1] + 1)
             row.append(cost)
     return row[-1]
 
 
 def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
-    """Predicates of facts and rule heads."""
+    """Yield the predicates of facts and rule heads."""
     for statement in statements:
         if isinstance(statement, FactStatement):
             yield statement.atom.predicate, statement.atom.arity, statement.span
@@ -91,7 +91,7 @@ def _defined(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]
 
 
 def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
-    """Predicates of bodies and goals."""
+    """Yield the predicates of bodies and goals."""
     for statement in statements:
         if isinstance(statement, RuleStatement):
             yield from statement.predicates[1:]

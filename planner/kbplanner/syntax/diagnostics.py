@@ -1,4 +1,4 @@
-"""Errors and warnings about a text: where they are and how they are shown to its author."""
+"""Errors and warnings about a text: their positions and their display for the author."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kbplanner.syntax.statements import Span
 LONG_LINE = 240
 BEFORE, AFTER = 80, 120
 MAX_ERRORS = 100
-"""After so many errors a text is given up."""
+"""Maximum number of errors reported for a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong at a stretch `start:end` of a text, in code points from its beginning."""
+    """An error at `start:end` of a text, in code points from its beginning."""
 
     code: str
     message: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RuleWarning:
-    """Something suspicious about a rule that is accepted all the same; `span` is None for rules not from text."""
+    """A suspicious property of an accepted rule; `span` is None for rules not from text."""
 
     code: str
     message: str
@@ -38,16 +38,16 @@ class RuleWarning:
 
     def display(self, source: str) -> str:
         """Return the warning as compilers print it: `file:line:col: warning: message (hint)`."""
-        place = source if self.span is None else f"{source}:{self.span.line}:{self.span.column}"
+        location = source if self.span is None else f"{source}:{self.span.line}:{self.span.column}"
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{place}: warning: {self.message}{hint}"
+        return f"{location}: warning: {self.message}{hint}"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error, placed: `source` is the line it is on, or the part of a very long line around it.
+    """One error with its position: `source` is its line, or the part of a very long line around it.
 
-    `column` counts in the whole line; `shown_at` is the index of the same place in `source`.
+    `column` counts in the whole line; `shown_at` is the corresponding index in `source`.
     """
 
     line: int
@@ -60,7 +60,7 @@ class Diagnostic:
     shown_at: int
 
     def as_json(self) -> dict[str, Any]:
-        """Give the element of `details.errors` for this error."""
+        """Return the element of `details.errors` for this error."""
         return {
             "line": self.line,
             "column": self.column,
@@ -72,7 +72,7 @@ class Diagnostic:
         }
 
     def display(self) -> str:
-        """Show the error: place, message, source line, carets under the token, hint."""
+        """Return the error as text: position, message, source line, carets under the token, hint."""
         parts = [f"line {self.line}, column {self.column}: {self.message}"]
         if self.source:
             gutter = f"  {self.line} | "
@@ -87,9 +87,9 @@ class Diagnostic:
 
 
 def diagnostic(span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1) -> Diagnostic:
-    """Place an error at `span` in its line `source`, whose first character is column `first`.
+    """Return the diagnostic of an error at `span` in its line `source`, whose first character is column `first`.
 
-    A span of several lines is marked to the end of its first; a long line is cut to the part that matters.
+    A span of several lines is marked to the end of its first; a long line is cut to the relevant part.
     """
     at = max(0, span.column - first)
     if span.end_line == span.line:
@@ -105,10 +105,10 @@ def diagnostic(span: Span, source: str, code: str, message: str, hint: str | Non
 
 
 def syntax_error(diagnostics: Sequence[Diagnostic]) -> RuleSyntaxError:
-    """Make the one exception that tells all errors of a text, in the order of the text."""
-    ordered = sorted(diagnostics, key=lambda one: (one.line, one.column))
-    text = "\n\n".join(one.display() for one in ordered)
-    return RuleSyntaxError(text, [one.as_json() for one in ordered])
+    """Return one exception with all errors of a text, in the order of the text."""
+    ordered = sorted(diagnostics, key=lambda diagnostic_: (diagnostic_.line, diagnostic_.column))
+    text = "\n\n".join(diagnostic_.display() for diagnostic_ in ordered)
+    return RuleSyntaxError(text, [diagnostic_.as_json() for diagnostic_ in ordered])
 
 
 def width(text: str) -> int:
@@ -119,14 +119,14 @@ def width(text: str) -> int:
 
 
 def padding(text: str) -> str:
-    """Give white space as wide as `text`; tabs stay tabs, so that it lines up whatever a tab is worth."""
+    """Return white space as wide as `text`; tabs stay tabs, so that it lines up for any tab width."""
     if text.isascii() and "\t" not in text:
         return " " * len(text)
     return "".join("\t" if char == "\t" else " " * _cells(char) for char in text)
 
 
 def printable(text: str) -> str:
-    """Replace control characters other than the tab, which would upset a terminal."""
+    """Replace control characters other than the tab, which could change a terminal's state."""
     if text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cs") and char != "\t" else char for char in text)

@@ -1,6 +1,6 @@
-"""What to say where the parser had to stop: what was expected there, in the author's words.
+"""Messages for the token at which the parser stopped: what was expected there, in the author's words.
 
-The parser's own list of acceptable tokens is not shown to anyone; the place says more than the list.
+The parser's own list of acceptable tokens is not shown to anyone; the position says more than the list.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _AND = ("&", "&&", "∧")
 _OPENING = {"_LPAR": "(", "_LSQB": "["}
 _CLOSING = {"_RPAR": "_LPAR", "_RSQB": "_LSQB"}
 _COMMA_HINT = "put a comma between body atoms"
-_APART_HINT = 'end a fact with "."; one statement states or concludes one atom'
+_APART_HINT = 'end a fact with "."; one statement asserts or concludes one atom'
 _ARROW_HINT = 'write ":-" between the head and the body'
 _OR_HINT = 'put a comma between body atoms; for "or", write one rule for each case'
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a statement a token stands, judged from the tokens before it."""
+    """Context of a token in a statement, judged from the tokens before it."""
 
     open: tuple[Token, ...]
     part: str  # "head", "body", "goal" or "annotations"
@@ -46,7 +46,7 @@ class Place:
 
 
 def place_of(tokens: list[Token], at: int) -> Place:
-    """Find out where `tokens[at]` stands."""
+    """Return the context of `tokens[at]`."""
     stack: list[tuple[Token, bool]] = []
     part, compared = "head", False
     for index in range(at):
@@ -71,28 +71,28 @@ def place_of(tokens: list[Token], at: int) -> Place:
 
 
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
-    """Say what is wrong with `tokens[at]`; `at` past the list means the text ended there.
+    """Return what is wrong with `tokens[at]`; `at` past the list means the text ended there.
 
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's first
     token is from the beginning of its own line.
     """
     place = place_of(tokens, at)
     before = tokens[at - 1] if at else None
-    found = tokens[at] if at < len(tokens) else None
-    if found is not None:
-        problem = _bad_token(text, found, place, before)
+    token = tokens[at] if at < len(tokens) else None
+    if token is not None:
+        problem = _bad_token(text, token, place, before)
         if problem is not None:
             return problem
-    if place.open and (found is None or found.type in ("_END", "_ARROW", "_GOAL", "_AT")):
+    if place.open and (token is None or token.type in ("_END", "_ARROW", "_GOAL", "_AT")):
         opening = place.open[-1]
         sign = _OPENING[opening.type]
         return Problem(
             "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
-            f"before {_shown(text, found)}", opening.start, opening.end,
+            f"before {_shown(text, token)}", opening.start, opening.end,
         )  # fmt: skip
-    if found is None:
+    if token is None:
         return _at_end(tokens[at - 1], place)
-    shown = f"found {_shown(text, found)}"
+    actual = f"found {_shown(text, token)}"
     if before is not None and before.type == "MINUS" and at > 1 and place.part == "head" and not place.open:
         arrow = tokens[at - 2]
         if arrow.value == "<" and arrow.end == before.start:
@@ -100,59 +100,59 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
                 "wrong-arrow", 'expected ":-" after the head, found "<-"', _ARROW_HINT, arrow.start, before.end
             )
     if before is not None and before.type in OPERAND_END:
-        return _after_operand(text, found, before, place, shown, line_start, indent)
-    return _at_start(found, before, place, shown)
+        return _after_operand(text, token, before, place, actual, line_start, indent)
+    return _at_start(token, before, place, actual)
 
 
-def _bad_token(text: str, found: Token, place: Place, before: Token | None) -> Problem | None:
-    kind, value = found.type, found.value
+def _bad_token(text: str, token: Token, place: Place, before: Token | None) -> Problem | None:
+    kind, value = token.type, token.value
     if kind == "BADOP":
-        return _bad_operator(found, place)
+        return _bad_operator(token, place)
     if kind == "QMARK":
         message, hint = 'a variable needs a name after "?"', 'write ?x, or "_" for "any value"'
-        return Problem("lone-question-mark", message, hint, found.start, found.end)
+        return Problem("lone-question-mark", message, hint, token.start, token.end)
     if kind == "BADVAR":
         hint = "a variable's name has the letters A to Z, a to z, digits and _, and starts with no digit"
-        return Problem("bad-variable", f'"{_cut(value)}" is not a variable', hint, found.start, found.end)
+        return Problem("bad-variable", f'"{_cut(value)}" is not a variable', hint, token.start, token.end)
     if kind == "BADWORD":
         hint = f'for text, quote it: "{_cut(value)}"'
         if value.startswith("_"):
             hint += f"; for a variable, write ?{_cut(value)}"
-        return Problem("bad-word", f'"{_cut(value)}" is neither a word nor a number', hint, found.start, found.end)
+        return Problem("bad-word", f'"{_cut(value)}" is neither a word nor a number', hint, token.start, token.end)
     if kind == "SMART":
         message = f"typographic quotes do not quote: found {value}"
-        return Problem("smart-quote", message, "write straight quotes: \"text\" or 'text'", found.start, found.end)
+        return Problem("smart-quote", message, "write straight quotes: \"text\" or 'text'", token.start, token.end)
     if kind == "OPENQUOTE":
         hint = f"close it with {value} on the same line; write \\n for a line break inside"
-        return Problem("unclosed-quote", f"this {value} is never closed", hint, found.start, found.end)
+        return Problem("unclosed-quote", f"this {value} is never closed", hint, token.start, token.end)
     if kind == "OPENCOMMENT":
-        return Problem("unclosed-comment", 'this "/*" is never closed', 'close it with "*/"', found.start, found.end)
+        return Problem("unclosed-comment", 'this "/*" is never closed', 'close it with "*/"', token.start, token.end)
     if kind == "BADCHAR":
-        shown = value if value.isprintable() else f"U+{ord(value):04X}"
+        actual = value if value.isprintable() else f"U+{ord(value):04X}"
         hint = "quote text that is not a plain word"
         if value == "!":
             hint = 'write "not" before an atom, "!=" between values'
-        return Problem("bad-character", f'unexpected character "{shown}"', hint, found.start, found.end)
+        return Problem("bad-character", f'unexpected character "{actual}"', hint, token.start, token.end)
     return None
 
 
-def _bad_operator(found: Token, place: Place) -> Problem:
-    value = found.value
+def _bad_operator(token: Token, place: Place) -> Problem:
+    value = token.value
     in_head = place.part == "head" and not place.open
     if value in _AND or value in ("||", "|", ";", "∨"):
         hint: str | None = _COMMA_HINT if value in _AND else _OR_HINT
-        wanted = '"," between atoms'
+        expected = '"," between atoms'
         if place.open:
-            wanted, hint = '"," between arguments', "put a comma between arguments"
+            expected, hint = '"," between arguments', "put a comma between arguments"
         elif in_head:
-            wanted, hint = '":-" or "." after an atom', _APART_HINT
-        return Problem("wrong-conjunction", f'expected {wanted}, found "{value}"', hint, found.start, found.end)
+            expected, hint = '":-" or "." after an atom', _APART_HINT
+        return Problem("wrong-conjunction", f'expected {expected}, found "{value}"', hint, token.start, token.end)
     head_hint, body_hint = _OPERATORS[value]
     if in_head and value in _ARROWS:
         message = f'expected ":-" after the head, found "{value}"'
-        return Problem("wrong-arrow", message, head_hint, found.start, found.end)
+        return Problem("wrong-arrow", message, head_hint, token.start, token.end)
     hint = head_hint if in_head else body_hint
-    return Problem("wrong-operator", f'"{value}" is not an operator here', hint, found.start, found.end)
+    return Problem("wrong-operator", f'"{value}" is not an operator here', hint, token.start, token.end)
 
 
 def _at_end(before: Token, place: Place) -> Problem:
@@ -164,100 +164,100 @@ def _at_end(before: Token, place: Place) -> Problem:
 
 
 def _after_operand(
-    text: str, found: Token, before: Token, place: Place, shown: str, line_start: int, indent: int
+    text: str, token: Token, before: Token, place: Place, actual: str, line_start: int, indent: int
 ) -> Problem:
     hint: str | None = None
-    word = found.value.casefold() if found.type == "IDENT" else ""
-    if found.type in _CLOSING and (not place.open or place.open[-1].type != _CLOSING[found.type]):
-        sign = ")" if found.type == "_RPAR" else "]"
+    word = token.value.casefold() if token.type == "IDENT" else ""
+    if token.type in _CLOSING and (not place.open or place.open[-1].type != _CLOSING[token.type]):
+        sign = ")" if token.type == "_RPAR" else "]"
         opening = "(" if sign == ")" else "["
-        return Problem("unmatched-bracket", f'no "{opening}" before this "{sign}"', None, found.start, found.end)
+        return Problem("unmatched-bracket", f'no "{opening}" before this "{sign}"', None, token.start, token.end)
     if place.open:
-        return _inside(text, found, before, place, shown)
-    own_line = not text[line_start : found.start].strip() and before.end <= line_start
-    starts_statement = found.type in OPERAND_START or found.type in ("_AT", "_GOAL")
-    if own_line and starts_statement and found.start - line_start <= indent:
+        return _inside(text, token, before, place, actual)
+    own_line = not text[line_start : token.start].strip() and before.end <= line_start
+    starts_statement = token.type in OPERAND_START or token.type in ("_AT", "_GOAL")
+    if own_line and starts_statement and token.start - line_start <= indent:
         message, hint = 'expected "." at the end of the statement', "end every fact, rule and goal with a dot"
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     if word == "and" or word == "or":
-        wanted = '":-" or "."' if place.part == "head" else '"," or "."'
+        expected = '":-" or "."' if place.part == "head" else '"," or "."'
         hint = _APART_HINT if place.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
-        return Problem("wrong-conjunction", f"expected {wanted} after an atom, {shown}", hint, found.start, found.end)
+        return Problem("wrong-conjunction", f"expected {expected} after an atom, {actual}", hint, token.start, token.end)
     if word == "is" and before.type == "VAR":
-        message = f"expected a comparison, {shown}"
-        return Problem("wrong-operator", message, 'write "=" to compute a value', found.start, found.end)
+        message = f"expected a comparison, {actual}"
+        return Problem("wrong-operator", message, 'write "=" to compute a value', token.start, token.end)
     if place.naming:
-        message = f'expected ":" after the rule\'s name, {shown}'
+        message = f'expected ":" after the rule\'s name, {actual}'
         hint = 'write a space after ":"' if ":" in before.value else None
     elif before.type == "_RSQB":
-        message = f'expected "." after the annotations, {shown}'
+        message = f'expected "." after the annotations, {actual}'
     elif place.part == "head":
-        message = f'expected ":-" or "." after an atom, {shown}'
+        message = f'expected ":-" or "." after an atom, {actual}'
         if word in ("if", "when", "where"):
             hint = 'write ":-" between the head and the body'
-        elif found.type == "_COMMA":
+        elif token.type == "_COMMA":
             hint = 'end a fact with "."; to ask several atoms at once, put "?-" before them'
         elif starts_statement:
             hint = 'end a fact with "."; for a rule, write ":-" between the head and the body'
     elif place.compared:
-        message = f'expected "," or "." after a comparison, {shown}'
+        message = f'expected "," or "." after a comparison, {actual}'
     elif before.type in ("VAR", "ANON", "NUMBER"):
-        message = f'expected a comparison after "{before.value}", {shown}'
+        message = f'expected a comparison after "{before.value}", {actual}'
         hint = "a body item is an atom, like p(?x), or a comparison, like ?x < 3"
     else:
-        message = f'expected "," or "." after an atom, {shown}'
+        message = f'expected "," or "." after an atom, {actual}'
     if hint is None and place.part in ("body", "goal"):
-        if found.type == "_ARROW":
+        if token.type == "_ARROW":
             hint = 'a rule has one ":-"; end the statement before it with "."'
-        elif found.type == "_LSQB":
+        elif token.type == "_LSQB":
             hint = "a goal has no annotations" if place.part == "goal" else None
         elif starts_statement:
             hint = _COMMA_HINT
-    return Problem("syntax", message, hint, found.start, found.end)
+    return Problem("syntax", message, hint, token.start, token.end)
 
 
-def _inside(text: str, found: Token, before: Token, place: Place, shown: str) -> Problem:
+def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -> Problem:
     if place.open[-1].type == "_LSQB":
         if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
-            message = f'expected "=" after "{_cut(before.value)}", {shown}'
-            return Problem("syntax", message, "an annotation is name=value", found.start, found.end)
-        hint = 'a date is quoted: "2025-01-01T00:00:00Z"' if found.type in ("_COLON", "MINUS") else None
-        return Problem("syntax", f'expected "," or "]" after an annotation, {shown}', hint, found.start, found.end)
+            message = f'expected "=" after "{_cut(before.value)}", {actual}'
+            return Problem("syntax", message, "an annotation is name=value", token.start, token.end)
+        hint = 'a date is quoted: "2025-01-01T00:00:00Z"' if token.type in ("_COLON", "MINUS") else None
+        return Problem("syntax", f'expected "," or "]" after an annotation, {actual}', hint, token.start, token.end)
     if not place.called:
-        hint = "parentheses group values, not atoms" if found.type == "_COMMA" else None
-        return Problem("syntax", f'expected ")", {shown}', hint, found.start, found.end)
+        hint = "parentheses group values, not atoms" if token.type == "_COMMA" else None
+        return Problem("syntax", f'expected ")", {actual}', hint, token.start, token.end)
     hint = None
-    if before.type == found.type == "IDENT":
-        words = _cut(text[before.start : found.end])
+    if before.type == token.type == "IDENT":
+        words = _cut(text[before.start : token.end])
         hint = f'put a comma between arguments; text of several words is quoted: "{words}"'
-    elif found.type in OPERAND_START:
+    elif token.type in OPERAND_START:
         hint = "put a comma between arguments"
-    elif found.type in ("CMP", "EQ"):
+    elif token.type in ("CMP", "EQ"):
         hint = "a comparison is a body item of its own"
-    return Problem("syntax", f'expected "," or ")" after an argument, {shown}', hint, found.start, found.end)
+    return Problem("syntax", f'expected "," or ")" after an argument, {actual}', hint, token.start, token.end)
 
 
-def _at_start(found: Token, before: Token | None, place: Place, shown: str) -> Problem:
+def _at_start(token: Token, before: Token | None, place: Place, actual: str) -> Problem:
     hint = None
     if before is None:
-        if found.type == "_END":
+        if token.type == "_END":
             hint = "remove the dot"
-        elif found.type == "_ARROW":
+        elif token.type == "_ARROW":
             hint = 'a rule has a head before ":-"; a question starts with "?-"'
-    elif before.type == "_ARROW" and found.type == "_END":
+    elif before.type == "_ARROW" and token.type == "_END":
         message = 'expected an atom after ":-", found "."'
-        return Problem("empty-body", message, 'assert it as a fact: leave out ":-"', found.start, found.end)
-    elif before.type == "MINUS" and found.type in ("VAR", "_LPAR", "IDENT"):
+        return Problem("empty-body", message, 'assert it as a fact: leave out ":-"', token.start, token.end)
+    elif before.type == "MINUS" and token.type in ("VAR", "_LPAR", "IDENT"):
         hint = "to change the sign of a value, write 0 - value"
-    elif before.type == "_COMMA" and found.type in ("_END", "_RPAR") and found.end > found.start:
+    elif before.type == "_COMMA" and token.type in ("_END", "_RPAR") and token.end > token.start:
         hint = "remove the comma"
-    elif place.open and found.type == "NOT":
+    elif place.open and token.type == "NOT":
         hint = 'to mean the word, quote it: "not"'
-    return Problem("syntax", f"expected {_wanted(before, place)}, {shown}", hint, found.start, found.end)
+    return Problem("syntax", f"expected {_wanted(before, place)}, {actual}", hint, token.start, token.end)
 
 
 def _wanted(before: Token | None, place: Place) -> str:
-    """Name what belongs after a token that ends nothing."""
+    """Return what belongs after a token that ends nothing."""
     if before is None:
         return "a fact, a rule or a goal"
     after = f' after "{before.value}"'
@@ -277,8 +277,8 @@ def _wanted(before: Token | None, place: Place) -> str:
 def _shown(text: str, token: Token | None) -> str:
     if token is None or token.start == token.end:
         return "the end of the text"
-    shown = _cut(text[token.start : token.end])
-    return shown if token.type == "STRING" else f'"{shown}"'
+    excerpt = _cut(text[token.start : token.end])
+    return excerpt if token.type == "STRING" else f'"{excerpt}"'
 
 
 def _cut(text: str) -> str:

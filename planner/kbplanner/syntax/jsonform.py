@@ -1,8 +1,8 @@
-"""Rules, atoms and goals as JSON values, to terms; `jsonwriter` has the other direction.
+"""Reader of rules, atoms and goals as JSON values; `jsonwriter` has the other direction.
 
-JSON has strings only, so an argument that starts with `?` is a variable and every other one a constant,
-kept as it is. In comparisons and string tests, a text is an expression when it reads as one and has a
-variable in it (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`, `"2024-01-01"`).
+JSON has only strings, so an argument that starts with `?` is a variable and every other one a constant,
+unchanged. In comparisons and string tests, a text is an expression when it parses as one and contains a
+variable (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`, `"2024-01-01"`).
 In a rule head a text such as `"count(?x)"` is an aggregate.
 """
 
@@ -40,7 +40,7 @@ from kbplanner.syntax.textform import item_from_text, literal_from_text
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AGGREGATE = re.compile(rf"({'|'.join(AGGREGATES)})\(\s*(\*|\?[A-Za-z_][A-Za-z0-9_]*)\s*\)")
 _IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
-"""Keys that an item with `text` does not have."""
+"""Keys that an item with `text` must not have."""
 
 
 
@@ -51,7 +51,7 @@ def rule_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     """Read `{"head": atom, "body": [atom, ...], "name"?, "confidence"?, "scope"?}`.
 
     `negated: true` (or `truthVal: false`, or `polarity: "negative"`) in the head concludes the explicit
-    negative. In the body, `negated` and `naf` mean `not`, and `polarity: "negative"` asks for the explicit
+    negative. In the body, `negated` and `naf` mean `not`, and `polarity: "negative"` matches the explicit
     negative. Raises InvalidInput naming the field, such as `body[1].args[0]`.
     """
     fields = _object(obj, path)
@@ -78,10 +78,10 @@ def atom_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 
 
 def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
-    """Read a body item: `{"predicate", "args"}` is an ordinary atom of any name, or a comparison where the name is its sign.
+    """Read a body item: `{"predicate", "args"}` is an ordinary atom, or a comparison if the name is its sign.
 
-    Other builtins have the form `{"builtin": name, "args"}`; `"builtin": false` marks an ordinary atom whose name is a
-    comparison sign. The item may also be text in the rule language, or an object with that text as `text`.
+    Other builtins have the form `{"builtin": name, "args"}`; `"builtin": false` marks an ordinary atom whose name
+    is a comparison sign. The item may also be text in the rule language, or an object with that text as `text`.
     Raises InvalidInput.
     """
     if (text := _text_of(obj, path)) is not None:
@@ -154,7 +154,7 @@ def args_from_json(values: Any, path: str = "args", limits: Limits = DEFAULT_LIM
 
 
 def constant_from_json(value: Any, path: str) -> str:
-    """Give the text of a JSON scalar: `30` and `30.0` are "30", `1.5` is "1.5", `true` is "true".
+    """Return the text of a JSON scalar: `30` and `30.0` are "30", `1.5` is "1.5", `true` is "true".
 
     Raises InvalidInput for null, objects, arrays, and numbers that are not finite.
     """
@@ -193,7 +193,7 @@ def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
 
 
 def _plain(value: Any, limits: Limits) -> bool:
-    """Whether a value is a constant as it is: most are, and need no closer look."""
+    """Return True if a value is a valid constant as it is, which most are."""
     return (
         type(value) is str
         and value[:1] != "?"
@@ -220,8 +220,8 @@ def _term(value: Any, path: str, limits: Limits) -> Term:
 
 def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
     """Read a head argument; the text of an aggregate, `count(?x)`, is one."""
-    if isinstance(value, str) and (found := _AGGREGATE.fullmatch(value)):
-        function, inside = found.groups()
+    if isinstance(value, str) and (match := _AGGREGATE.fullmatch(value)):
+        function, inside = match.groups()
         if inside == "*":
             if function != "count":
                 raise InvalidInput.at(path, f'"*" stands only in count(*), not in {function}(*)')
@@ -268,7 +268,7 @@ def _text_of(obj: Any, path: str) -> tuple[str, str] | None:
     if not isinstance(obj["text"], str):
         raise InvalidInput.at(at, "must be a text")
     if beside := [key for key in _IN_TEXT if obj.get(key)]:
-        raise InvalidInput.at(at, f'says it all: leave out "{beside[0]}"')
+        raise InvalidInput.at(at, f'is complete by itself: leave out "{beside[0]}"')
     return obj["text"], at
 
 

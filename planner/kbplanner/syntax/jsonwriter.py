@@ -1,4 +1,4 @@
-"""Rules, atoms and body items to JSON values, in the form that `jsonform` reads."""
+"""Writer of rules, atoms and body items as JSON values, in the form that `jsonform` reads."""
 
 from __future__ import annotations
 

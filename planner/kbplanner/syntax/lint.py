@@ -1,4 +1,4 @@
-"""Warnings about rules that are valid but probably not meant: each has the place in the text."""
+"""Warnings about rules that are valid but probably mistakes, each with its position in the text."""
 
 from __future__ import annotations
 

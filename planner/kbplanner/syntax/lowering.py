@@ -1,6 +1,6 @@
-"""Parse tree to terms: decides what may stand where, and says it in the author's words.
+"""Translation of the parse tree to terms: checks what is allowed where, with messages in the author's words.
 
-Every problem of a statement is collected, so that one look shows them all.
+Every problem of a statement is collected, so that one report shows them all.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RULE_KEYS = ("confidence", "scope")
 
 
 class Lowering:
-    """Turns one statement's tree into terms; `problems` holds what is wrong with it."""
+    """Translator of one statement's tree to terms; `problems` collects its errors."""
 
     def __init__(self, source: str, limits: Limits) -> None:
         self.source = source
@@ -52,14 +52,14 @@ class Lowering:
     # ---- statements ----
 
     def fact(self, clause: Clause) -> tuple[Atom, Annotations]:
-        """Give the atom and annotations of a fact."""
+        """Return the atom and annotations of a fact."""
         if clause.name is not None:
             self._add("named-fact", "only a rule has a name", "leave out the name", clause.name.start, clause.name.end)
         atom = self.signed(_head(clause), "fact")
         return atom, self.annotations(clause, _FACT_KEYS)
 
     def rule(self, clause: Clause) -> Rule:
-        """Give a rule."""
+        """Return a rule."""
         head = self.signed(_head(clause), "head")
         body = self.body(clause)
         name = None
@@ -69,13 +69,13 @@ class Lowering:
         return Rule(head, body, name, notes.confidence, notes.scope)
 
     def lone_atom(self, clause: Clause) -> Atom:
-        """Give the atom of a text that is an atom, variables and all."""
+        """Return the atom of a text that is an atom, possibly with variables."""
         if clause.name is not None or clause.annotations:
             self._at("wrong-statement", "expected a single atom", None, clause.name or clause.annotations[0][0])
         return self.signed(_head(clause), "atom")
 
     def body(self, clause: Clause) -> tuple[BodyItem, ...]:
-        """Give the items of a rule body or a goal."""
+        """Return the items of a rule body or a goal."""
         if problem := self.limits.body_problem(len(clause.items)):
             node = clause.items[self.limits.body_items]
             self._add("too-long", problem, "split it into two rules", node.start, node.end)
@@ -124,13 +124,13 @@ class Lowering:
         """Read a predicate with its arguments."""
         node = _ungroup(node)
         if node.kind not in ("call", "IDENT", "STRING"):
-            shown = self.source[node.start : node.end]
+            excerpt = self.source[node.start : node.end]
             hint = None
             if node.kind in ("VAR", "ANON"):
-                hint = f'a predicate is a name: write something like "is_known({shown})", or compare with "="'
+                hint = f'a predicate is a name: write something like "is_known({excerpt})", or compare with "="'
             elif node.kind == "apply":
-                hint = "compare the value with something, for instance ?z = " + shown
-            self._add("not-an-atom", f'expected an atom, found "{_brief(shown)}"', hint, node.start, node.end)
+                hint = "compare the value with something, for instance ?z = " + excerpt
+            self._add("not-an-atom", f'expected an atom, found "{_brief(excerpt)}"', hint, node.start, node.end)
             return Atom("")
         predicate = self.text(node.token)
         if problem := self.limits.predicate_problem(predicate):
@@ -157,17 +157,17 @@ class Lowering:
                 hint = "name the variable and use it in the body"
                 self._at("anonymous-in-head", f'a rule head cannot say "any value": found "{token.value}"', hint, token)
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
-        shown = _brief(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
+        excerpt = _brief(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
         if node.kind == "call" and token.type == "IDENT" and token.value in AGGREGATES and _is_aggregate(node):
             return self._aggregate(node, where)
         if node.kind == "call":
             hint = 'an argument is a constant, a variable or "_"'
             if token.value in FUNCTIONS:
-                hint = f"compute it in the body: ?z = {shown}, and use ?z here"
-            self._add("nested-term", f'no "{shown}" inside an atom', hint, node.start, node.end)
+                hint = f"compute it in the body: ?z = {excerpt}, and use ?z here"
+            self._add("nested-term", f'no "{excerpt}" inside an atom', hint, node.start, node.end)
         elif node.kind == "apply":
-            hint = f'for text, quote it: "{shown}"; for a number, compute it in the body: ?z = {shown}'
-            message = f'no arithmetic inside an atom, found "{shown}"'
+            hint = f'for text, quote it: "{excerpt}"; for a number, compute it in the body: ?z = {excerpt}'
+            message = f'no arithmetic inside an atom, found "{excerpt}"'
             self._add("expression-in-atom", message, hint, node.start, node.end)
         else:
             self._at("stray-star", '"*" stands only in count(*)', 'write "_" for "any value"', token)
@@ -247,7 +247,7 @@ class Lowering:
         return Comparison("!=" if negated else "=", value, Apply(name, tuple(args)))
 
     def expression(self, node: Node) -> Expr:
-        """Read an expression; deeper nesting than MAX_DEPTH is refused before it is walked."""
+        """Read an expression; nesting deeper than MAX_DEPTH is refused before recursion."""
         if node.depth > MAX_DEPTH:
             message, hint = f"expressions nest at most {MAX_DEPTH} deep", "compute parts into variables"
             self._add("too-deep", message, hint, node.start, node.end)
@@ -270,8 +270,8 @@ class Lowering:
             if _is_aggregate(node) and node.args[0].kind != "NUMBER":
                 self._aggregate_in_body(node)
             elif not fewest <= len(node.args) <= most:
-                wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
-                problem = f"{name} takes {wanted} argument{'s' * (wanted != '1')}, found {len(node.args)}"
+                expected = str(fewest) if fewest == most else f"{fewest} to {most}"
+                problem = f"{name} takes {expected} argument{'s' * (expected != '1')}, found {len(node.args)}"
                 self._at("wrong-arity", problem, None, node.token)
             return Apply(name, tuple(self.expression(arg) for arg in node.args))
         if name in AGGREGATES:
@@ -327,14 +327,14 @@ class Lowering:
     # ---- texts and problems ----
 
     def text(self, token: Token) -> str:
-        """Give the text a word, number or string stands for."""
+        """Return the text that a word, number or string denotes."""
         if token.type != "STRING":
             return token.value
         text = token.value[1:-1]
         if "\\" in text:
             text = _ESCAPE.sub(lambda found: self._escape(found.group(1), token, found.start()), text)
             if not text.isascii():
-                # Two \u halves are one character; a half alone is reported below.
+                # Two \u halves are one character; a lone half is reported below.
                 text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if problem := text_problem(text):
             self._at("bad-constant", problem, None, token)
@@ -365,7 +365,7 @@ class Lowering:
 
 
 def variable_tokens(tokens: list[Token]) -> Iterator[tuple[str, Token]]:
-    """Every variable among tokens, by name without question mark."""
+    """Yield every variable among tokens, by name without question mark."""
     for token in tokens:
         if token.type == "VAR":
             yield token.value[1:], token
@@ -384,7 +384,7 @@ def _ungroup(node: Node) -> Node:
 
 
 def _is_aggregate(node: Node) -> bool:
-    """Whether a call is an aggregate by its looks: an unquoted name, and a lone variable or star in it."""
+    """Return True if a call looks like an aggregate: an unquoted name with a single variable or star."""
     return (
         node.token.type == "IDENT"
         and node.token.value in AGGREGATES

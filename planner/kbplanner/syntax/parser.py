@@ -1,7 +1,7 @@
 """Text in the rule language to statements, rules, goals and atoms.
 
 The parser is lark's LALR(1), fed one statement at a time by our own scanner: a mistake costs its own
-statement only, all mistakes of a text are told at once, and no text is too long. Lark is loaded with the
+statement only, all mistakes of a text are reported together, and no text is too long. Lark is loaded with the
 first text that needs it.
 """
 
@@ -39,7 +39,7 @@ def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iter
     """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a time.
 
     Raises RuleSyntaxError at the end of the text, with every independent error; from the first error on no
-    statement is given. Whoever must not act on a faulty text acts when the iterator has ended.
+    statement is given. A caller that must not act on a faulty text waits for the end of the iterator.
     """
     return read_chunks(chunks, parse_clause, limits)
 
@@ -84,12 +84,12 @@ def parse_clause(tokens: list[Token]) -> Clause | int:
 
 def _single(text: str, mode: str, limits: Limits) -> Statement:
     reader = Reader(text, parse_clause, limits, mode=mode)
-    found = list(reader.statements())
+    statements = list(reader.statements())
     if reader.errors:
         raise syntax_error(reader.errors)
-    if len(found) != 1:
-        raise InvalidInput(f"expected one {mode}, found {len(found)}")
-    return found[0]
+    if len(statements) != 1:
+        raise InvalidInput(f"expected one {mode}, found {len(statements)}")
+    return statements[0]
 
 
 def _feed(start: str, tokens: list[Token]) -> Clause | Node | int:

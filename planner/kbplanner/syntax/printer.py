@@ -1,4 +1,4 @@
-"""Terms to canonical text: one text for each term, which parses back to the same term.
+"""Printer of terms as canonical text, which parses back to the same term.
 
 `parse(print(x)) == x` for all rules and atoms, also those that came from JSON with names and constants no
 author would write: what is not a plain word or number is quoted.
@@ -38,12 +38,12 @@ _PRODUCTS = ("*", "/", "div", "mod")
 
 
 def print_constant(text: str) -> str:
-    """Give a constant as an author writes it: plain if it is a word or a number, else in double quotes."""
+    """Return a constant as an author writes it: plain if it is a word or a number, else in double quotes."""
     return text if _PLAIN.fullmatch(text) and text not in _KEYWORDS else _quoted(text, '"')
 
 
 def print_term(term: HeadTerm) -> str:
-    """Give an argument of an atom."""
+    """Return the text of an argument of an atom."""
     if isinstance(term, str):
         return print_constant(term)
     if isinstance(term, Aggregate):
@@ -52,19 +52,19 @@ def print_term(term: HeadTerm) -> str:
 
 
 def print_atom(atom: Atom) -> str:
-    """Give an atom in the language: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without arguments."""
+    """Return an atom as text: `p(a, ?x)`, `~p(a)` for the explicit negative, `p` without arguments."""
     return ("" if atom.positive else "~") + _unsigned(atom, False)
 
 
 def print_row(predicate: str, args: Sequence[str], negated: bool) -> str:
-    """Give a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
+    """Return a fact or an answer as rows show it: `p(a, b)`, or `not p(a, b)`."""
     name = _predicate(predicate)
     sign = "not " if negated else ""
     return f"{sign}{name}({', '.join(map(print_term, args))})" if args else sign + name
 
 
 def print_expression(expr: Expr) -> str:
-    """Give an expression, with the parentheses it needs and no others."""
+    """Return an expression as text, with no unnecessary parentheses."""
     if not isinstance(expr, Apply):
         return print_term(expr)
     if expr.function not in ARITHMETIC:
@@ -80,7 +80,7 @@ def print_expression(expr: Expr) -> str:
 
 
 def print_item(item: BodyItem) -> str:
-    """Give one item of a body."""
+    """Return one item of a body as text."""
     if isinstance(item, Literal):
         sign = "" if item.atom.positive else "~"
         return ("not " if item.negated else "") + sign + _unsigned(item.atom, True)
@@ -88,7 +88,7 @@ def print_item(item: BodyItem) -> str:
 
 
 def print_rule(rule: Rule, *, bare: bool = False) -> str:
-    """Give a rule: `head(?x) :- b1(?x, ?y), not b2(?y).`
+    """Return a rule as text: `head(?x) :- b1(?x, ?y), not b2(?y).`
 
     Its name, confidence and scope are written around it; `bare` leaves them out.
     """
@@ -105,7 +105,7 @@ def print_rule(rule: Rule, *, bare: bool = False) -> str:
 
 
 def print_goal(goal: Goal) -> str:
-    """Give a goal: `?- p(?x).`"""
+    """Return a goal as text: `?- p(?x).`"""
     return f"?- {print_item(goal.literal)}."
 
 

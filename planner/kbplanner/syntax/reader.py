@@ -1,7 +1,7 @@
-"""The way through a text, statement by statement: fast for plain facts, exact for all the rest.
+"""Reader of a text, statement by statement: a fast path for plain facts, the grammar for everything else.
 
-Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern; whatever does
-not fit it takes the grammar. Both ways give the same statements, and the time is linear on either.
+Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern; everything else is
+parsed by the grammar. Both give the same statements, in linear time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kbplanner.syntax.statements import (
 from kbplanner.syntax.tree import Clause
 
 ParseClause = Callable[[list[Token]], "Clause | int"]
-"""The grammar: tokens of a statement to its tree, or the index of the token it had to stop at."""
+"""Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
 WINDOW = 1 << 16
-"""Characters of a stream looked at together, at least."""
+"""Minimum number of characters of a stream examined at once."""
 
 _PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
 _ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
@@ -42,11 +42,11 @@ _NOT_PLAIN = RESERVED | {"not"}
 
 
 class Reader:
-    """Reads statements from `text`, whose first character is at `line` and `column`.
+    """Reader of statements from `text`, whose first character is at `line` and `column`.
 
     With `final=False` more text may follow: the reader stops before a statement that touches the end of
-    the text, and `pos` says where to go on. Errors gather in `errors`; after the first one no statement is
-    given. `mode` is "program", or what a text of a single statement has to be: "rule", "goal" or "atom".
+    the text, and `pos` says where to continue. Errors are collected in `errors`; after the first one no
+    statement is returned. `mode` is "program", or the required kind of a single statement: "rule", "goal" or "atom".
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Reader:
         return self._line, self.pos - self._line_start + 1
 
     def statements(self) -> Iterator[Statement]:
-        """Give the statements, as far as the text goes and as long as there is no error."""
+        """Yield the statements, until the end of the text or the first error."""
         while len(self.errors) < MAX_ERRORS:
             start = self._skip(self.pos)
             if start >= len(self.text):
@@ -98,13 +98,13 @@ class Reader:
                 if not self.errors:
                     yield statement
 
-    # ---- the fast way ----
+    # ---- fast path ----
 
     def _plain_fact(self, start: int) -> FactStatement | None:
-        found = _PLAIN_FACT.match(self.text, start)
-        if found is None:
+        match = _PLAIN_FACT.match(self.text, start)
+        if match is None:
             return None
-        predicate, inside = found.groups()
+        predicate, inside = match.groups()
         if '"' in inside or "'" in inside:
             args = [arg[1:-1] if arg[0] in "\"'" else arg for arg in _ARGS.findall(inside)]
         else:
@@ -119,12 +119,12 @@ class Reader:
             return None
         self._count_to(start)
         line, line_start = self._line, self._line_start
-        self.pos = end = found.end()
+        self.pos = end = match.end()
         self._count_to(end)
         span = Span(line, start - line_start + 1, self._line, end - self._line_start + 1)
         return FactStatement(Atom(predicate, tuple(args)), NO_ANNOTATIONS, span)
 
-    # ---- the exact way ----
+    # ---- grammar ----
 
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
@@ -151,7 +151,7 @@ class Reader:
             tokens = tokens[result:]  # what follows the missing dot is a statement of its own
 
     def _complete(self, tokens: list[Token]) -> None:
-        """Add what a text of one statement may leave out: the dot, and the `?-` of a goal."""
+        """Add what a text of one statement may omit: the dot, and the `?-` of a goal."""
         last = tokens[-1]
         if last.type != "_END" and (self._mode != "program" or tokens[0].type == "_GOAL"):
             tokens.append(Token("_END", "", last.end, last.end))
@@ -165,8 +165,8 @@ class Reader:
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
-            wanted = {"rule": 'a rule: head ":-" body', "goal": "a goal", "atom": "a single atom"}[self._mode]
-            message = f"expected {wanted}, found a {clause.kind}"
+            expected = {"rule": 'a rule: head ":-" body', "goal": "a goal", "atom": "a single atom"}[self._mode]
+            message = f"expected {expected}, found a {clause.kind}"
             where.report([Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)])
             return None
         if clause.kind == "fact":
@@ -191,12 +191,12 @@ class Reader:
         variables = tuple((name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens))
         return replace(statement, predicates=predicates, variables=variables)
 
-    # ---- where things are ----
+    # ---- positions ----
 
     def _skip(self, pos: int) -> int:
         while True:
-            found = _SKIP.match(self.text, pos)
-            pos = found.end() if found else pos
+            match = _SKIP.match(self.text, pos)
+            pos = match.end() if match else pos
             if not self.text.startswith("/*", pos):
                 return pos
             close = self.text.find("*/", pos + 2)
@@ -205,7 +205,7 @@ class Reader:
             pos = close + 2
 
     def _count_to(self, pos: int) -> None:
-        """Count lines up to `pos`; each character is looked at once, since positions only grow."""
+        """Count lines up to `pos`; each character is read once, since positions only grow."""
         lines = self.text.count("\n", self._counted, pos)
         if lines:
             self._line += lines
@@ -222,18 +222,18 @@ class _Places:
         self._reader = reader
         self._line = reader._line
         self._starts = [reader._line_start]
-        self._starts += [found.end() for found in re.compile("\n").finditer(reader.text, start, end)]
+        self._starts += [match.end() for match in re.compile("\n").finditer(reader.text, start, end)]
 
     def line_start(self, offset: int) -> int:
-        """Give the offset at which the line of `offset` begins."""
+        """Return the offset at which the line of `offset` begins."""
         return self._starts[bisect_right(self._starts, offset) - 1]
 
     def column(self, offset: int) -> int:
-        """Give the column of `offset`."""
+        """Return the column of `offset`."""
         return offset - self.line_start(offset) + 1
 
     def span(self, start: int, end: int) -> Span:
-        """Give the place of a stretch."""
+        """Return the span between two offsets."""
         first = bisect_right(self._starts, start) - 1
         last = bisect_right(self._starts, max(start, end - 1)) - 1
         return Span(
@@ -241,7 +241,7 @@ class _Places:
         )
 
     def report(self, problems: list[Problem]) -> None:
-        """Add errors to the reader's, at most one a place."""
+        """Add errors to the reader's, at most one per position."""
         text = self._reader.text
         seen: set[int] = set()
         for problem in problems:
@@ -261,17 +261,17 @@ class _Places:
 def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
 
-    The part of a window that no statement ended in is looked at again with twice as much text, so that the
-    work stays linear whatever the statements' length.
+    The part of a window that no statement ended in is read again with twice as much text, so that the
+    work stays linear for statements of any length.
     """
     errors: list[Diagnostic] = []
-    line, column, rest, wanted = 1, 1, "", WINDOW
+    line, column, rest, required_size = 1, 1, "", WINDOW
     parts: list[str] = []
     size = 0
     for chunk in chunks:
         parts.append(chunk)
         size += len(chunk)
-        if size < wanted:
+        if size < required_size:
             continue
         reader = Reader("".join(parts), parse, limits, line=line, column=column, final=False)
         yield from _given(reader, errors)
@@ -279,7 +279,7 @@ def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> It
         rest = reader.text[reader.pos :]
         if len(errors) >= MAX_ERRORS:
             raise syntax_error(errors)
-        parts, size, wanted = [rest], len(rest), len(rest) * 2 + WINDOW
+        parts, size, required_size = [rest], len(rest), len(rest) * 2 + WINDOW
     reader = Reader("".join(parts), parse, limits, line=line, column=column)
     yield from _given(reader, errors)
     if errors:
@@ -294,7 +294,7 @@ def _given(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
 
 
 def _fitting(tokens: list[Token]) -> int:
-    """Count the tokens up to the first that is too many or opens one bracket too many."""
+    """Count the tokens up to the first that exceeds a limit on tokens or brackets."""
     depth = 0
     for at, token in enumerate(tokens[:MAX_TOKENS]):
         if token.type == "_LPAR":

@@ -1,7 +1,7 @@
-"""Text to tokens, one statement at a time, in one pass without backing up.
+"""Scanner: text to tokens, one statement at a time, in one pass without backtracking.
 
-The scanner never fails: what is no token of the language becomes a token of a kind no grammar rule
-takes, so that the parser stops there and the message can say what was meant.
+The scanner never fails: text that is no token of the language becomes a token of a kind that no grammar
+rule accepts, so that the parser stops there and the message can suggest what was meant.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPERAND_START = frozenset({"IDENT", "VAR", "ANON", "STRING", "NUMBER", "_LPAR", 
 
 
 class Token:
-    """A token: its kind (`type`, a terminal of the grammar), its text and where it stands."""
+    """A token: its kind (`type`, a terminal of the grammar), its text and its position."""
 
     __slots__ = ("end", "start", "type", "value")
 
@@ -63,7 +63,7 @@ class Token:
 
 
 def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
-    """Read the tokens of one statement from `pos`: up to and with its final dot, or to the end of the text.
+    """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the text.
 
     Returns the tokens and the position after them. At the end of the text the list lacks its `_END`; it is
     empty when nothing but white space and comments was left.
@@ -72,11 +72,11 @@ def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
     match = _TOKEN.match
     size = len(text)
     while pos < size:
-        found = match(text, pos)
-        if found is None:  # cannot be: BADCHAR takes any character
+        match_ = match(text, pos)
+        if match_ is None:  # cannot be: BADCHAR takes any character
             raise AssertionError(f"no token at {pos}")
-        kind = found.lastgroup or "BADCHAR"
-        end = found.end()
+        kind = match_.lastgroup or "BADCHAR"
+        end = match_.end()
         if kind == "SPACE" or kind == "COMMENT":
             pos = end
             continue
@@ -88,16 +88,16 @@ def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
             tokens.append(Token("OPENCOMMENT", "/*", pos, end))
             return _settle(tokens), size
         if kind == "OPENQUOTE":
-            # The string ends nowhere on its line. Take the line as lost, but believe a dot at its end.
+            # The string does not end on its line. Skip the line, but accept a dot at its end.
             line_end = _line_end(text, pos)
-            tokens.append(Token(kind, found.group(), pos, end))
+            tokens.append(Token(kind, match_.group(), pos, end))
             if text[pos:line_end].rstrip().endswith("."):
                 dot = text.rindex(".", pos, line_end)
                 tokens.append(Token("_END", ".", dot, dot + 1))
                 return _settle(tokens), line_end
             pos = line_end
             continue
-        value = found.group()
+        value = match_.group()
         if kind == "VAR" and value == "?_":
             kind = "ANON"
         tokens.append(Token(kind, value, pos, end))
@@ -113,7 +113,7 @@ def _line_end(text: str, pos: int) -> int:
 
 
 def _settle(tokens: list[Token]) -> list[Token]:
-    """Decide which words are keywords where they stand; elsewhere they stay words."""
+    """Decide which words are keywords in their context; elsewhere they stay words."""
     last = len(tokens) - 1
     for at, token in enumerate(tokens):
         if token.type != "IDENT" or token.value not in ("not", "div", "mod") or at == last:

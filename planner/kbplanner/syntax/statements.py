@@ -1,4 +1,4 @@
-"""Statements: what a text in the rule language consists of, each with its place in the text."""
+"""Statements: the units of a text in the rule language, each with its position."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a fact says about itself in `[...]`; None where it says nothing.
+    """Annotations of a fact in `[...]`; None where absent.
 
-    `ttl` is in milliseconds. The instants are as written: epoch milliseconds as `int`, anything else as
-    text, to be read as the interface reads instants.
+    `ttl` is in milliseconds. Instants are as written: epoch milliseconds as `int`, anything else as
+    text, to be parsed like instants of the interface.
     """
 
     confidence: float | None = None
@@ -47,7 +47,7 @@ class FactStatement:
 
 @dataclass(frozen=True, slots=True)
 class RuleStatement:
-    """A rule, and where its variables and predicates stand; the head's predicate comes first.
+    """A rule, and the positions of its variables and predicates; the head's predicate comes first.
 
     `text` is the statement as written, for messages about it.
     """
@@ -59,17 +59,17 @@ class RuleStatement:
     text: str = ""
 
     def where(self, variable_name: str) -> Span:
-        """Give the first place of a variable (with or without its question mark), else the whole statement."""
-        wanted = variable_name.removeprefix("?") or "_"
+        """Return the first position of a variable (with or without question mark), else the whole statement."""
+        bare_name = variable_name.removeprefix("?") or "_"
         for name, span in self.variables:
-            if name == wanted:
+            if name == bare_name:
                 return span
         return self.span
 
 
 @dataclass(frozen=True, slots=True)
 class GoalStatement:
-    """A question: one or more body items to prove together."""
+    """A query: one or more body items to prove together."""
 
     body: tuple[BodyItem, ...]
     span: Span
@@ -77,7 +77,7 @@ class GoalStatement:
 
     @property
     def goal(self) -> Goal:
-        """The goal, where the question is a single literal; InvalidInput where it is not."""
+        """The goal, if the query is a single literal; raises InvalidInput otherwise."""
         if len(self.body) == 1 and isinstance(self.body[0], Literal):
             return Goal(self.body[0])
         raise InvalidInput("a goal here is a single atom; for more, write a rule and ask its head")

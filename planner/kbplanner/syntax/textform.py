@@ -19,7 +19,7 @@ T = TypeVar("T")
 def atom_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS) -> Atom:
     """Read a signed atom: a fact or a pattern; `~p(a)` and `not p(a)` are both the explicit negative.
 
-    Raises InvalidInput naming `path`, RuleSyntaxError where the text has a place to point at.
+    Raises InvalidInput naming `path`, RuleSyntaxError where the text has a position to report.
     """
     return _read(parse_atom, text, path, limits)
 

@@ -1,4 +1,4 @@
-"""The parse tree between grammar and terms: what was written, not yet whether it may stand there."""
+"""The parse tree between grammar and terms: what was written, before semantic checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kbplanner.syntax.scanner import Token
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of a statement. `token` is its first telling token, `depth` its height as an expression."""
+    """A piece of a statement. `token` is its first significant token, `depth` its height as an expression."""
 
     kind: str
     token: Token
@@ -33,7 +33,7 @@ class Clause:
 
 
 class TreeMaker:
-    """What the parser calls for each grammar rule; keeps no state, so one serves all parses."""
+    """Callbacks of the parser for each grammar rule; stateless, so that one instance serves all parses."""
 
     def leaf(self, parts: list[Any]) -> Node:
         """Make a variable, constant, word or star."""
@@ -54,7 +54,7 @@ class TreeMaker:
         return Node("call", name, tuple(args), depth=depth, start=name.start, end=end)
 
     def group(self, parts: list[Any]) -> Node:
-        """Make something in parentheses of its own."""
+        """Make an expression in parentheses."""
         (inner,) = parts
         return Node("group", inner.token, (inner,), depth=inner.depth, start=inner.start, end=inner.end)
 
@@ -65,7 +65,7 @@ class TreeMaker:
         return Node("apply", left.token, (left, right), (operator,), depth, left.start, right.end)
 
     def plain(self, parts: list[Any]) -> Node:
-        """Make a body item without comparison: an atom, if all is well."""
+        """Make a body item without comparison: an atom, if it is valid."""
         (expr,) = parts
         return Node("plain", expr.token, (expr,), start=expr.start, end=expr.end)
 
@@ -85,7 +85,7 @@ class TreeMaker:
         return Node("falsity", sign, (atom,), start=sign.start, end=atom.end)
 
     def name(self, parts: list[Any]) -> tuple[str, Token]:
-        """Mark the name of a rule, to tell it from a head."""
+        """Mark the name of a rule, to distinguish it from a head."""
         return ("name", parts[0])
 
     def body(self, parts: list[Any]) -> tuple[Node, ...]:
