@@ -74,7 +74,7 @@ class Prometheus:
         return series.set if spec.kind is Kind.GAUGE else series.teller()
 
     def expose(self) -> bytes:
-        """Every family, also those nothing was told of."""
+        """Return every family, also those nothing was told of."""
         text = self._text(self)
         for spec in self._families:
             if spec.kind is Kind.COUNTER and not spec.name.endswith("_total"):
@@ -86,7 +86,7 @@ class Prometheus:
         """Nothing is sent from here."""
 
     def collect(self) -> Iterator[Any]:
-        """The families as the library has them; it calls this as it does with a registry."""
+        """Yield the families as the library has them; it calls this as it does with a registry."""
         for spec, known in self._families.items():
             every = sorted(known.items())
             for _, series in every:

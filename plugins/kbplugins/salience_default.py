@@ -22,7 +22,7 @@ class DefaultScorer:
         return self._weights
 
     def score(self, fact: FactUse, now_ms: int) -> float:
-        """The salience of a fact at a time in epoch milliseconds."""
+        """Return the salience of a fact at a time in epoch milliseconds."""
         parts = self._weights
         how = Salience(parts.recency, parts.frequency, parts.priority, parts.half_life_ms, now_ms)
         certain = float("nan") if fact.confidence is None else fact.confidence

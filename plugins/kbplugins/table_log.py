@@ -50,7 +50,7 @@ class Tables(Protocol):
     """The file or the redacted URL, for messages."""
 
     def first(self) -> int:
-        """The number of the lowest record that is kept, head + 1 where there is none."""
+        """Return the number of the lowest record that is kept, head + 1 where there is none."""
 
     def bounds(self, first: int) -> tuple[int, int, int]:
         """Lowest number, highest number and count of the records from `first` on; zeros where there are none."""
@@ -62,7 +62,7 @@ class Tables(Protocol):
         """(seq, type, version, crc, payload) of the records over `after` up to `upto`, in order."""
 
     def snapshots(self) -> Sequence[SnapshotRow]:
-        """The finished snapshots, oldest first."""
+        """Return the finished snapshots, oldest first."""
 
     def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
         """Checksum and data of a chunk of a snapshot, by the id of its row; numbers begin at 0."""
@@ -74,12 +74,12 @@ def seed(log_id: bytes) -> int:
 
 
 def checksum(start: int, seq: int, kind: int, version: int, payload: bytes) -> int:
-    """The checksum of a record."""
+    """Return the checksum of a record."""
     return crc32(payload, crc32(_HEAD.pack(seq, kind, version, len(payload)), start))
 
 
 def encoded(records: Iterable[tuple[int, int, bytes]], seq: int, start: int) -> list[tuple[int, int, int, int, bytes]]:
-    """Rows for (type, version, payload) records from `seq` on; raises InvalidInput, TooLarge."""
+    """Return the rows for (type, version, payload) records from `seq` on; raises InvalidInput, TooLarge."""
     rows = []
     for kind, version, payload in records:
         if len(payload) > MAX_PAYLOAD:
@@ -93,12 +93,12 @@ def encoded(records: Iterable[tuple[int, int, bytes]], seq: int, start: int) -> 
 
 
 def snapshot_check(start: int, seq: int, chunks: int, size: int, crc: int) -> int:
-    """The checksum of a snapshot's own row."""
+    """Return the checksum of a snapshot's own row."""
     return crc32(_SNAPSHOT.pack(seq, chunks, size, crc), start)
 
 
 def corrupted(place: str, table: str, seq: int, found: str) -> LogCorrupted:
-    """The refusal of a damaged log: where, which record, what was found, and the way out."""
+    """Return the refusal of a damaged log: where, which record, what was found, and the way out."""
     return LogCorrupted(
         f"{place}: table {table} is damaged: expected record {seq}, found {found}. "
         "Way out: restore a backup, or `kbcore storage copy` one into an empty place",
@@ -111,7 +111,7 @@ def corrupted(place: str, table: str, seq: int, found: str) -> LogCorrupted:
 
 
 def records(tables: Tables, start: int, after: int, head: int) -> Iterator[LogRecord]:
-    """Every record over `after` up to `head`, in order, each checked; raises LogCorrupted, LogTruncated."""
+    """Yield every record over `after` up to `head`, in order, each checked; raises LogCorrupted, LogTruncated."""
     expected = after + 1
     while expected <= head:
         for row in tables.rows(expected - 1, _upto(tables, expected, head)):
@@ -122,7 +122,7 @@ def records(tables: Tables, start: int, after: int, head: int) -> Iterator[LogRe
 
 
 def _upto(tables: Tables, expected: int, head: int) -> int:
-    """The last record to fetch next, by number and by size; raises what is wrong where the next one is missing."""
+    """Return the last record to fetch next, by number and by size; raises what is wrong where the next one is missing."""
     total, last = 0, 0
     for seq, size in tables.sizes(expected - 1, READ_ROWS):
         if last and (total + size > READ_BYTES or seq > head):
@@ -151,7 +151,7 @@ def _checked(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) ->
 
 
 def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
-    """The chunks of a snapshot, each checked; raises LogCorrupted."""
+    """Yield the chunks of a snapshot, each checked; raises LogCorrupted."""
     crc = size = 0
     for number in range(row.chunks):
         found = tables.chunk(row.id, number)

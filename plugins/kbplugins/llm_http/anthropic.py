@@ -21,12 +21,12 @@ class Anthropic(HTTPProvider):
         return "/v1/messages"
 
     def headers(self) -> Mapping[str, str]:
-        """The headers that carry the key and the version of the interface."""
+        """Return the headers that carry the key and the version of the interface."""
         key = {"x-api-key": self._key} if self._key else {}
         return {**key, "anthropic-version": "2023-06-01"}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """A request in the words of the interface."""
+        """Return a request in the words of the interface."""
         found: dict[str, Any] = {
             "model": self._model,
             "max_tokens": request.max_tokens,
@@ -39,7 +39,7 @@ class Anthropic(HTTPProvider):
         return found
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """An answer in ours: what the tool was given, else the text."""
+        """Return an answer in ours: what the tool was given, else the text."""
         parts = answer["content"]
         given = [part["input"] for part in parts if part["type"] == "tool_use"]
         text = json.dumps(given[0]) if given else "".join(part["text"] for part in parts if part["type"] == "text")

@@ -21,11 +21,11 @@ class Ollama(HTTPProvider):
         return "/api/chat"
 
     def headers(self) -> Mapping[str, str]:
-        """The header that carries the key, which only a proxy in front would want."""
+        """Return the header that carries the key, which only a proxy in front would want."""
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """A request in the words of the interface."""
+        """Return a request in the words of the interface."""
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         options = {"temperature": 0, "num_predict": request.max_tokens}
@@ -35,7 +35,7 @@ class Ollama(HTTPProvider):
         return found
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """An answer in ours."""
+        """Return an answer in ours."""
         text = answer["message"]["content"]
         tokens = answer.get("prompt_eval_count"), answer.get("eval_count")
         return Completion(text, *tokens, truncated=answer.get("done_reason") == "length")

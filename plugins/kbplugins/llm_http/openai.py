@@ -20,11 +20,11 @@ class OpenAI(HTTPProvider):
         return "/chat/completions"
 
     def headers(self) -> Mapping[str, str]:
-        """The header that carries the key, none for a server that wants none."""
+        """Return the header that carries the key, none for a server that wants none."""
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """A request in the words of the interface."""
+        """Return a request in the words of the interface."""
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         found: dict[str, Any] = {"model": self._model, "messages": turns}
@@ -38,7 +38,7 @@ class OpenAI(HTTPProvider):
         return found
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """An answer in ours; a refusal has no text."""
+        """Return an answer in ours; a refusal has no text."""
         choice = answer["choices"][0]
         usage = answer.get("usage") or {}
         return Completion(

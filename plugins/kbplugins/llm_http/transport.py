@@ -90,15 +90,15 @@ class HTTPProvider(ABC):
 
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
-        """The headers that carry the key."""
+        """Return the headers that carry the key."""
 
     @abstractmethod
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """A request in the words of the interface."""
+        """Return a request in the words of the interface."""
 
     @abstractmethod
     def read(self, answer: dict[str, Any]) -> Completion:
-        """An answer in ours; any error about its shape means that it is of another one."""
+        """Return an answer in ours; any error about its shape means that it is of another one."""
 
     def _post(self, path: str, headers: Mapping[str, str], body: dict[str, Any], timeout: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout

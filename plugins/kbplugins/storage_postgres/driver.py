@@ -42,7 +42,7 @@ class Driver:
         self.timeout = config.storage_timeout_ms / 1000
 
     def connect(self, purpose: str) -> Any:
-        """A connection with autocommit; raises ConfigError, Unreachable."""
+        """Return a connection with autocommit; raises ConfigError, Unreachable."""
         name = f"kbcore pid {os.getpid()} on {socket.gethostname()}"[:63]
         settings = {
             "statement_timeout": self._timeout,
@@ -98,12 +98,12 @@ class Driver:
         return StorageFailed(text)
 
     def clean(self, text: str) -> str:
-        """A text of the server or the library, in one line and without what is secret."""
+        """Return a text of the server or the library, in one line and without what is secret."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return " ".join(text.split())
 
 
 def stopped(error: Exception) -> KBError:
-    """The error to raise where nothing more can be tried."""
+    """Return the error to raise where nothing more can be tried."""
     return error if isinstance(error, KBError) else NotReady(str(error))

@@ -7,7 +7,7 @@ from kbplugins.storage_postgres.session import read_meta
 
 
 def channel_of(log_id: bytes) -> str:
-    """The channel on which appends to a log are told; what is said there is the new head, as text."""
+    """Return the channel on which appends to a log are told; what is said there is the new head, as text."""
     return f"kbcore_{log_id.hex()}"
 
 

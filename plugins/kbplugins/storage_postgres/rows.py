@@ -18,7 +18,7 @@ class Rows:
         self.place = session.driver.place
 
     def first(self) -> int:
-        """The lowest record that is kept."""
+        """Return the lowest record that is kept."""
         return int(self._all("SELECT first FROM kbcore_meta")[0][0])
 
     def bounds(self, first: int) -> tuple[int, int, int]:
@@ -38,7 +38,7 @@ class Rows:
         return self._all(query, after, upto)
 
     def snapshots(self) -> Sequence[SnapshotRow]:
-        """The snapshots, oldest first; one that was not finished is not there."""
+        """Return the snapshots, oldest first; one that was not finished is not there."""
         query = 'SELECT id, seq, chunks, size, crc, "check" FROM kbcore_snapshots ORDER BY id'
         return [SnapshotRow(*row) for row in self._all(query)]
 

@@ -77,7 +77,7 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection was there when it was last used."""
+        """True if the connection was there when it was last used."""
         return self._connection is not None and not self._connection.broken and not self._connection.closed
 
     def again(self) -> None:
@@ -186,6 +186,6 @@ class Session:
 
 
 def read_meta(execute: Callable[[str], Any]) -> Meta | None:
-    """The row of kbcore_meta."""
+    """Return the row of kbcore_meta."""
     found = execute("SELECT log_id, epoch, writer, first, head FROM kbcore_meta").fetchone()
     return None if found is None else Meta(*found)

@@ -139,7 +139,7 @@ class PostgresStore:
     # -- reading ------------------------------------------------------------
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
+        """Return every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
         self._check()
         if after + 1 < self._first:
             raise LogTruncated(f"records up to {self._first - 1} are no longer kept", {"first": self._first})
@@ -239,7 +239,7 @@ class PostgresStore:
         self._snapshots = [*others, row]
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """The newest snapshot; it was read and found sound when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was read and found sound when the log was opened or when it was saved."""
         self._check()
         if not self._snapshots:
             return None

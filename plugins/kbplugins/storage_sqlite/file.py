@@ -87,7 +87,7 @@ class SqliteFile:
     # -- Tables --------------------------------------------------------------
 
     def first(self) -> int:
-        """The lowest record that is kept."""
+        """Return the lowest record that is kept."""
         return self.meta.first
 
     def bounds(self, first: int) -> tuple[int, int, int]:
@@ -107,7 +107,7 @@ class SqliteFile:
         return self._read(query, after, upto)
 
     def snapshots(self) -> Sequence[SnapshotRow]:
-        """The finished snapshots, oldest first."""
+        """Return the finished snapshots, oldest first."""
         query = 'SELECT id, seq, chunks, size, crc, "check" FROM snapshots WHERE whole = 1 ORDER BY id'
         found = [SnapshotRow(*row) for row in self._read(query)]
         if not all(isinstance(row.seq, int) for row in found):

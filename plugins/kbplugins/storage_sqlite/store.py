@@ -133,7 +133,7 @@ class SqliteStore(PledgeFile):
     # -- reading ------------------------------------------------------------
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
+        """Return every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
         self._check()
         first = self._file.meta.first
         if after + 1 < first:
@@ -198,7 +198,7 @@ class SqliteStore(PledgeFile):
                 raise
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """The newest snapshot; it was read and found sound when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was read and found sound when the log was opened or when it was saved."""
         self._check()
         if not self._snapshots:
             return None
@@ -206,7 +206,7 @@ class SqliteStore(PledgeFile):
         return row.seq, table_log.chunks(self._file, row)
 
     def _write(self, seq: int, chunks: Iterable[bytes], start: int) -> SnapshotRow:
-        """The chunks, a slice at a time, and read back; nothing counts before `_count`, and what is left is dropped."""
+        """Return the chunks, a slice at a time, and read back; nothing counts before `_count`, and what is left is dropped."""
         try:
             id, count, size, crc = self._begin_snapshot(seq), 0, 0, 0
             part: list[tuple[int, int, int, bytes]] = []

@@ -80,7 +80,7 @@ class Files(Protocol):
         """Make a folder and those above it where missing."""
 
     def free_bytes(self, path: str) -> int:
-        """Bytes an ordinary user may still write on the file system of a folder."""
+        """Return the bytes an ordinary user may still write on the file system of a folder."""
 
     def lock(self, fd: int) -> bool:
         """Take the exclusive lock of a file without waiting; False when another holds it."""
@@ -142,7 +142,7 @@ class OsFiles:
         os.makedirs(path, mode=0o700, exist_ok=True)
 
     def free_bytes(self, path: str) -> int:
-        """Bytes an ordinary user may still write."""
+        """Return the bytes an ordinary user may still write."""
         answer = os.statvfs(path)
         return answer.f_bavail * answer.f_frsize
 
@@ -163,7 +163,7 @@ class Disk:
         self.folder = folder
 
     def path(self, name: str) -> str:
-        """The full path of a file of the folder."""
+        """Return the full path of a file of the folder."""
         return os.path.join(self.folder, name)
 
     def make_folder(self) -> None:
@@ -207,7 +207,7 @@ class Disk:
         return b"".join(parts)
 
     def read_file(self, name: str) -> bytes:
-        """The whole of a small file."""
+        """Return the whole of a small file."""
         fd = self.open(name, READ)
         try:
             return self.read(name, fd, self.size(name, fd), 0)
@@ -291,7 +291,7 @@ class Disk:
         self.sync_folder()
 
     def free_bytes(self) -> int:
-        """Bytes left on the file system of the folder."""
+        """Return the bytes left on the file system of the folder."""
         return self._call("statvfs", "", self.files.free_bytes, self.folder)
 
     def lock(self, name: str, fd: int) -> bool:

@@ -15,7 +15,7 @@ class PledgeFile:
     _pledge: str | None = None
 
     def leader(self) -> str:
-        """The address of the leader, "" for nobody; read once."""
+        """Return the address of the leader, "" for nobody; read once."""
         if self._pledge is None:
             there = self._pledge_name in self._disk.names()
             text = self._disk.read_file(self._pledge_name).decode("utf-8", "replace").strip() if there else ""

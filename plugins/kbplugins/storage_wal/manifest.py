@@ -38,7 +38,7 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     body = json.dumps(asdict(manifest), sort_keys=True, separators=(",", ":")).encode()
     text = b"%s %d\n%s\n" % (_MAGIC, FORMAT, body)
     return text + b"%08x\n" % crc32(text)

@@ -101,7 +101,7 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
 
 
 def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
-    """The snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
+    """Return the snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
     kept = list(manifest.snapshots)
     first = extents[0].first if extents else 1
     log_id = bytes.fromhex(manifest.log_id)

@@ -40,7 +40,7 @@ class Found:
 def corrupted(
     folder: str, name: str, offset: int, expected: int, found: str, after: int, why: str = ""
 ) -> LogCorrupted:
-    """The refusal of a damaged log: where, what was expected, what was found, and the ways out."""
+    """Return the refusal of a damaged log: where, what was expected, what was found, and the ways out."""
     return LogCorrupted(
         f"{folder}/{name}: damaged at byte {offset}: expected record {expected}, found {found}; "
         f"{after} valid records follow{'; ' + why if why else ''}. "
@@ -198,7 +198,7 @@ class _Log:
 
 
 def surviving(disk: Disk, extent: Extent, fd: int) -> Iterator[bytes]:
-    """The records of a segment as they are on the disk, in pieces, for a copy."""
+    """Yield the records of a segment as they are on the disk, in pieces, for a copy."""
     offset = segment.HEADER_BYTES
     while offset < extent.end:
         data = disk.read(extent.name, fd, min(1 << 20, extent.end - offset), offset)

@@ -74,7 +74,7 @@ def _discard(aside: Disk) -> None:
 
 
 def later(epoch: int, current: int) -> int:
-    """A term that may follow the current one; raises InvalidInput for any other."""
+    """Return a term that may follow the current one; raises InvalidInput for any other."""
     if not current < epoch < 1 << 31:
         raise InvalidInput(f"term {epoch} is not later than {current}")
     return epoch

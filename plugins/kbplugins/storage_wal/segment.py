@@ -35,12 +35,12 @@ _CHUNK = 256 << 10
 
 
 def name_of(first: int) -> str:
-    """The file name of the segment whose first record is `first`."""
+    """Return the file name of the segment whose first record is `first`."""
     return f"wal-{first:020d}.log"
 
 
 def first_of(name: str) -> int | None:
-    """The first record of a segment by its file name, None for other files."""
+    """Return the first record of a segment by its file name, None for other files."""
     digits = name[4:-4]
     if name.startswith("wal-") and name.endswith(".log") and len(digits) == 20 and digits.isdigit():
         return int(digits)
@@ -58,7 +58,7 @@ class Header:
     created: int
 
     def encode(self) -> bytes:
-        """The 64 bytes on disk."""
+        """Return the 64 bytes on disk."""
         data = _HEADER.pack(
             _MAGIC,
             FORMAT,
@@ -109,7 +109,7 @@ class Extent:
             self.marks.append((seq, offset))
 
     def start_for(self, seq: int) -> tuple[int, int]:
-        """The last known (seq, offset) at or before a record."""
+        """Return the last known (seq, offset) at or before a record."""
         index = bisect_right(self.marks, (seq, self.end))
         return self.marks[index - 1] if index else (self.first, HEADER_BYTES)
 
@@ -135,7 +135,7 @@ class Reader:
         self.problem = ""
 
     def records(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Each record as (seq, type, version, payload)."""
+        """Yield each record as (seq, type, version, payload)."""
         data = b""
         at = 0  # position in data of self.offset
         unpack = frame.HEADER.unpack_from
@@ -181,7 +181,7 @@ class Reader:
 
 
 def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:
-    """Whether nothing was written from `offset` to the end of the file."""
+    """Return True if nothing was written from `offset` to the end of the file."""
     while offset < size:
         data = disk.read(name, fd, min(1 << 20, size - offset), offset)
         if not data:

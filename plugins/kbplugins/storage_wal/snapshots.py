@@ -31,12 +31,12 @@ _BUFFER = 256 << 10
 
 
 def name_of(seq: int) -> str:
-    """The file name of the snapshot at `seq`."""
+    """Return the file name of the snapshot at `seq`."""
     return f"snap-{seq:020d}.kbs"
 
 
 def seq_of(name: str) -> int | None:
-    """The sequence number of a snapshot by its file name, None for other files."""
+    """Return the sequence number of a snapshot by its file name, None for other files."""
     digits = name[5:-4]
     if name.startswith("snap-") and name.endswith(".kbs") and len(digits) == 20 and digits.isdigit():
         return int(digits)
@@ -114,7 +114,7 @@ def _verify_written(disk: Disk, name: str, log_id: bytes, seq: int) -> None:
 
 
 def log_id_of(disk: Disk, name: str) -> bytes | None:
-    """The log a snapshot file says it is of, None where its header is damaged."""
+    """Return the log a snapshot file says it is of, None where its header is damaged."""
     data = disk.read_file(name)[:_HEADER_BYTES]
     if len(data) < _HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
         return None
@@ -133,7 +133,7 @@ def verify(disk: Disk, log_id: bytes, seq: int) -> str:
 
 
 def read(disk: Disk, log_id: bytes, seq: int) -> Iterator[bytes]:
-    """The chunks of a snapshot; raises LogCorrupted where it is damaged."""
+    """Return the chunks of a snapshot; raises LogCorrupted where it is damaged."""
     return _sections(disk, name_of(seq), log_id, seq)
 
 

@@ -73,7 +73,7 @@ class Space:
         return StorageFull(message, {**((cause.details or {}) if cause else {}), **details})
 
     def writable(self) -> bool:
-        """Whether the next write would be tried; looks again while full, so that room made is noticed unasked."""
+        """Return True if the next write would be tried; looks again while full, so that room made is noticed unasked."""
         try:
             return not self.full or self._disk.free_bytes() >= self._limit()
         except (StorageFull, StorageFailed):
@@ -109,7 +109,7 @@ class Space:
         return True
 
     def _probe(self) -> bool:
-        """Whether the disk takes a file; what it says of its free room may not hold for us."""
+        """Return True if the disk takes a file; what it says of its free room may not hold for us."""
         try:
             fd = self._disk.open(PROBE, CREATE)
             try:

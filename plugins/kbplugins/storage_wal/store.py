@@ -220,7 +220,7 @@ class WalStore(PledgeFile):
     # -- reading ------------------------------------------------------------
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
+        """Return every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
         self._check()
         head = self._head
         tail = self._tail.extent
@@ -315,7 +315,7 @@ class WalStore(PledgeFile):
                 raise
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """The newest snapshot; it was read and found sound when the log was opened or when it was saved."""
+        """Return the newest snapshot; it was read and found sound when the log was opened or when it was saved."""
         self._check()
         kept = self._manifest.snapshots
         return (kept[-1], snapshots.read(self._disk, self._log_id, kept[-1])) if kept else None

@@ -55,11 +55,11 @@ class Salvage:
         return LogSeed(self._log_id.hex(), self._epoch + 1, self._base)
 
     def chunks(self) -> Iterator[bytes]:
-        """The chunks of the snapshot it begins with."""
+        """Return the chunks of the snapshot it begins with."""
         return snapshots.read(self._disk, self._log_id, self._base)
 
     def batches(self) -> Iterator[list[tuple[int, int, bytes]]]:
-        """The records after it, in order."""
+        """Yield the records after it, in order."""
         batch: list[tuple[int, int, bytes]] = []
         size = 0
         for seq in (*range(self._base + 1, self._reach + 1), *self._later):
@@ -82,8 +82,8 @@ class Salvage:
         by_tenant: dict[tuple[str | None, str | None, bool], list[int]] = {}
         for seq in missing:
             if seq in self._places:
-                place = self._places[seq]
-                found: set[tuple[str | None, str | None]] = set(self._owners(self._record(place)[2]))
+                index = self._places[seq]
+                found: set[tuple[str | None, str | None]] = set(self._owners(self._record(index)[2]))
                 certain = bool(found)
             else:
                 found = self._guess(seq)
@@ -152,7 +152,7 @@ class Salvage:
             self._debris.append((expected, data[end:]))
 
     def _choose(self) -> tuple[int, int]:
-        """The snapshot to begin with, and the last record that can be reached from it without a gap."""
+        """Return the snapshot to begin with, and the last record that can be reached from it without a gap."""
         there = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
         bases = [0, *(seq for seq in there if self._is_sound(seq))]
         return max(((base, self._reached(base)) for base in bases), key=lambda found: (found[1], found[0]))
@@ -168,10 +168,10 @@ class Salvage:
             base += 1
         return base
 
-    def _record(self, place: _Place) -> tuple[int, int, bytes]:
-        fd = self._disk.open(place.file, READ)
+    def _record(self, index: _Place) -> tuple[int, int, bytes]:
+        fd = self._disk.open(index.file, READ)
         try:
-            data = self._disk.read(place.file, fd, place.end - place.offset, place.offset)
+            data = self._disk.read(index.file, fd, index.end - index.offset, index.offset)
         finally:
             self._disk.close(fd)
         _, _, _, _, _, kind, version, _ = frame.HEADER.unpack_from(data)
