@@ -250,7 +250,7 @@ def test_a_rule_with_everything() -> None:
             {"head": P, "body": [{"builtin": "contains", "predicate": "p", "args": []}]},
             'body[0].builtin: is given beside "predicate"; send one of them',
         ),
-        ({"head": P, "body": [{"text": "p(a)", "negated": True}]}, 'body[0].text: is complete by itself: leave out "negated"'),
+        ({"head": P, "body": [{"text": "p(a)", "negated": True}]}, 'body[0].text: is complete: leave out "negated"'),
         ({"head": P, "body": [{"text": 3}]}, "body[0].text: must be a text"),
         ({"head": P, "body": [P], "confidence": 2}, "confidence: must be a number from 0 to 1"),
         ({"head": P, "body": [P], "confidence": True}, "confidence: must be a number from 0 to 1"),

@@ -268,7 +268,7 @@ def _text_of(obj: Any, path: str) -> tuple[str, str] | None:
     if not isinstance(obj["text"], str):
         raise InvalidInput.at(at, "must be a text")
     if beside := [key for key in _IN_TEXT if obj.get(key)]:
-        raise InvalidInput.at(at, f'is complete by itself: leave out "{beside[0]}"')
+        raise InvalidInput.at(at, f'is complete: leave out "{beside[0]}"')
     return obj["text"], at
 
 

@@ -206,7 +206,7 @@ class SqliteStore(PledgeFile):
         return row.seq, table_log.chunks(self._file, row)
 
     def _write(self, seq: int, chunks: Iterable[bytes], start: int) -> SnapshotRow:
-        """Return the chunks, a slice at a time, and read back; nothing counts before `_count`, and what is left is dropped."""
+        """Write the chunks in slices and verify them; the snapshot does not count before `_count`."""
         try:
             id, count, size, crc = self._begin_snapshot(seq), 0, 0, 0
             part: list[tuple[int, int, int, bytes]] = []

@@ -13,7 +13,7 @@ from kbplugins.storage_wal.segment import Header, Reader
 
 
 def check(disk: Disk) -> dict[str, Any]:
-    """Return the report: what there is file by file, every problem, `sound` (nothing is damaged) and `opens` (a start takes it)."""
+    """Return a report on every file and problem; `sound`: no damage, `opens`: a start would succeed."""
     names = disk.names()
     report: dict[str, Any] = {"directory": disk.folder, "sound": False, "opens": False, "head": None, "problems": []}
     try:
