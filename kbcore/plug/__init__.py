@@ -1,1 +1,1 @@
-"""The seam to plugins: hooks, protocols, and the manager that finds them."""
+"""The plugin interface: hooks, protocols, and the manager that loads plugins."""

@@ -1,8 +1,9 @@
-"""All hooks of the core, nothing else; a server adds those that know HTTP.
+"""All hooks of the core; a server adds hooks that know HTTP.
 
-Collecting hooks are plural nouns and return name to offer: two plugins giving one name refuse the start. Telling hooks are
-past tense and return nothing: an exception in one is logged and counted, never passed on. A plugin takes only the arguments
-it wants.
+Collecting hooks are plural nouns and return a mapping of name to offer: a name offered by two
+plugins prevents the start. Notification hooks are in the past tense and return nothing: an
+exception in one is logged and counted, never passed on. A plugin accepts only the arguments it
+needs.
 """
 
 from __future__ import annotations
@@ -44,71 +45,81 @@ def kb_storage_backends(config: Config) -> Mapping[str, Callable[[Config], LogSt
 
 @hookspec
 def kb_storage_tools(config: Config) -> Mapping[str, StorageTools]:  # type: ignore[empty-body]
-    """Name what checks, mends and makes the folders of a storage backend, by the backend's name."""
+    """Name the tools that check, repair and create the folders of a storage backend, by the
+    backend's name."""
 
 
 @hookspec
 def kb_merge_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[empty-body]
-    """Name strategies for merges of scopes; each decides one conflict at a time."""
+    """Name strategies for merges of scopes; a strategy decides one conflict at a time."""
 
 
 @hookspec
 def kb_conflict_strategies() -> Mapping[str, MergeStrategy]:  # type: ignore[empty-body]
-    """Name what may happen to a fact whose opposite is stored (`conflictStrategy`).
+    """Name strategies for a new fact whose opposite is stored (`conflictStrategy`).
 
-    The conflict has the new fact as its source, the stored one as its target. SOURCE lets the new one win and retracts the
-    other, TARGET does not store it, BOTH keeps both, REFUSE refuses the write; FACTS has no meaning here. What is logged is
-    the outcome.
+    The conflict has the new fact as its source and the stored one as its target. SOURCE stores the
+    new fact and retracts the other, TARGET does not store the new fact, BOTH keeps both, REFUSE
+    refuses the write; FACTS has no meaning here. The log records the outcome.
     """
 
 
 @hookspec
 def kb_metrics_sinks(config: Config) -> Mapping[str, Callable[[Sequence[MetricSpec]], MetricsSink]]:  # type: ignore[empty-body]
-    """Name sinks; every one that METRICS_SINKS lists gets every value. The factory is given the table of families."""
+    """Name sinks; every sink that METRICS_SINKS lists gets every value.
+
+    The factory receives the table of families.
+    """
 
 
 @hookspec
 def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:  # type: ignore[empty-body]
-    """Name ways to say how much a fact matters; SALIENCE_SCORER picks one."""
+    """Name scorers of the importance of a fact; SALIENCE_SCORER picks one."""
 
 
 @hookspec
 def kb_embedders(config: Config) -> Mapping[str, Callable[[Config], Embedder]]:  # type: ignore[empty-body]
-    """Name ways to make vectors of texts; EMBEDDER picks one for queries of context windows, `none` is a valid choice."""
+    """Name embedders of texts.
+
+    EMBEDDER picks one for queries of context windows, `none` is a valid choice.
+    """
 
 
 @hookspec
 def kb_tokenizers(config: Config) -> Mapping[str, Callable[[Config], Tokenizer]]:  # type: ignore[empty-body]
-    """Name ways to count tokens; TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4."""
+    """Name token counters.
+
+    TOKENIZER picks one for `maxTokens` of context windows, `none` counts characters / 4.
+    """
 
 
 @hookspec
 def kb_rule_texts(database: str, tenant: str) -> Iterable[str]:  # type: ignore[empty-body]
-    """Rules for a tenant that is about to be created, as texts in the rule language.
+    """Return rules for a tenant that is about to be created, as texts in the rule language.
 
-    They are logged like others just before its first write, which is refused if one of them cannot be taken. A tenant that
-    was emptied is not a new one.
+    They are logged like other rules just before the first write, which is refused if a rule cannot
+    be stored. A tenant that was emptied is not a new tenant.
     """
 
 
-# -- telling ----------------------------------------------------------------------------------------------------------
+# -- notification ----------------------------------------------------------------------------------------------------------
 
 
 @hookspec
 def kb_runtime_started(runtime: RunningNode) -> None:
-    """Recovery is done and nothing has been served yet."""
+    """Run after recovery and before the first request."""
 
 
 @hookspec
 def kb_runtime_stopping(runtime: RunningNode) -> None:
-    """No request is running; the log is still open, and writes are taken."""
+    """Run when no request is active; the log is still open, and writes are accepted."""
 
 
 @hookspec
 def kb_goal_answered(database: str, tenant: str, goal: Sequence[BodyItem], stats: Evaluation) -> None:
-    """A goal was evaluated, with an answer or an error; `goal` has one literal or several.
+    """Run after a goal was evaluated, with an answer or an error; `goal` has one or more literals.
 
-    Called where the answer waits for it: be quick.
+    The answer waits for this call: be quick.
     """
 
 
@@ -119,17 +130,24 @@ def kb_llm_providers(config: Config) -> Mapping[str, Callable[[Config], LLMProvi
 
 @hookspec(firstresult=True)
 def kb_extraction_prompt(text: str, context: str | None) -> str | None:
-    """Replace the instructions a model gets for extracting from a text; None leaves it to the next."""
+    """Replace the model's instructions for extraction from a text.
+
+    None leaves the decision to the next plugin.
+    """
 
 
 @hookspec
 def kb_llm_called(provider: str, model: str, usage: Usage) -> None:
-    """A call of a language model ended, well or badly. What this raises is logged and goes no further."""
+    """Run after a call of a language model, successful or not.
+
+    An exception is logged and goes no further.
+    """
 
 
 @hookspec
 def kb_changes_committed(database: str, tenant: str, delta: Delta) -> None:
-    """A change set is durable and applied. Called in log order for each tenant, outside its lock, by the writer: be quick.
+    """Run after a change set is durable and applied.
 
-    `tenant` is empty for what concerns a whole database. An exception is logged and reaches nobody.
+    Called in log order for each tenant, outside its lock, by the writer: be quick. `tenant` is
+    empty for a change of a whole database. An exception is logged and not passed on.
     """

@@ -1,4 +1,4 @@
-"""Find plugins by entry point, block those switched off, and call hooks with types."""
+"""Discovery of plugins by entry point, and typed calls of their hooks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from kbcore.plug.ports import (
 )
 from kbcore.plug.tokenizer import Tokenizer
 
-LATER = "kb_http_"
-"""Hooks that start so are specified by a server, if there is one."""
+SERVER_HOOK_PREFIX = "kb_http_"
+"""Prefix of hooks that a server specifies, if there is one."""
 
 CHOSEN_BY = {
     "kb_storage_backends": "STORAGE_BACKEND",
@@ -38,16 +38,19 @@ CHOSEN_BY = {
     "kb_embedders": "EMBEDDER",
     "kb_tokenizers": "TOKENIZER",
 }
-"""Collecting hooks of which a setting picks; of the others a request does, or all are used."""
+"""Collecting hooks whose offers a setting picks; offers of other hooks are picked per request or
+all used."""
 
 log = logging.getLogger("kbcore.plugins")
 
 
 class Plugins:
-    """The plugins of one runtime: built-ins and guests through the same entry points, plus those passed in.
+    """The plugins of one runtime.
 
-    Raises ConfigError naming the plugin where one cannot be loaded, speaks of a hook there is not, or is made for another
-    version of the protocols.
+    Built-in and third-party plugins from entry points, and those passed in.
+
+    Raises ConfigError naming the plugin if it cannot be loaded, implements an unknown hook, or is
+    made for another version of the protocols.
     """
 
     def __init__(self, config: Config, extra: Iterable[ModuleType | object] = ()) -> None:
@@ -64,7 +67,7 @@ class Plugins:
         self._check()
 
     def specify(self, specs: ModuleType) -> None:
-        """Add the hooks of a module, once; raises ConfigError as the class does."""
+        """Add the hooks of a module, once; raise ConfigError as the class does."""
         if specs in self._specified:
             return
         try:
@@ -75,88 +78,111 @@ class Plugins:
         self._check()
 
     def names(self) -> list[str]:
-        """Names of the plugins that are loaded, sorted."""
+        """Return the names of the loaded plugins, sorted."""
         return sorted(name for name, plugin in self._manager.list_name_plugin() if plugin is not None)
 
     def hooks(self) -> dict[str, list[str]]:
-        """For each plugin the hooks it implements, sorted."""
-        found: dict[str, list[str]] = {name: [] for name in self.names()}
+        """Return the hooks that each plugin implements, sorted."""
+        hooks: dict[str, list[str]] = {name: [] for name in self.names()}
         for hook in sorted(vars(self._manager.hook)):
             for implementation in getattr(self._manager.hook, hook).get_hookimpls():
-                found[implementation.plugin_name].append(hook)
-        return found
+                hooks[implementation.plugin_name].append(hook)
+        return hooks
 
     def offers(self, plugin: str, hook: str) -> list[str]:
-        """The names a plugin offers through a collecting hook of the core, sorted; none of another hook."""
+        """Return the names a plugin offers through a collecting hook of the core, sorted.
+
+        The list is empty for other hooks.
+        """
         if hook not in COLLECTING:
             return []
-        found: list[str] = []
+        names: list[str] = []
         for implementation in self._implementations(hook):
             if implementation.plugin_name == plugin:
-                found.extend(self._call(implementation, hook, {"config": self._config}))
-        return sorted(found)
+                names.extend(self._call(implementation, hook, {"config": self._config}))
+        return sorted(names)
 
-    # -- what the core asks ---------------------------------------------------------------------------------------------
+    # -- used by the core ---------------------------------------------------------------------------------------------
 
     def open_storage(self) -> LogStore:
-        """Open the log that STORAGE_BACKEND names; raises ConfigError naming the choices."""
+        """Open the log that STORAGE_BACKEND names; raise ConfigError naming the choices."""
         return self.check_storage()(self._config)
 
     def check_storage(self) -> Callable[[Config], LogStore]:
-        """Return what opens the log that STORAGE_BACKEND names; raises ConfigError naming the choices."""
-        wanted, url = self._config.storage_backend, self._config.storage_url
-        factory: Callable[[Config], LogStore] = self._pick("kb_storage_backends", wanted)
-        if url and backend_of(url) != wanted:
-            raise ConfigError(f"STORAGE_URL={redacted(url)!r} is for {backend_of(url)!r}, but STORAGE_BACKEND is {wanted!r}")
+        """Return the factory of the log that STORAGE_BACKEND names.
+
+        Raise ConfigError naming the choices.
+        """
+        backend, url = self._config.storage_backend, self._config.storage_url
+        factory: Callable[[Config], LogStore] = self._pick("kb_storage_backends", backend)
+        if url and backend_of(url) != backend:
+            raise ConfigError(
+                f"STORAGE_URL={redacted(url)!r} is for {backend_of(url)!r}, but STORAGE_BACKEND is {backend!r}"
+            )
         return factory
 
     def storage_tools(self) -> StorageTools:
-        """The tools for folders of the backend that STORAGE_BACKEND names; raises ConfigError where there are none."""
-        found: StorageTools = self._pick("kb_storage_tools", self._config.storage_backend)
-        return found
+        """Return the folder tools of the backend that STORAGE_BACKEND names.
+
+        Raise ConfigError if it has none.
+        """
+        tools: StorageTools = self._pick("kb_storage_tools", self._config.storage_backend)
+        return tools
 
     def merge_strategies(self) -> dict[str, MergeStrategy]:
-        """The strategies for merges of scopes, by name."""
+        """Return the strategies for merges of scopes, by name."""
         return self._collect("kb_merge_strategies")
 
     def conflict_strategies(self) -> dict[str, MergeStrategy]:
-        """What may happen to a fact whose opposite is stored, by name."""
+        """Return the strategies for new facts whose opposite is stored, by name."""
         return self._collect("kb_conflict_strategies")
 
     def salience_scorer(self) -> SalienceScorer:
-        """The scorer that SALIENCE_SCORER names; raises ConfigError naming the choices."""
-        found: SalienceScorer = self._pick("kb_salience_scorers", self._config.salience_scorer)
-        return found
+        """Return the scorer that SALIENCE_SCORER names; raise ConfigError naming the choices."""
+        scorer: SalienceScorer = self._pick("kb_salience_scorers", self._config.salience_scorer)
+        return scorer
 
     def metrics_sinks(self, specs: Sequence[MetricSpec] = FAMILIES) -> list[MetricsSink]:
-        """The sinks that METRICS_SINKS lists, opened; raises ConfigError naming the choices."""
-        made: list[MetricsSink] = []
+        """Open and return the sinks that METRICS_SINKS lists.
+
+        Raise ConfigError naming the choices.
+        """
+        sinks: list[MetricsSink] = []
         for name in dict.fromkeys(self._config.metrics_sinks):
             factory: Callable[[Sequence[MetricSpec]], MetricsSink] = self._pick("kb_metrics_sinks", name)
-            made.append(factory(specs))
-        return made
+            sinks.append(factory(specs))
+        return sinks
 
     def llm_provider(self) -> LLMProvider | None:
-        """The language model that LLM_PROVIDER names, None for `none`; raises ConfigError naming the choices."""
-        wanted = self._config.llm_provider
-        if wanted.lower() in ("", "none"):
+        """Return the language model that LLM_PROVIDER names, None for `none`.
+
+        Raise ConfigError naming the choices.
+        """
+        name = self._config.llm_provider
+        if name.lower() in ("", "none"):
             return None
-        factory: Callable[[Config], LLMProvider] = self._pick("kb_llm_providers", wanted)
+        factory: Callable[[Config], LLMProvider] = self._pick("kb_llm_providers", name)
         return factory(self._config)
 
     def embedder(self) -> Embedder | None:
-        """The embedder that EMBEDDER names, None for `none`; raises ConfigError naming the choices."""
-        wanted = self._config.embedder
-        if wanted.lower() in ("", "none"):
+        """Return the embedder that EMBEDDER names, None for `none`.
+
+        Raise ConfigError naming the choices.
+        """
+        name = self._config.embedder
+        if name.lower() in ("", "none"):
             return None
-        factory: Callable[[Config], Embedder] = self._pick("kb_embedders", wanted)
-        made = factory(self._config)
-        if made.dimension < 1:
-            raise ConfigError(f"EMBEDDER={wanted!r}: its vectors have no dimension")
-        return made
+        factory: Callable[[Config], Embedder] = self._pick("kb_embedders", name)
+        embedder = factory(self._config)
+        if embedder.dimension < 1:
+            raise ConfigError(f"EMBEDDER={name!r}: its vectors have no dimension")
+        return embedder
 
     def tokenizer(self) -> Tokenizer | None:
-        """Return the tokenizer that TOKENIZER names, None for `none`; raises ConfigError naming the choices."""
+        """Return the tokenizer that TOKENIZER names, None for `none`.
+
+        Raises ConfigError naming the choices.
+        """
         name = self._config.tokenizer
         if name.lower() in ("", "none"):
             return None
@@ -164,75 +190,85 @@ class Plugins:
         return factory(self._config)
 
     def extraction_prompt(self, text: str, context: str | None) -> str | None:
-        """The instructions a plugin wants for extracting from a text, None where none has any; raises PluginFailed."""
-        found = self.decide("kb_extraction_prompt", text=text, context=context)
-        if found is not None and not isinstance(found, str):
-            raise PluginFailed("a plugin gave something else than a text in kb_extraction_prompt")
-        return found
+        """Return a plugin's instructions for extraction from a text, None for the default.
+
+        Raise PluginFailed.
+        """
+        prompt = self.decide("kb_extraction_prompt", text=text, context=context)
+        if prompt is not None and not isinstance(prompt, str):
+            raise PluginFailed("a plugin returned something other than a text from kb_extraction_prompt")
+        return prompt
 
     def rule_texts(self, database: str, tenant: str) -> list[tuple[str, str]]:
-        """The rules a new tenant starts with: plugin and text. Raises PluginFailed naming the plugin."""
-        found: list[tuple[str, str]] = []
+        """Return the initial rules of a new tenant as pairs of plugin and text.
+
+        Raise PluginFailed naming the plugin.
+        """
+        pairs: list[tuple[str, str]] = []
         for implementation in self._implementations("kb_rule_texts"):
-            given = {"database": database, "tenant": tenant}
+            arguments = {"database": database, "tenant": tenant}
             try:
-                texts = self._call(implementation, "kb_rule_texts", given) or ()
+                texts = self._call(implementation, "kb_rule_texts", arguments) or ()
                 if isinstance(texts, str):
-                    raise TypeError("kb_rule_texts gives a list of texts, not one text")
+                    raise TypeError("kb_rule_texts must return a list of texts, not one text")
                 texts = list(texts)
                 if not all(isinstance(text, str) for text in texts):
-                    raise TypeError("kb_rule_texts gives texts and nothing else")
-                found.extend((implementation.plugin_name, text) for text in texts)
+                    raise TypeError("kb_rule_texts must return only texts")
+                pairs.extend((implementation.plugin_name, text) for text in texts)
             except Exception as error:
                 raise PluginFailed(f"plugin {implementation.plugin_name} failed in kb_rule_texts: {error}") from error
-        return found
+        return pairs
 
     # -- calling hooks --------------------------------------------------------------------------------------------------
 
     def listens(self, hook: str) -> bool:
-        """Whether any plugin implements a hook."""
+        """Return True if any plugin implements a hook."""
         return bool(getattr(self._manager.hook, hook).get_hookimpls())
 
-    def tell(self, hook: str, **given: Any) -> None:
-        """Call a telling hook: a plugin that raises is logged and counted, and stops nobody."""
+    def tell(self, hook: str, **arguments: Any) -> None:
+        """Call a notification hook; an exception of a plugin is logged and counted."""
         for implementation in self._implementations(hook):
             try:
-                self._call(implementation, hook, given)
-            except Exception:  # a listener's failure is not that of whoever did the work
+                self._call(implementation, hook, arguments)
+            except Exception:  # a failing listener must not fail the operation
                 log.warning("plugin %s failed in %s", implementation.plugin_name, hook, exc_info=True)
                 if self.on_failure is not None:
                     self.on_failure(hook)
 
-    def decide(self, hook: str, **given: Any) -> Any:
-        """The first answer to a deciding hook that is not None; None where there is none.
+    def decide(self, hook: str, **arguments: Any) -> Any:
+        """Return the first answer to a deciding hook that is not None; None if there is none.
 
-        An error of ours a plugin raises on purpose goes through; raises PluginFailed naming the plugin for any other.
+        A KBError raised by a plugin goes through; raises PluginFailed naming the plugin for any
+        other exception.
         """
         for implementation in self._implementations(hook):
             try:
-                found = self._call(implementation, hook, given)
+                answer = self._call(implementation, hook, arguments)
             except KBError:
                 raise
             except Exception as error:
                 raise PluginFailed(f"plugin {implementation.plugin_name} failed in {hook}: {error!r}") from error
-            if found is not None:
-                return found
+            if answer is not None:
+                return answer
         return None
 
-    def gather(self, hook: str, **given: Any) -> list[tuple[str, Any]]:
-        """What each plugin gives to a hook, with its name; what it raises goes through."""
-        return [(each.plugin_name, self._call(each, hook, given)) for each in self._implementations(hook)]
+    def gather(self, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
+        """Return the result of each plugin for a hook, with the plugin's name.
+
+        Exceptions go through.
+        """
+        return [(each.plugin_name, self._call(each, hook, arguments)) for each in self._implementations(hook)]
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _register(self, plugin: ModuleType | object, source: Source | None) -> None:
         name = None if source is None else source.name
-        shown = str(getattr(plugin, "__name__", type(plugin).__name__)) if source is None else source.said
-        check_version(shown, plugin)
+        label = str(getattr(plugin, "__name__", type(plugin).__name__)) if source is None else source.label
+        check_version(label, plugin)
         try:
             registered = self._manager.register(plugin, name)
         except ValueError as error:
-            raise ConfigError(f"plugin {shown}: {error}") from error
+            raise ConfigError(f"plugin {label}: {error}") from error
         except pluggy.PluginValidationError as error:
             raise ConfigError(str(error)) from error
         if source is not None and registered is not None:
@@ -241,46 +277,51 @@ class Plugins:
     def _check(self) -> None:
         for hook, caller in vars(self._manager.hook).items():
             for implementation in caller.get_hookimpls():
-                who = implementation.plugin_name
-                if not caller.has_spec() and not implementation.optionalhook and not hook.startswith(LATER):
-                    raise ConfigError(f"plugin {who}: there is no hook {hook}; docs/reference/hooks.md lists them")
+                plugin = implementation.plugin_name
+                if not caller.has_spec() and not implementation.optionalhook and not hook.startswith(SERVER_HOOK_PREFIX):
+                    raise ConfigError(f"plugin {plugin}: hook {hook} does not exist; docs/reference/hooks.md lists them")
                 if implementation.hookwrapper or implementation.wrapper:
-                    raise ConfigError(f"plugin {who}: {hook} is a wrapper, which hooks here do not have")
+                    raise ConfigError(f"plugin {plugin}: {hook} is a hook wrapper, which is not supported")
 
     def _implementations(self, hook: str) -> Iterator[Any]:
-        """The last plugin that was loaded comes first, as pluggy has it."""
+        """Return the implementations of a hook, the plugin loaded last first, as pluggy does."""
         return iter(getattr(self._manager.hook, hook).get_hookimpls()[::-1])
 
-    def _call(self, implementation: Any, hook: str, given: Mapping[str, Any]) -> Any:
-        wanted = {name: given[name] for name in implementation.argnames if name in given}
+    def _call(self, implementation: Any, hook: str, arguments: Mapping[str, Any]) -> Any:
+        accepted = {name: arguments[name] for name in implementation.argnames if name in arguments}
         if not self._config.plugins_trace:
-            return implementation.function(**wanted)
-        who = implementation.plugin_name
+            return implementation.function(**accepted)
+        plugin = implementation.plugin_name
         try:
-            found = implementation.function(**wanted)
+            result = implementation.function(**accepted)
         except BaseException as error:
-            log.info("%s: plugin %s raised %s", hook, who, type(error).__name__)
+            log.info("%s: plugin %s raised %s", hook, plugin, type(error).__name__)
             raise
-        log.info("%s: plugin %s gave %s", hook, who, sorted(found) if isinstance(found, Mapping) else type(found).__name__)
-        return found
+        log.info(
+            "%s: plugin %s returned %s",
+            hook,
+            plugin,
+            sorted(result) if isinstance(result, Mapping) else type(result).__name__,
+        )
+        return result
 
-    def _pick(self, hook: str, wanted: str) -> Any:
+    def _pick(self, hook: str, name: str) -> Any:
         offers = self._collect(hook)
-        if wanted not in offers:
-            there = ", ".join(sorted(offers)) or "none"
-            raise ConfigError(f"{CHOSEN_BY[hook]}={wanted!r}: no plugin offers it; there are: {there}")
-        return offers[wanted]
+        if name not in offers:
+            choices = ", ".join(sorted(offers)) or "none"
+            raise ConfigError(f"{CHOSEN_BY[hook]}={name!r}: no plugin offers it; choose from: {choices}")
+        return offers[name]
 
     def _collect(self, hook: str) -> dict[str, Any]:
         offers: dict[str, Any] = {}
         owners: dict[str, str] = {}
         for implementation in getattr(self._manager.hook, hook).get_hookimpls():
-            who = implementation.plugin_name
+            plugin = implementation.plugin_name
             for name, offer in self._call(implementation, hook, {"config": self._config}).items():
                 if name in offers:
-                    raise ConfigError(f"plugins {owners[name]} and {who} both offer {name!r} ({hook})")
+                    raise ConfigError(f"plugins {owners[name]} and {plugin} both offer {name!r} ({hook})")
                 offers[name] = offer
-                owners[name] = who
+                owners[name] = plugin
         return offers
 
 
@@ -294,4 +335,4 @@ COLLECTING = (
     "kb_embedders",
     "kb_tokenizers",
 )
-"""Hooks that give names; two plugins may not give the same."""
+"""Hooks that return names; two plugins may not offer the same name."""

@@ -1,7 +1,8 @@
-"""What plugins implement: small protocols with one contract each.
+"""Protocols for plugins to implement, each with one contract.
 
-`API_VERSION` is one number for all of them; it rises when a protocol changes in a way plugins notice. A plugin that says
-`KB_API_VERSION = 1` is refused, at the start and clearly, where that number is another.
+`API_VERSION` is one number for all of them; it increases when a protocol changes in a way that
+plugins notice. A plugin with `KB_API_VERSION = 1` is refused at the start when that number is
+another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ API_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One durable record: its place in the log, `type` and `version` of the payload, and the payload bytes."""
+    """One durable record.
+
+    Its sequence number, `type` and `version` of the payload, and the payload bytes.
+    """
 
     seq: int
     type: int
@@ -33,7 +37,8 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """Where a log stands: highest sequence number written and synced, and what a start dropped from a torn tail."""
+    """Status of a log: highest sequence number written and synced, and the bytes of a torn tail
+    that the start dropped."""
 
     head: int
     durable: int
@@ -46,10 +51,13 @@ class LogStatus:
 
 @dataclass(frozen=True, slots=True)
 class SalienceWeights:
-    """The parameters of the usual formula of salience: what each part weighs, 0 to 1, and the half-life of recency.
+    """The parameters of the default salience formula.
 
-    salience = recency * 2^(-age / half-life) + frequency * min(1, ln(1 + accesses) / ln 100) + priority * the priority of
-    the fact, at most 1, times its confidence where it is known; the age is that of the last access.
+    The weight of each part, 0 to 1, and the half-life of recency.
+
+    salience = recency * 2^(-age / half-life) + frequency * min(1, ln(1 + accesses) / ln 100) +
+    priority * the priority of the fact, at most 1, times its confidence if known; the age is that
+    of the last access.
     """
 
     recency: float
@@ -60,9 +68,9 @@ class SalienceWeights:
 
 @dataclass(frozen=True, slots=True)
 class FactUse:
-    """What is known of a stored fact's use: times in epoch milliseconds, `confidence` None where it is unknown.
+    """Use of a stored fact: times in epoch milliseconds, `confidence` None if unknown.
 
-    `last_access` is the creation where there was none since; `accesses` starts at 1.
+    `last_access` is the creation time if there was no access since; `accesses` starts at 1.
     """
 
     predicate: str
@@ -76,56 +84,73 @@ class FactUse:
 
 
 class SalienceScorer(Protocol):
-    """How much a stored fact matters, 0 to 1.
+    """Scores the importance of a stored fact, 0 to 1.
 
-    Contract: `score` is a pure function of its arguments and never raises. Where `weights` is not None the score is what the
-    usual formula gives with them, and the engine works it out itself, a million facts in a few milliseconds. Where it is
-    None `score` is called for every fact looked at, which takes hundreds of times as long.
+    Contract: `score` is a pure function of its arguments and never raises. If `weights` is not
+    None, the score equals the default formula with these weights, and the engine computes it
+    itself, a million facts in a few milliseconds. If it is None, `score` is called for every fact
+    in question, which takes hundreds of times as long.
     """
 
     @property
     def weights(self) -> SalienceWeights | None:
-        """The parameters of the usual formula, None for a formula of one's own; the same every time."""
+        """The parameters of the default formula, None for another formula; the same every time."""
 
     def score(self, fact: FactUse, now_ms: int) -> float:
-        """The salience of a fact at a time in epoch milliseconds."""
+        """Return the salience of a fact at a time in epoch milliseconds."""
 
 
 class LogStore(Protocol):
     """A durable log with snapshots; one writer at a time.
 
-    Contract: after `sync` returns, everything appended survives a crash; `read` yields it in order, once.
-    Sequence numbers start at 1 and rise by one a record. Errors: `LogCorrupted` on damage (at open or read),
-    `StorageFull` when there is no room (nothing of the failed append stays; the store works on afterwards),
-    `StorageFailed` when a sync failed: the process must stop, nothing may be acknowledged.
+    Contract: after `sync` returns, everything appended survives a crash; `read` yields it in order,
+    once. Sequence numbers start at 1 and increase by one per record. Errors: `LogCorrupted` on
+    damage (at open or read), `StorageFull` on a full disk (nothing of the failed append is stored;
+    the store works on afterwards), `StorageFailed` after a failed sync: the process must stop, and
+    no write may be acknowledged.
     """
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Write (type, version, payload) records, all or none, without syncing; returns the last sequence number."""
+        """Write (type, version, payload) records, all or none, without syncing.
+
+        Return the last sequence number.
+        """
 
     def sync(self) -> None:
-        """Make everything appended durable, as FSYNC_POLICY says. May run in another thread than append."""
+        """Make everything appended durable, as FSYNC_POLICY says.
+
+        May run in another thread than append.
+        """
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Every record with a sequence number over `after`, in order. Raises LogTruncated if some are gone."""
+        """Return the records with a sequence number over `after`, in order.
+
+        Raises LogTruncated if some are gone.
+        """
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Store a snapshot of the state at `seq`, verified before it counts; chunk borders are kept."""
+        """Store a snapshot of the state at `seq`, verified before it counts.
+
+        Chunk boundaries are kept.
+        """
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Begin an empty log with a snapshot made elsewhere, all or none: the next record is seq + 1.
+        """Begin an empty log with a snapshot made elsewhere, all or none.
 
-        Raises Conflict where the log is not empty.
+        The next record is seq + 1.
+
+        Raises Conflict if the log is not empty.
         """
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """The newest sound snapshot and its sequence number, None when there is none."""
+        """Return the newest valid snapshot with its sequence number, None if there is none."""
 
     def drop_before(self, seq: int) -> None:
-        """Delete log segments that hold only records up to `seq` and are covered by every kept snapshot."""
+        """Delete log segments that hold only records up to `seq` and are covered by every stored
+        snapshot."""
 
     def status(self) -> LogStatus:
-        """Where the log stands."""
+        """Return the status of the log."""
 
     def close(self, *, clean: bool = True) -> None:
         """Release the log; `clean` marks that nothing is missing."""
@@ -133,29 +158,38 @@ class LogStore(Protocol):
 
 @runtime_checkable
 class KeepsReserve(Protocol):
-    """What a `LogStore` may do besides: keep room for the writes that make room when its disk is full.
+    """Optional ability of a `LogStore`.
 
-    While it is full `append` raises StorageFull and `status().writable` is False.
+    Reserved disk space for writes that remove data when the disk is full.
+
+    While the disk is full, `append` raises StorageFull and `status().writable` is False.
     """
 
     def append_for_room(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Append records that make room (retractions, deletions), out of the reserve if need be."""
+        """Append records that remove data (retractions, deletions), from the reserve if
+        necessary."""
 
     def look_for_room(self) -> bool:
-        """Look whether writes can be taken again, and take them then; called each second while they are not."""
+        """Check for free space and accept writes again if there is enough.
+
+        Called each second while the disk is full.
+        """
 
 
 @runtime_checkable
 class WorksBeside(Protocol):
-    """What a `LogStore` may do besides: work of its own accord, such as syncs in intervals."""
+    """Optional ability of a `LogStore`: background work, such as syncs in intervals."""
 
     def work_through(self, offload: Callable[[Callable[[], None]], None]) -> None:
-        """Make the calls that block through `offload`, which waits for them where that holds up nobody."""
+        """Use `offload` for blocking calls: it waits for them where that holds up no other work."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSeed:
-    """What a log that does not begin with nothing begins with: its id, its term, and the number before its first record."""
+    """The beginning of a log that continues another.
+
+    Its id, its term, and the number before its first record.
+    """
 
     log_id: str
     epoch: int
@@ -163,52 +197,79 @@ class LogSeed:
 
 
 class StorageTools(Protocol):
-    """What can be done to the folder of a log that no process has open. Raises StorageBusy where one has."""
+    """Operations on the folder of a log that no process has open.
+
+    Raises StorageBusy if a process has it open.
+    """
 
     def check(self, folder: str) -> dict[str, Any]:
-        """Read all of a log and change nothing: a report for JSON. `sound`: all is well; `opens`: a start takes it."""
+        """Read a whole log and change nothing; return a report for JSON.
+
+        `sound`: the log is undamaged; `opens`: a start accepts it.
+        """
 
     def plant(self, folder: str, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Make a log in an empty folder that begins with a snapshot; raises AlreadyExists where the folder is not empty."""
+        """Create a log in an empty folder that begins with a snapshot.
+
+        Raise AlreadyExists if the folder is not empty.
+        """
 
     def salvage(
         self, folder: str, to: str, *, skip_damaged: bool, owners: Callable[[bytes], Iterable[tuple[str, str]]]
     ) -> dict[str, Any]:
-        """Copy what is sound of a damaged log into an empty folder, in a new term: a report of what is kept and lost.
+        """Copy the undamaged part of a log into an empty folder, in a new term.
 
-        The longest sound prefix, with `skip_damaged` also what is sound after it. `owners` gives the databases and tenants
-        that bytes of the log speak of, whole records or pieces.
+        Return a report of what is kept and lost.
+
+        Copies the longest undamaged prefix, with `skip_damaged` also undamaged records after it.
+        `owners` returns the databases and tenants named in bytes of the log, whole records or
+        pieces.
         """
 
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """What a `LogStore` does besides where its node may follow another one, or be promoted."""
+    """Required ability of a `LogStore` whose node may follow another one, or be promoted."""
 
     def replace_with(self, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Put another log in the place of this one, all or none: that log's id and term, and a snapshot of it (none at 0).
+        """Replace this log by another one, all or none.
 
-        Everything that was here is gone then; the next record is seed.seq + 1. A crash leaves the one or the other.
+        That log's id and term, and a snapshot of it (none at 0).
+
+        The old log is deleted; the next record is seed.seq + 1. A crash leaves the old or the new
+        log.
         """
 
     def raise_epoch(self, epoch: int) -> None:
-        """Enter a later term; durable on return. Raises InvalidInput for one that is not later."""
+        """Enter a later term; durable on return.
+
+        Raises InvalidInput for a term that is not later.
+        """
 
 
 @runtime_checkable
 class RemembersLeader(Protocol):
-    """What a `LogStore` may do besides: remember whom its node follows, so that nobody else writes there meanwhile."""
+    """Optional ability of a `LogStore`.
+
+    It stores the leader of its node, so that only that leader's records are written.
+    """
 
     def leader(self) -> str:
-        """The address of the leader, "" for nobody."""
+        """Return the address of the leader, "" for none."""
 
     def remember(self, leader: str) -> None:
-        """Note whom the node follows from now on, "" for nobody; durable on return. `replace_with` changes nothing of it."""
+        """Store the leader of the node, "" for none; durable on return.
+
+        `replace_with` does not change it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """The facts of one predicate and arguments in two scopes that do not agree: one of each sign at most, never none."""
+    """The conflicting facts of one predicate and arguments in two scopes.
+
+    At most one of each sign, at least one.
+    """
 
     predicate: str
     args: tuple[str, ...]
@@ -218,7 +279,7 @@ class MergeConflict:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What becomes of a conflict; `facts`, at most one of each sign, are for `Keep.FACTS`."""
+    """The outcome of a conflict; `facts`, at most one of each sign, are for `Keep.FACTS`."""
 
     keep: Keep
     facts: tuple[Standing, ...] = ()
@@ -227,45 +288,59 @@ class Resolution:
 class MergeStrategy(Protocol):
     """Decides the conflicts of a merge of scopes, one at a time.
 
-    Contract: `resolve` is pure: the same conflict has the same resolution, and nothing else is read or changed. What it
-    decides is logged, so it is not asked again at a restart. If it raises, or returns something else, nothing is merged.
+    Contract: `resolve` is pure: the same conflict has the same resolution, and nothing else is read
+    or changed. The decision is logged, so a restart does not ask again. If it raises, or returns
+    anything else, nothing is merged.
     """
 
     @property
     def always(self) -> Keep | None:
-        """What it decides whatever the conflict, which then is not shown to it; None where that depends, never FACTS."""
+        """The decision for all conflicts, which are not passed to `resolve` then.
+
+        None if it depends, never FACTS.
+        """
 
     def resolve(self, conflict: MergeConflict) -> Resolution:
-        """What becomes of a conflict."""
+        """Return the outcome of a conflict."""
 
 
 class MetricsSink(Protocol):
-    """Takes what is counted and measured. `kbcore.metrics` has the table of families.
+    """Receives counts and measurements. `kbcore.metrics` has the table of families.
 
-    Contract: nothing here waits for anything, and the functions `bind` gives take well under a microsecond, from any thread.
-    One that raises is logged once and counted, and its value is lost to this sink only.
+    Contract: no method blocks, and the functions that `bind` returns take well under a microsecond,
+    from any thread. An exception is logged once and counted, and its value is lost to this sink
+    only.
     """
 
     @property
     def pushes(self) -> bool:
-        """Whether it sends by itself, so that what only collectors know is brought to it every half minute at least."""
+        """True if the sink sends by itself, so that collected values are passed to it at least
+        every half minute."""
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
-        """What to call with each value of a family with these labels, one for each name in `spec.labels`.
+        """Return the function to call with each value of a family with these labels, one for each
+        name in `spec.labels`.
 
-        A value is an amount to add for a counter, where a gauge stands now, an observation for a histogram.
+        A value is an amount to add for a counter, the current value for a gauge, an observation for
+        a histogram.
         """
 
     def expose(self) -> bytes | None:
-        """Everything so far in the Prometheus text format, for `GET /metrics`; None where that is not what it is for."""
+        """Return everything so far in the Prometheus text format, for `GET /metrics`.
+
+        None for a sink without it.
+        """
 
     def close(self) -> None:
-        """Send what is held; nothing comes after this."""
+        """Send pending values; no value follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What it took to answer a goal: seconds, rows that rules made, and the class of the error it ended with, if any."""
+    """The cost of a goal.
+
+    Seconds, rows derived by rules, and the class of the error it ended with, if any.
+    """
 
     seconds: float
     rows_made: int
@@ -274,7 +349,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation with a language model; `role` is "user" or "assistant"."""
+    """One message of a conversation with a language model; `role` is "user" or "assistant"."""
 
     role: str
     text: str
@@ -282,10 +357,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What a language model is asked.
+    """A request to a language model.
 
-    `schema`, a JSON schema, is what the answer shall be an instance of, None for free text; `timeout` is in seconds, for
-    the whole of it.
+    `schema` is the JSON schema of the answer, None for free text; `timeout` is the limit for the
+    whole call in seconds.
     """
 
     system: str
@@ -297,9 +372,9 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a language model answered; token counts are None where the provider tells none.
+    """The answer of a language model; token counts are None if the provider reports none.
 
-    `truncated` says that the answer ended where its length met a limit.
+    `truncated` is True if the answer ended at a length limit.
     """
 
     text: str
@@ -310,9 +385,12 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One call of a language model: what for, how many tokens, how long in seconds, and how it ended.
+    """One call of a language model.
 
-    `operation` is extract, plan or answer; `outcome` is ok, timeout, rate_limited, refused or error.
+    Its purpose, number of tokens, duration in seconds, and outcome.
+
+    `operation` is extract, plan or answer; `outcome` is ok, timeout, rate_limited, refused or
+    error.
     """
 
     provider: str
@@ -325,31 +403,33 @@ class Usage:
 
 
 class Embedder(Protocol):
-    """Texts as vectors whose cosines say how near they are in meaning.
+    """Maps texts to vectors whose cosines measure similarity of meaning.
 
-    Contract: the same text has the same vector as long as a process lives. `embed` gives one vector a text, in their order,
-    each of `dimension` finite numbers; it may be called by several threads at a time and may raise anything: words alone
-    decide then, and what it raised is logged, so no key may be in it. It is never called under a lock, but a request waits
-    for it, so it keeps a time limit of its own.
+    Contract: the same text has the same vector as long as a process lives. `embed` returns one
+    vector per text, in their order, each of `dimension` finite numbers. It may be called by several
+    threads at a time and may raise anything: only words are compared then, and the exception is
+    logged, so it must not contain a key. It is never called under a lock, but a request waits for
+    it, so it has its own time limit.
     """
 
     @property
     def name(self) -> str:
-        """Its name in logs, as in EMBEDDER."""
+        """The name of the embedder in logs, as in EMBEDDER."""
 
     @property
     def dimension(self) -> int:
-        """Numbers in a vector, at least 1; the same every time."""
+        """Length of a vector, at least 1; the same every time."""
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The vectors of some texts, which may be empty, long, or the same."""
+        """Return the vectors of texts, which may be empty, long, or equal."""
 
 
 class LLMProvider(Protocol):
-    """A language model behind some interface.
+    """A language model behind any interface.
 
-    Contract: text in, text and token counts out. `complete` takes at most `request.timeout` seconds, holds no state between
-    calls, may be called by several threads at a time, and raises `ProviderFailed` only. What it raises never holds a key.
+    Contract: text in, text and token counts out. `complete` takes at most `request.timeout`
+    seconds, holds no state between calls, may be called by several threads at a time, and raises
+    `ProviderFailed` only. The error never contains a key.
     """
 
     @property
@@ -361,14 +441,17 @@ class LLMProvider(Protocol):
         """The name of the model."""
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """Answer a request; raises ProviderFailed."""
+        """Answer a request; raise ProviderFailed."""
 
     def close(self) -> None:
-        """Let go of connections; nothing is asked afterwards."""
+        """Close connections; no request follows."""
 
 
 class RunningNode(Protocol):
-    """The running node, as hooks of its start and stop receive it; `kbcore.Runtime` implements it."""
+    """The running node, as hooks of its start and stop receive it.
+
+    `kbcore.Runtime` implements it.
+    """
 
     config: Config
 
@@ -377,4 +460,7 @@ class RunningNode(Protocol):
         """Clock of the node."""
 
     def knowledge_base(self, database: str = ..., tenant: str = ...) -> Any:
-        """Return the handle on a tenant (a `KnowledgeBase`), as HTTP routes use it; raises UnknownDatabase."""
+        """Return a handle on a tenant (a `KnowledgeBase`), as HTTP routes use it.
+
+        Raise UnknownDatabase.
+        """

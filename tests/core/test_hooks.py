@@ -183,5 +183,5 @@ def test_calls_of_hooks_are_logged_when_asked(caplog):
     with open_kb(config=replace(MEMORY, plugins_trace=True), plugins=[Failing()]):
         pass
     said = [record.getMessage() for record in caplog.records]
-    assert "kb_salience_scorers: plugin salience-default gave ['default']" in said
+    assert "kb_salience_scorers: plugin salience-default returned ['default']" in said
     assert any(line.startswith("kb_runtime_started: plugin") and line.endswith("raised ValueError") for line in said)

@@ -79,7 +79,7 @@ def test_a_server_goes_on_when_its_database_crashes_under_load(tmp_path, own_pos
         ("sqlite:{}/theirs.sqlite", 78, "not a storage file"),
         ("postgresql://u:hush@127.0.0.1:1/d", 69, "postgresql://u:***@127.0.0.1:1/d"),
         ("nonsense hush", 78, "STORAGE_URL"),
-        ("stone:x", 78, "no plugin offers it; there are: memory, postgres, sqlite, wal"),
+        ("stone:x", 78, "no plugin offers it; choose from: memory, postgres, sqlite, wal"),
     ],
 )
 def test_a_start_that_cannot_be_says_why(tmp_path, url, status, said):

@@ -1,4 +1,4 @@
-"""Tests an author of an embedder subclasses.
+"""Tests for authors of an embedder to subclass.
 
     from kbcore.plug.conformance_embedder import EmbedderConformance
 
@@ -26,49 +26,52 @@ TEXTS = ["ann works at acme", "", "naïve café 東京", "a " * 5000, "ann works
 
 
 class EmbedderConformance(Conformance, abstract=True):
-    """What every `Embedder` does. Subclass it, name it `Test...`, and implement `make_embedder`."""
+    """Tests of the contract of `Embedder`.
+
+    Subclass it, name it `Test...`, and implement `make_embedder`.
+    """
 
     factory = "make_embedder"
 
     @abstractmethod
     def make_embedder(self) -> Embedder:
-        """The embedder under test."""
+        """Return the embedder under test."""
 
     @pytest.fixture
     def embedder(self) -> Embedder:
-        """The embedder under test."""
+        """Return the embedder under test."""
         return self.make_embedder()
 
     def test_it_has_a_name_and_a_dimension(self, embedder: Embedder) -> None:
-        """The same every time."""
+        """Check that both are the same every time."""
         assert embedder.name
         assert embedder.dimension >= 1
         assert (embedder.name, embedder.dimension) == (embedder.name, embedder.dimension)
 
     def test_a_vector_for_each_text(self, embedder: Embedder) -> None:
-        """In their order, each of `dimension` finite numbers."""
-        found = list(embedder.embed(TEXTS))
-        assert len(found) == len(TEXTS)
-        assert all(len(vector) == embedder.dimension for vector in found)
-        assert all(math.isfinite(number) for vector in found for number in vector)
+        """Check the order, and that each vector has `dimension` finite numbers."""
+        vectors = list(embedder.embed(TEXTS))
+        assert len(vectors) == len(TEXTS)
+        assert all(len(vector) == embedder.dimension for vector in vectors)
+        assert all(math.isfinite(number) for vector in vectors for number in vector)
 
     def test_the_same_text_has_the_same_vector(self, embedder: Embedder) -> None:
-        """Whatever it is given with."""
+        """Check that a vector does not depend on the other texts of a call."""
         first, *_, last = embedder.embed(TEXTS)
         (alone,) = embedder.embed(TEXTS[:1])
         assert list(first) == pytest.approx(list(last), abs=1e-4)
         assert list(first) == pytest.approx(list(alone), abs=1e-4)
 
     def test_no_text_no_vector(self, embedder: Embedder) -> None:
-        """And no error."""
+        """Check that an empty list returns an empty list."""
         assert list(embedder.embed([])) == []
 
     def test_several_threads_at_a_time(self, embedder: Embedder) -> None:
-        """Each gets its own vectors."""
-        found: dict[int, list[float]] = {}
+        """Check that each thread gets its own vectors."""
+        vectors: dict[int, list[float]] = {}
 
         def ask(number: int) -> None:
-            found[number] = list(next(iter(embedder.embed([f"text {number}"]))))
+            vectors[number] = list(next(iter(embedder.embed([f"text {number}"]))))
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
         for thread in threads:
@@ -77,4 +80,4 @@ class EmbedderConformance(Conformance, abstract=True):
             thread.join()
         for number in range(4):
             (alone,) = embedder.embed([f"text {number}"])
-            assert found[number] == pytest.approx(list(alone), abs=1e-4)
+            assert vectors[number] == pytest.approx(list(alone), abs=1e-4)

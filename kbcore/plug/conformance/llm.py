@@ -1,4 +1,4 @@
-"""Tests an author of a language-model provider subclasses; they are our own providers' tests too.
+"""Tests for authors of a language-model provider to subclass; the built-in providers run them too.
 
     from kbcore.plug.conformance_llm import LLMProviderConformance
 
@@ -38,62 +38,66 @@ REQUEST = CompletionRequest(
 
 
 class LLMProviderConformance(Conformance, abstract=True):
-    """What every `LLMProvider` does. Subclass it, name it `Test...`, and implement `make_provider`."""
+    """Tests of the contract of `LLMProvider`.
+
+    Subclass it, name it `Test...`, and implement `make_provider`.
+    """
 
     factory = "make_provider"
 
     @abstractmethod
     def make_provider(self) -> LLMProvider:
-        """The provider under test, with a model that answers."""
+        """Return the provider under test, with a model that answers."""
 
     @pytest.fixture
     def provider(self) -> Iterator[LLMProvider]:
-        """The provider under test, closed in the end."""
-        found = self.make_provider()
-        yield found
-        found.close()
+        """Yield the provider under test, and close it at the end."""
+        provider_ = self.make_provider()
+        yield provider_
+        provider_.close()
 
     def test_it_has_names(self, provider: LLMProvider) -> None:
-        """Both texts, and the same every time."""
+        """Check that both names are texts, and the same every time."""
         assert provider.name
         assert provider.model
         assert (provider.name, provider.model) == (provider.name, provider.model)
 
     def test_it_answers_with_json_where_a_schema_asks_for_it(self, provider: LLMProvider) -> None:
-        """Or refuses the schema, and answers without."""
+        """Check that the provider answers with JSON, or refuses the schema and answers without
+        it."""
         try:
-            found = provider.complete(REQUEST)
+            answer = provider.complete(REQUEST)
         except ProviderFailed as error:
             assert error.kind == "refused", error.message  # noqa: PT017
-            found = provider.complete(replace(REQUEST, schema=None))
-        start = found.text.find("{")
-        assert start >= 0, found.text
-        assert isinstance(json.JSONDecoder().raw_decode(found.text, start)[0], dict)
+            answer = provider.complete(replace(REQUEST, schema=None))
+        start = answer.text.find("{")
+        assert start >= 0, answer.text
+        assert isinstance(json.JSONDecoder().raw_decode(answer.text, start)[0], dict)
 
     def test_an_answer_is_text_and_counts(self, provider: LLMProvider) -> None:
-        """Token counts are numbers from 0, or None."""
-        found = provider.complete(replace(REQUEST, schema=None))
-        assert isinstance(found, Completion)
-        assert isinstance(found.text, str)
-        assert all(count is None or count >= 0 for count in (found.input_tokens, found.output_tokens))
+        """Check that token counts are numbers from 0, or None."""
+        answer = provider.complete(replace(REQUEST, schema=None))
+        assert isinstance(answer, Completion)
+        assert isinstance(answer.text, str)
+        assert all(count is None or count >= 0 for count in (answer.input_tokens, answer.output_tokens))
 
     def test_turns_of_both_sides_are_taken(self, provider: LLMProvider) -> None:
-        """What a repair asks: the question, a bad answer, what is wrong with it."""
+        """Check the messages of a repair: a question, a bad answer, its errors."""
         turns = (*REQUEST.messages, Message("assistant", "Sure!"), Message("user", "That is no JSON. Again."))
         assert isinstance(provider.complete(replace(REQUEST, schema=None, messages=turns)), Completion)
 
     def test_no_time_is_a_timeout(self, provider: LLMProvider) -> None:
-        """A request that has no time left fails as one that took too long."""
+        """Check that a request with no time left fails like one that took too long."""
         with pytest.raises(ProviderFailed) as caught:
             provider.complete(replace(REQUEST, timeout=1e-9))
         assert caught.value.kind == "timeout"
 
     def test_several_may_ask_at_a_time(self, provider: LLMProvider) -> None:
-        """Calls from threads of their own are all answered."""
-        found: list[Completion] = []
-        asking = [threading.Thread(target=lambda: found.append(provider.complete(REQUEST))) for _ in range(3)]
-        for thread in asking:
+        """Check that calls from separate threads are all answered."""
+        answers: list[Completion] = []
+        threads = [threading.Thread(target=lambda: answers.append(provider.complete(REQUEST))) for _ in range(3)]
+        for thread in threads:
             thread.start()
-        for thread in asking:
+        for thread in threads:
             thread.join()
-        assert len(found) == len(asking)
+        assert len(answers) == len(threads)

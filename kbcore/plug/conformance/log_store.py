@@ -1,4 +1,4 @@
-"""The tests every `LogStore` passes; plugin authors find them in `kbcore.plug.conformance.strategies`."""
+"""Conformance tests of `LogStore`; plugin authors import them from `kbcore.plug.conformance`."""
 
 # ruff: noqa: S101  (tests assert)
 
@@ -21,24 +21,28 @@ SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255,
 
 
 class LogStoreConformance(Conformance, abstract=True):
-    """What every `LogStore` does. Subclass it, name it `Test...`, and implement `make_store`."""
+    """Tests of the contract of `LogStore`.
+
+    Subclass it, name it `Test...`, and implement `make_store`.
+    """
 
     factory = "make_store"
 
     forgets: ClassVar[str] = ""
-    """Why records are not kept, for a store that is meant to forget; its tests of keeping are skipped."""
+    """Reason why records are not kept, for a store that forgets by design; tests of durability are
+    skipped."""
 
     @abstractmethod
     def make_store(self, config: Config) -> LogStore:
-        """Open the store under test; `config.storage_dir` is a folder of the test's own."""
+        """Open the store under test; `config.storage_dir` is a folder of this test only."""
 
     @pytest.fixture
     def config(self, tmp_path: Path) -> Config:
-        """Settings with an empty folder and small segments."""
+        """Return settings with an empty folder and small segments."""
         return replace(Config(), storage_dir=str(tmp_path / "data"), min_free_mb=0, wal_segment_mb=1)
 
     def keeping(self, config: Config) -> LogStore:
-        """The store under test, where what it keeps is the point."""
+        """Open the store under test; skip the test if the store forgets by design."""
         if self.forgets:
             pytest.skip(self.forgets)
         return self.make_store(config)
@@ -46,7 +50,7 @@ class LogStoreConformance(Conformance, abstract=True):
     # -- every store --------------------------------------------------------
 
     def test_a_new_log_is_empty(self, config: Config) -> None:
-        """Head 0, nothing to read, no snapshot, writable, and an id."""
+        """Check a new log: head 0, nothing to read, no snapshot, writable, and an id."""
         store = self.make_store(config)
         status = store.status()
         assert (status.head, status.durable, status.snapshot, status.tail_bytes_dropped) == (0, 0, 0, 0)
@@ -58,7 +62,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_sequence_numbers_rise_by_one_from_one(self, config: Config) -> None:
-        """Append returns the last number; an empty append changes nothing."""
+        """Check that append returns the last number, and that an empty append changes nothing."""
         store = self.make_store(config)
         assert store.append(SMALL) == 3
         assert store.append([]) == 3
@@ -67,7 +71,8 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_sync_makes_the_head_durable(self, config: Config) -> None:
-        """Under FSYNC_POLICY=always everything appended before a sync is durable after it."""
+        """Check that everything appended before a sync is durable after it, under
+        FSYNC_POLICY=always."""
         store = self.make_store(config)
         store.append(SMALL)
         store.sync()
@@ -76,7 +81,7 @@ class LogStoreConformance(Conformance, abstract=True):
 
     @pytest.mark.parametrize("bad", [(1, 1, b""), (256, 1, b"x"), (1, 256, b"x"), (-1, 1, b"x")])
     def test_a_bad_record_is_refused_with_its_whole_batch(self, config: Config, bad: tuple[int, int, bytes]) -> None:
-        """All or none: the good record before the bad one is not written either."""
+        """Check all or none: the good record before the bad one is not written either."""
         store = self.make_store(config)
         with pytest.raises(InvalidInput):
             store.append([SMALL[0], bad])
@@ -85,7 +90,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_record_over_64_mib_is_refused(self, config: Config) -> None:
-        """The limit is the same for every store."""
+        """Check the record limit, which is the same for every store."""
         store = self.make_store(config)
         with pytest.raises(TooLarge):
             store.append([(1, 1, bytes((64 << 20) + 1))])
@@ -93,21 +98,21 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_snapshot_ahead_of_the_log_is_refused(self, config: Config) -> None:
-        """A snapshot stands for records that exist."""
+        """Check that a snapshot only covers records that exist."""
         store = self.make_store(config)
         with pytest.raises(InvalidInput):
             store.save_snapshot(1, [b"x"])
         store.close()
 
     def test_reading_past_the_head_yields_nothing(self, config: Config) -> None:
-        """A follower that has everything gets nothing, not an error."""
+        """Check that a read after the last record yields nothing, without an error."""
         store = self.make_store(config)
         store.append(SMALL)
         assert list(store.read(3)) == []
         store.close()
 
     def test_a_closed_store_refuses(self, config: Config) -> None:
-        """Closing twice is fine; using the log afterwards is not."""
+        """Check that closing twice is allowed and use after closing is not."""
         store = self.make_store(config)
         store.close()
         store.close()
@@ -118,7 +123,10 @@ class LogStoreConformance(Conformance, abstract=True):
         assert not store.status().writable
 
     def test_an_empty_log_begins_with_a_snapshot(self, config: Config) -> None:
-        """Records go on after its number; a log that has begun refuses, and stays as it is."""
+        """Check that records continue after the snapshot's number.
+
+        A log that has records refuses and stays unchanged.
+        """
         store = self.make_store(config)
         store.begin_with(41, [b"a", b"", b"b" * 100_000])
         assert store.status().head == store.status().durable == 41
@@ -132,7 +140,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def taking_over(self, config: Config) -> Any:
-        """A store whose node may follow another one; skips where it does not do that."""
+        """Open a store whose node may follow another one; skip the test if it cannot."""
         store = self.keeping(config)
         if not isinstance(store, TakesOver):
             store.close()
@@ -142,7 +150,8 @@ class LogStoreConformance(Conformance, abstract=True):
     # -- stores that keep ---------------------------------------------------
 
     def test_reading_yields_what_was_appended(self, config: Config) -> None:
-        """In order, once, whole; from any place; also before it is synced."""
+        """Check that records are read in order, once and whole, from any position, also before a
+        sync."""
         store = self.keeping(config)
         store.append(SMALL)
         assert [(r.seq, r.type, r.version, r.payload) for r in store.read(0)] == [
@@ -152,7 +161,10 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_synced_records_survive_a_reopen(self, config: Config) -> None:
-        """With and without a clean close; numbers go on where they were, and the log keeps its id."""
+        """Check a reopen with and without a clean close.
+
+        Numbers continue, and the log keeps its id.
+        """
         store = self.keeping(config)
         log_id = store.status().log_id
         for number in range(1, 5):
@@ -166,22 +178,25 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_reader_goes_on_beside_appends(self, config: Config) -> None:
-        """What it had before it yields in order and once; what comes later another reading has."""
+        """Check that an open read yields earlier records in order and once.
+
+        A new read yields later ones.
+        """
         store = self.keeping(config)
         for number in range(20):
             store.append([(1, 1, b"%d" % number)])
         reading = store.read(2)
-        found = [next(reading).seq]
+        numbers = [next(reading).seq]
         store.append(SMALL)
         store.sync()
-        found += [record.seq for record in reading]
-        assert found[:18] == list(range(3, 21))
-        assert found == sorted(set(found))
+        numbers += [record.seq for record in reading]
+        assert numbers[:18] == list(range(3, 21))
+        assert numbers == sorted(set(numbers))
         assert [record.seq for record in store.read(20)] == [21, 22, 23]
         store.close()
 
     def test_a_refused_batch_leaves_nothing_after_a_reopen(self, config: Config) -> None:
-        """All or none holds on the disk too."""
+        """Check that all or none holds on the disk too."""
         store = self.keeping(config)
         store.append(SMALL)
         with pytest.raises(InvalidInput):
@@ -194,7 +209,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_records_of_all_sizes_come_back(self, config: Config) -> None:
-        """From one byte to more than a segment holds."""
+        """Check sizes from one byte to more than a segment."""
         store = self.keeping(config)
         payloads = [bytes([size % 251]) * size for size in (1, 2, 31, 32, 33, 4096, 70_000, 1 << 20, 3 << 20, 5)]
         for payload in payloads:
@@ -208,7 +223,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_second_opener_is_told_who_holds_the_log(self, config: Config) -> None:
-        """One writer at a time."""
+        """Check that there is one writer at a time."""
         store = self.keeping(config)
         with pytest.raises(StorageBusy):
             self.make_store(config)
@@ -216,7 +231,8 @@ class LogStoreConformance(Conformance, abstract=True):
         self.make_store(config).close()
 
     def test_a_snapshot_comes_back_with_its_chunks(self, config: Config) -> None:
-        """Borders are kept, empty chunks too; the newest is the one that is loaded, also after a reopen."""
+        """Check that chunk boundaries are kept, also of empty chunks, and that the newest snapshot
+        is loaded."""
         store = self.keeping(config)
         store.append(SMALL)
         self._snapshot_is(store, 2, [b"a", b"", b"b" * 100_000])
@@ -228,7 +244,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_log_that_began_with_a_snapshot_survives_a_reopen(self, config: Config) -> None:
-        """With and without records after it."""
+        """Check a reopen with and without records after the snapshot."""
         store = self.keeping(config)
         store.begin_with(41, iter([b"a", b"", b"b" * 100_000]))
         for count in (0, 3):
@@ -246,7 +262,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_failing_source_leaves_an_empty_log(self, config: Config) -> None:
-        """A beginning that was not finished has not happened."""
+        """Check that an interrupted `begin_with` leaves no trace."""
         store = self.keeping(config)
         with pytest.raises(ZeroDivisionError):
             store.begin_with(3, (bytes(1 // (1 - n)) for n in range(3)))
@@ -260,7 +276,7 @@ class LogStoreConformance(Conformance, abstract=True):
 
     @pytest.mark.parametrize("seq", [0, 2, 41])
     def test_another_log_takes_the_place_of_this_one(self, config: Config, seq: int) -> None:
-        """Wholly, with its id and term, and for good."""
+        """Check that a log is replaced as a whole, with its id and term, durably."""
         store = self.taking_over(config)
         store.append(SMALL)
         self._snapshot_is(store, 3, [b"mine"])
@@ -283,7 +299,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_later_term_survives_a_reopen(self, config: Config) -> None:
-        """An earlier one is refused."""
+        """Check that an earlier term is refused."""
         store = self.taking_over(config)
         store.append(SMALL)
         store.raise_epoch(4)
@@ -296,12 +312,12 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_whom_a_node_follows_survives_a_reopen_and_another_log(self, config: Config) -> None:
-        """Until it follows nobody any more."""
+        """Check that the stored leader survives a reopen and another log, until it is cleared."""
         store = self.taking_over(config)
         remembers = isinstance(store, RemembersLeader)
         if not remembers:
             store.close()
-            pytest.skip("this store does not remember whom its node follows")
+            pytest.skip("this store does not store the leader of its node")
         assert store.leader() == ""
         for leader in ("http://one.test:9300", "https://zw\u00f6lf.test", ""):
             store.remember(leader)
@@ -313,7 +329,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_numbers_go_on_after_everything_was_dropped(self, config: Config) -> None:
-        """The head is not forgotten with the records."""
+        """Check that the head survives the removal of all records."""
         store = self.keeping(config)
         store.append(SMALL)
         store.save_snapshot(2, [b"at 2"])
@@ -327,7 +343,7 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_a_failing_source_leaves_the_old_snapshot(self, config: Config) -> None:
-        """An error while the chunks are made passes through and harms nothing."""
+        """Check that an error in the source of chunks passes through and damages nothing."""
         store = self.keeping(config)
         store.append(SMALL)
         self._snapshot_is(store, 1, [b"good"])
@@ -340,7 +356,8 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_what_no_snapshot_covers_is_never_dropped(self, config: Config) -> None:
-        """drop_before keeps all records that a start from any kept snapshot needs."""
+        """Check that `drop_before` keeps all records that a start from any stored snapshot
+        needs."""
         store = self.keeping(config)
         for _ in range(8):
             store.append([(1, 1, bytes(1 << 19) + b"x")])
@@ -356,7 +373,8 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def test_dropped_records_are_reported_as_gone(self, config: Config) -> None:
-        """LogTruncated names the first record that is kept; it is raised by the call, not by the iteration."""
+        """Check that LogTruncated names the first stored record, raised by the call, not by the
+        iteration."""
         store = self.keeping(config)
         for _ in range(8):
             store.append([(1, 1, bytes(1 << 19) + b"x")])
@@ -371,9 +389,9 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     def _snapshot_is(self, store: LogStore, seq: int, chunks: Iterable[bytes]) -> None:
-        wanted = list(chunks)
-        store.save_snapshot(seq, iter(wanted))
+        expected = list(chunks)
+        store.save_snapshot(seq, iter(expected))
         loaded = store.load_snapshot()
         assert loaded is not None
-        assert (loaded[0], list(loaded[1])) == (seq, wanted)
+        assert (loaded[0], list(loaded[1])) == (seq, expected)
         assert store.status().snapshot == seq

@@ -1,8 +1,11 @@
-"""Fault-injecting tests for stores that keep their log in files; `kbcore.plug.conformance.strategies` exports them.
+"""Fault-injecting tests for stores that keep their log in files.
 
-The tests replace `os.fsync`, `os.fdatasync` and the calls that take disk space while the store works, and record what was
-synced: the content of each file at its last sync, and the names of each folder at its last sync. A simulated power cut
-keeps exactly that. It is the harshest outcome POSIX allows, except for torn writes.
+`kbcore.plug.conformance` exports them.
+
+The tests replace `os.fsync`, `os.fdatasync` and the calls that take disk space while the store
+works. They record the synced state: the content of each file and the names in each folder at the
+last sync. A simulated power cut keeps exactly that, the worst outcome POSIX allows, except for torn
+writes.
 """
 
 # ruff: noqa: S101  (tests assert)
@@ -31,7 +34,7 @@ from kbcore.plug.conformance.base import Conformance
 from kbcore.plug.ports import LogStore
 
 MAX_FAULTS = 60
-"""Calls of one workload that are made to fail, one run each."""
+"""Largest number of calls of one workload that are made to fail, one run each."""
 
 Record = tuple[int, int, bytes]
 Names = dict[str, dict[str, tuple[int, bool]]]
@@ -39,7 +42,10 @@ Names = dict[str, dict[str, tuple[int, bool]]]
 
 @dataclass
 class Books:
-    """What a workload did: records in order, how many of them were acknowledged, snapshots by their number."""
+    """Log of a workload.
+
+    Records in order, the number of acknowledged ones, snapshots by their number.
+    """
 
     sent: list[Record] = field(default_factory=list)
     durable: int = 0
@@ -54,7 +60,10 @@ class Books:
 
 @dataclass(frozen=True)
 class Image:
-    """What a machine finds after a power cut: names of folders, contents of files by inode, and the books of that time."""
+    """State of a disk after a power cut.
+
+    Names in folders, contents of files by inode, and the books of that time.
+    """
 
     names: Names
     contents: dict[int, bytes]
@@ -71,9 +80,12 @@ class Image:
 
 
 class Disk:
-    """The folder `root` as the store under test uses it. Call number `fault` of its kind fails with errno `error`.
+    """The folder `root` as the store under test uses it.
 
-    ENOSPC meets calls that take space, EIO meets syncs. `hit` says whether the call was reached.
+    Call number `fault` of its kind fails with errno `error`.
+
+    ENOSPC is raised by calls that take space, EIO by syncs. `hit` is True once the call was
+    reached.
     """
 
     def __init__(self, root: Path, books: Books, error: int = 0, fault: int = 0) -> None:
@@ -172,31 +184,33 @@ class Disk:
 
 
 class LogStoreFaultConformance(Conformance, abstract=True):
-    """What a `LogStore` in files keeps when its process is killed, the power fails, or the disk is full or broken.
+    """Tests of a `LogStore` in files that is killed, loses power, or has a full or broken disk.
 
-    Subclass it beside `LogStoreConformance`, name it `Test...`, and implement `make_store`. It needs Linux.
+    Subclass it beside `LogStoreConformance`, name it `Test...`, and implement `make_store`. It
+    needs Linux.
     """
 
     factory = "make_store"
 
     syncs_unseen: ClassVar[str] = ""
-    """Why the calls of the store cannot be intercepted, for one that writes through a library in C; tests that need
-    that are skipped."""
+    """Reason why the calls of the store cannot be intercepted, for a store on top of a C library;
+    tests that need interception are skipped."""
 
     @abstractmethod
     def make_store(self, config: Config) -> LogStore:
-        """Open the store under test; everything it keeps is in the folder `config.storage_dir`."""
+        """Open the store under test; all its files are in the folder `config.storage_dir`."""
 
     @pytest.fixture
     def fault_config(self, tmp_path: Path) -> Config:
-        """Settings with an empty folder and small segments, under which a sync is a sync."""
+        """Return settings with an empty folder, small segments, and a sync after each batch."""
         if not os.path.isdir("/proc/self/fd"):
             pytest.skip("needs /proc")
         config = replace(Config(), min_free_mb=0, wal_segment_mb=1, fsync_policy="always")
         return replace(config, storage_dir=str(tmp_path / "data"))
 
     def test_a_kill_between_append_and_sync_loses_nothing_acknowledged(self, fault_config: Config) -> None:
-        """Another process finds every synced record, and of the others a beginning, in order and whole."""
+        """Check that another process finds every synced record, and a prefix of the others, in
+        order and whole."""
         books, copies = Books(), list[tuple[Path, Books]]()
         folder = Path(fault_config.storage_dir)
 
@@ -212,7 +226,10 @@ class LogStoreFaultConformance(Conformance, abstract=True):
             self._check(replace(fault_config, storage_dir=str(target)), then)
 
     def test_a_power_cut_loses_nothing_acknowledged(self, fault_config: Config) -> None:
-        """Also in the middle of any sync: names are there when their folder was synced, contents when the file was."""
+        """Check power cuts, also during a sync.
+
+        Names survive if their folder was synced, contents if the file was.
+        """
         self._needs_interception()
         folder, books = Path(fault_config.storage_dir), Books()
         disk = Disk(folder, books)
@@ -226,12 +243,18 @@ class LogStoreFaultConformance(Conformance, abstract=True):
             self._check(replace(fault_config, storage_dir=str(target)), image.books)
 
     def test_a_full_disk_loses_nothing_acknowledged(self, fault_config: Config) -> None:
-        """ENOSPC at each call that takes space: an error of ours, and the store goes on or refuses everything."""
+        """Check ENOSPC at each call that takes space.
+
+        A KBError, and the store continues or refuses everything.
+        """
         self._needs_interception()
         self._fail_everywhere(fault_config, errno.ENOSPC)
 
     def test_a_failing_sync_is_never_acknowledged(self, fault_config: Config) -> None:
-        """EIO at each sync: nobody knows what is on the disk, so the store must refuse whatever follows."""
+        """Check EIO at each sync.
+
+        The contents of the disk are unknown, so the store must refuse every later call.
+        """
         self._needs_interception()
         self._fail_everywhere(fault_config, errno.EIO)
 
@@ -257,7 +280,10 @@ class LogStoreFaultConformance(Conformance, abstract=True):
                 return
 
     def _work(self, store: LogStore, books: Books, step: Callable[[], None]) -> None:
-        """Append, sync, take snapshots and drop; `step` is called after each. Ends when the store has failed."""
+        """Append, sync, take snapshots and drop; call `step` after each.
+
+        Stop when the store has failed.
+        """
         for number in range(1, 7):
             if not self._append(store, books, [(7, 1, b"%d." % number * 40 * number), (8, 1, b"x" * number)], step):
                 return
@@ -270,7 +296,7 @@ class LogStoreFaultConformance(Conformance, abstract=True):
             last = store.append(records)
         except StorageFailed:
             return self._refuses(store)
-        except KBError:  # refused, so nothing of it may be there
+        except KBError:  # refused, so none of the records may be stored
             del books.sent[-len(records) :]
             return True
         assert last == len(books.sent)
@@ -305,7 +331,8 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         return False
 
     def _check(self, config: Config, books: Books) -> None:
-        """Everything that was acknowledged is there, nothing is that was not sent, and the log goes on."""
+        """Check that every acknowledged record is stored, no unknown record is, and the log
+        continues."""
         store = self.make_store(config)
         head = store.status().head
         assert books.durable <= head <= len(books.sent), "acknowledged records are lost, or others appeared"
@@ -314,8 +341,8 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         assert seq >= books.snapshot, "a stored snapshot is lost"
         assert seq == 0 or chunks == books.snapshots[seq]
         after = max(seq, 0) if books.dropped else 0
-        found = [(record.seq, record.type, record.version, record.payload) for record in store.read(after)]
-        assert found == [(number, *books.sent[number - 1]) for number in range(after + 1, head + 1)]
+        stored = [(record.seq, record.type, record.version, record.payload) for record in store.read(after)]
+        assert stored == [(number, *books.sent[number - 1]) for number in range(after + 1, head + 1)]
         assert store.append([(1, 1, b"next")]) == head + 1
         store.sync()
         store.close()

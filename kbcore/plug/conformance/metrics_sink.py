@@ -1,4 +1,4 @@
-"""Tests of metrics sinks, for their authors to subclass; see `kbcore.plug.conformance.strategies`."""
+"""Conformance tests of metrics sinks; plugin authors import them from `kbcore.plug.conformance`."""
 
 # ruff: noqa: S101  (tests assert)
 
@@ -18,24 +18,27 @@ VALUES = (0, 1, 0.5, 1e-9, 1e9, 3)
 
 
 class MetricsSinkConformance(Conformance, abstract=True):
-    """What every `MetricsSink` does. Subclass it, name it `Test...`, and implement `make_sink`."""
+    """Tests of the contract of `MetricsSink`.
+
+    Subclass it, name it `Test...`, and implement `make_sink`.
+    """
 
     factory = "make_sink"
 
     @abstractmethod
     def make_sink(self) -> MetricsSink:
-        """The sink under test, for all families there are."""
+        """Return the sink under test, for all families."""
 
     @pytest.fixture
     def sink(self) -> Iterator[MetricsSink]:
-        """The sink under test, closed at the end."""
-        made = self.make_sink()
-        yield made
-        made.close()
+        """Yield the sink under test, and close it at the end."""
+        sink = self.make_sink()
+        yield sink
+        sink.close()
 
     @pytest.mark.parametrize("spec", FAMILIES, ids=lambda spec: spec.name)
     def test_it_takes_values_of_every_family(self, sink: MetricsSink, spec: MetricSpec) -> None:
-        """Whatever the kind, the labels and the value."""
+        """Check values of every kind, with usual and unusual labels."""
         for labels in (tuple("x" for _ in spec.labels), tuple('a "b"\n\\{},|#:é' for _ in spec.labels)):
             tell = sink.bind(spec, labels)
             for value in VALUES:
@@ -43,7 +46,7 @@ class MetricsSinkConformance(Conformance, abstract=True):
         assert isinstance(sink.pushes, bool)
 
     def test_the_same_labels_are_the_same_series(self, sink: MetricsSink) -> None:
-        """Bound twice, what is told to both adds up; what comes out is text, or nothing."""
+        """Check that values of a series bound twice add up; the exposition is text, or None."""
         for spec in FAMILIES:
             if not spec.labels and spec.kind is Kind.COUNTER:
                 sink.bind(spec, ())(1)
@@ -52,7 +55,7 @@ class MetricsSinkConformance(Conformance, abstract=True):
                 assert text is None or f"{spec.name} 3.0\n".encode() in text
 
     def test_it_takes_values_from_many_threads(self, sink: MetricsSink) -> None:
-        """None is lost where they can be seen."""
+        """Check that no value is lost, if the sink shows values."""
         spec = next(spec for spec in FAMILIES if not spec.labels and spec.kind is Kind.COUNTER)
         tell = sink.bind(spec, ())
         threads = [threading.Thread(target=lambda: [tell(1) for _ in range(2000)]) for _ in range(4)]
@@ -64,7 +67,7 @@ class MetricsSinkConformance(Conformance, abstract=True):
         assert text is None or f"{spec.name} 8000.0\n".encode() in text
 
     def test_it_may_be_closed_twice(self) -> None:
-        """And what comes too late harms nobody."""
+        """Check that a second close and a late value do nothing."""
         sink = self.make_sink()
         tell = sink.bind(FAMILIES[0], ())
         sink.close()

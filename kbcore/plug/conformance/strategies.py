@@ -30,31 +30,36 @@ CONFLICTS = (
     MergeConflict("p", ("a",), (NO,), (Standing(False, 2, 4, 8),)),
     MergeConflict("p", ("a",), (YES, NO), (Standing(False, 1, 1),)),
 )
-"""One of each kind: another metadata, another sign, another window, both signs against one."""
+"""One conflict of each kind: metadata, sign, window, both signs against one."""
 
 
 class MergeStrategyConformance(Conformance, abstract=True):
-    """What every `MergeStrategy` does. Subclass it, name it `Test...`, and implement `make_strategy`."""
+    """Tests of the contract of `MergeStrategy`.
+
+    Subclass it, name it `Test...`, and implement `make_strategy`.
+    """
 
     factory = "make_strategy"
 
     @abstractmethod
     def make_strategy(self) -> MergeStrategy:
-        """The strategy under test."""
+        """Return the strategy under test."""
 
     @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
     def test_it_decides_every_conflict(self, conflict: MergeConflict) -> None:
-        """A Resolution; facts where it gives them, of different signs, and only there."""
-        found = self.make_strategy().resolve(conflict)
-        assert isinstance(found, Resolution)
-        assert isinstance(found.keep, Keep)
-        assert all(isinstance(fact, Standing) for fact in found.facts)
-        assert len({fact.positive for fact in found.facts}) == len(found.facts)
-        assert not found.facts or found.keep is Keep.FACTS
+        """Check that the result is a Resolution, with facts of different signs only for
+        `Keep.FACTS`."""
+        resolution = self.make_strategy().resolve(conflict)
+        assert isinstance(resolution, Resolution)
+        assert isinstance(resolution.keep, Keep)
+        assert all(isinstance(fact, Standing) for fact in resolution.facts)
+        assert len({fact.positive for fact in resolution.facts}) == len(resolution.facts)
+        assert not resolution.facts or resolution.keep is Keep.FACTS
 
     @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
     def test_it_is_pure(self, conflict: MergeConflict) -> None:
-        """Asked again, and by another of its kind, it says the same, and leaves the conflict as it was."""
+        """Check that repeated calls and another instance return the same, and leave the conflict
+        unchanged."""
         before = repr(conflict)
         strategy = self.make_strategy()
         assert strategy.resolve(conflict) == strategy.resolve(conflict) == self.make_strategy().resolve(conflict)
@@ -62,14 +67,17 @@ class MergeStrategyConformance(Conformance, abstract=True):
 
     @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
     def test_what_it_always_decides_it_decides_here(self, conflict: MergeConflict) -> None:
-        """`always` is None, or what `resolve` says of every conflict."""
+        """Check that `always` is None, or the decision of `resolve` for every conflict."""
         strategy = self.make_strategy()
         assert strategy.always is not Keep.FACTS
         assert strategy.always in (None, strategy.resolve(conflict).keep)
 
 
 class SalienceScorerConformance(Conformance, abstract=True):
-    """What every `SalienceScorer` does. Subclass it, name it `Test...`, and implement `make_scorer`."""
+    """Tests of the contract of `SalienceScorer`.
+
+    Subclass it, name it `Test...`, and implement `make_scorer`.
+    """
 
     factory = "make_scorer"
 
@@ -77,15 +85,16 @@ class SalienceScorerConformance(Conformance, abstract=True):
 
     @abstractmethod
     def make_scorer(self, config: Config) -> SalienceScorer:
-        """The scorer under test."""
+        """Return the scorer under test."""
 
     @pytest.fixture
     def scorer(self) -> SalienceScorer:
-        """The scorer under test, with the usual settings."""
+        """Return the scorer under test, with default settings."""
         return self.make_scorer(Config())
 
     def facts(self) -> Iterable[FactUse]:
-        """Facts of every age, use, priority and confidence, also from the future and with more accesses than counted."""
+        """Yield facts of every age, use, priority and confidence, also from the future and with
+        huge access counts."""
         for age in (-60_000, 0, 1, 3_600_000, 86_400_000, 10**12):
             for accesses in (1, 2, 98, 99, 2**63 - 1):
                 for priority, confidence in ((0.5, None), (0.0, 0.0), (1.0, 1.0), (0.25, 0.5)):
@@ -94,24 +103,24 @@ class SalienceScorerConformance(Conformance, abstract=True):
                     yield FactUse("p", age % 2 == 0, None, created, last, accesses, priority, confidence)
 
     def test_scores_are_from_0_to_1(self, scorer: SalienceScorer) -> None:
-        """For every fact there can be."""
+        """Check the range of scores for every fact."""
         assert [fact for fact in self.facts() if not 0 <= scorer.score(fact, self.NOW) <= 1] == []
 
     def test_a_score_depends_on_nothing_else(self, scorer: SalienceScorer) -> None:
-        """Asked again, also of another scorer with the same settings, it is the same."""
+        """Check that repeated calls and another scorer with the same settings return the same."""
         twin = self.make_scorer(Config())
         for fact in self.facts():
             assert scorer.score(fact, self.NOW) == scorer.score(fact, self.NOW) == twin.score(fact, self.NOW)
 
     def test_weights_stay_and_say_the_same_as_scores(self, scorer: SalienceScorer) -> None:
-        """Where there are weights, the engine's formula and `score` agree."""
+        """Check that the engine's formula and `score` agree, if there are weights."""
         weights = scorer.weights
         assert scorer.weights == weights
         if weights is None:
             return
-        how = Salience(weights.recency, weights.frequency, weights.priority, weights.half_life_ms, self.NOW)
-        assert how.is_valid()
+        salience = Salience(weights.recency, weights.frequency, weights.priority, weights.half_life_ms, self.NOW)
+        assert salience.is_valid()
         for fact in self.facts():
             known = float("nan") if fact.confidence is None else fact.confidence
-            formula = how.score(fact.created_at, fact.last_access, fact.accesses, fact.priority, known)
+            formula = salience.score(fact.created_at, fact.last_access, fact.accesses, fact.priority, known)
             assert scorer.score(fact, self.NOW) == pytest.approx(formula, abs=1e-12)

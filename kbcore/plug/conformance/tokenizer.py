@@ -27,7 +27,10 @@ LONG = "works_at(ann, acme).\n" * 10_000
 
 
 class TokenizerConformance(Conformance, abstract=True):
-    """What every `Tokenizer` does. Subclass it, name it `Test...`, and implement `make_tokenizer`."""
+    """Tests of the contract of `Tokenizer`.
+
+    Subclass it, name it `Test...`, and implement `make_tokenizer`.
+    """
 
     factory = "make_tokenizer"
 
