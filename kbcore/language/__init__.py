@@ -1,1 +1,1 @@
-"""Language: what people and models write, read into facts and rules."""
+"""Reading of text, files and model answers into facts and rules, and answers in natural language."""

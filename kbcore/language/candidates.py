@@ -1,6 +1,7 @@
-"""What a model says that a text states, read as a client's input would be: every fact and every rule is judged by itself.
+"""Facts and rules in a model's answer, validated one by one like the input of a client.
 
-Only the keys listed here are looked at: whatever else an answer holds, a scope or a command, is not even read.
+Only the keys listed here are read: any other content of an answer, such as a scope or a command, is
+ignored.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from kbplanner.ir.terms import Atom, BodyItem, HeadTerm, Literal, Rule
 from kbplanner.passes.check import check_fact, check_rule
 from kbplanner.syntax.jsonform import args_from_json, atom_from_json, rule_from_json
 
-SHOWN = 200
-"""Characters of what was refused that are told."""
+MAX_REJECTED_CHARS = 200
+"""Maximum length of the quotation of a rejected entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Something a model said that cannot be taken, in short, and why."""
+    """An entry of a model's answer that cannot be used, shortened, with the reason."""
 
     said: str
     reason: str
@@ -31,7 +32,7 @@ class Rejected:
 
 @dataclass(slots=True)
 class Candidates:
-    """What one answer holds."""
+    """The facts and rules of one answer, and its rejected entries."""
 
     facts: list[Fact] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
@@ -41,33 +42,33 @@ class Candidates:
 def read_candidates(
     answer: Mapping[str, Any], names: Names, scope: str | None, metadata: Mapping[str, Any], rules: bool
 ) -> Candidates:
-    """The facts of an answer, and its rules where some are wanted, with names made canonical.
+    """Return the facts of an answer and, if `rules`, its rules, with canonical names, in `scope`.
 
-    Each is put into `scope`. Raises BadAnswer where the answer is not of the shape at all.
+    Raises BadAnswer if the answer does not have the requested shape.
     """
     if "facts" not in answer:
         raise BadAnswer('"facts" is missing')
-    found = Candidates()
-    for said in array(answer, "facts"):
+    candidates = Candidates()
+    for entry in array(answer, "facts"):
         try:
-            found.facts.append(_fact(said, names, scope, metadata))
+            candidates.facts.append(_fact(entry, names, scope, metadata))
         except InvalidInput as error:
-            found.rejected.append(Rejected(_brief(said), error.message))
-    for said in array(answer, "rules") if rules else ():
+            candidates.rejected.append(Rejected(_brief(entry), error.message))
+    for entry in array(answer, "rules") if rules else ():
         try:
-            found.rules.append(_rule(said, names, scope))
+            candidates.rules.append(_rule(entry, names, scope))
         except InvalidInput as error:
-            found.rejected.append(Rejected(_brief(said), error.message))
-    return found
+            candidates.rejected.append(Rejected(_brief(entry), error.message))
+    return candidates
 
 
-def _fact(said: Any, names: Names, scope: str | None, metadata: Mapping[str, Any]) -> Fact:
-    obj = _object(said)
+def _fact(entry: Any, names: Names, scope: str | None, metadata: Mapping[str, Any]) -> Fact:
+    obj = _object(entry)
     values = obj.get("args")
     args = []
     for index, arg in enumerate(args_from_json(values if isinstance(values, list) else None)):
         if not isinstance(arg, str):
-            raise InvalidInput.at(f"args[{index}]", "a fact holds no variables")
+            raise InvalidInput.at(f"args[{index}]", "a fact must not contain variables")
         name = names.name(arg)
         if not name:
             raise InvalidInput.at(f"args[{index}]", "is empty")
@@ -77,24 +78,24 @@ def _fact(said: Any, names: Names, scope: str | None, metadata: Mapping[str, Any
         predicate = names.predicate(predicate, len(args))
     atom = atom_from_json({"predicate": predicate, "args": args, "negated": _flag(obj)})
     check_fact(atom)
-    sure = fraction(obj.get("confidence"))
-    return Fact(atom.predicate, tuple(args), atom.positive, scope, confidence=sure, metadata=dict(metadata))
+    confidence = fraction(obj.get("confidence"))
+    return Fact(atom.predicate, tuple(args), atom.positive, scope, confidence=confidence, metadata=dict(metadata))
 
 
-def _rule(said: Any, names: Names, scope: str | None) -> Rule:
-    obj = _object(said)
+def _rule(entry: Any, names: Names, scope: str | None) -> Rule:
+    obj = _object(entry)
     body = obj.get("body")
     if not isinstance(body, list):
         raise InvalidInput.at("body", "must be an array of atoms")
-    read = rule_from_json({"head": _atom(obj.get("head")), "body": [_atom(one) for one in body]})
+    read = rule_from_json({"head": _atom(obj.get("head")), "body": [_atom(atom) for atom in body]})
     items = tuple(_named_item(item, names) for item in read.body)
     rule = replace(read, head=_named(read.head, names), body=items, confidence=fraction(obj.get("confidence")), scope=scope)
     check_rule(rule)
     return rule
 
 
-def _atom(said: Any) -> dict[str, Any]:
-    obj = _object(said)
+def _atom(entry: Any) -> dict[str, Any]:
+    obj = _object(entry)
     return {"predicate": obj.get("predicate"), "args": obj.get("args"), "negated": _flag(obj)}
 
 
@@ -107,10 +108,10 @@ def _named_item(item: BodyItem, names: Names) -> BodyItem:
     return Literal(_named(item.atom, names), item.negated) if isinstance(item, Literal) else item
 
 
-def _object(said: Any) -> Mapping[str, Any]:
-    if not isinstance(said, dict):
+def _object(entry: Any) -> Mapping[str, Any]:
+    if not isinstance(entry, dict):
         raise InvalidInput("must be an object")
-    return said
+    return entry
 
 
 def _flag(obj: Mapping[str, Any]) -> bool:
@@ -120,9 +121,9 @@ def _flag(obj: Mapping[str, Any]) -> bool:
     return bool(value)
 
 
-def _brief(said: Any) -> str:
-    obj = said if isinstance(said, dict) else {}
+def _brief(entry: Any) -> str:
+    obj = entry if isinstance(entry, dict) else {}
     predicate, args = obj.get("predicate"), obj.get("args")
     if isinstance(predicate, str) and isinstance(args, list):
-        return f"{predicate}({', '.join(map(str, args[:8]))})"[:SHOWN]
-    return str(said)[:SHOWN]
+        return f"{predicate}({', '.join(map(str, args[:8]))})"[:MAX_REJECTED_CHARS]
+    return str(entry)[:MAX_REJECTED_CHARS]

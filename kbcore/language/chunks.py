@@ -1,6 +1,6 @@
-"""A long text in pieces a model can read at a time, cut between sentences, each beginning with the end of the one before.
+"""Splitting of a long text into overlapping chunks for a model, cut between sentences.
 
-The overlap is for pronouns: "She works at Acme." says nothing without the sentence before it.
+The overlap is for pronouns: "She works at Acme." has no meaning without the sentence before it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 _BREAK = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])")
 _SPACE = re.compile(r"\s")
 
-OVERLAP = 8
-"""At most one part in so many of a piece is repeated from the one before."""
+OVERLAP_DIVISOR = 8
+"""At most this fraction (1/8) of a chunk is repeated from the previous chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a text: the characters from `start` up to, but not at, `end`."""
+    """A chunk of a text: the characters from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -25,44 +25,50 @@ class Chunk:
 
 
 def chunks(text: str, size: int) -> list[Chunk]:
-    """Cut a text into pieces of at most `size` characters that together hold all of it; none of one without words.
+    """Split a text into chunks of at most `size` characters that cover it; blank chunks are left
+    out.
 
     Time is linear in the length of the text.
     """
-    found: list[Chunk] = []
+    result: list[Chunk] = []
     spans = _sentences(text, size)
     first = 0
     while first < len(spans):
         last, start = first, spans[first][0]
         while last + 1 < len(spans) and spans[last + 1][1] - start <= size:
             last += 1
-        piece = text[start : spans[last][1]]
-        if piece.strip():
-            found.append(Chunk(start, spans[last][1], piece))
+        chunk_text = text[start : spans[last][1]]
+        if chunk_text.strip():
+            result.append(Chunk(start, spans[last][1], chunk_text))
         if last + 1 == len(spans):
             break
-        again = last + 1
-        while again - 1 > first and _repeats(spans, again, last, size):
-            again -= 1
-        first = again
-    return found
+        restart = last + 1
+        while restart - 1 > first and _repeats(spans, restart, last, size):
+            restart -= 1
+        first = restart
+    return result
 
 
-def _repeats(spans: list[tuple[int, int]], again: int, last: int, size: int) -> bool:
-    """Whether the sentence before `again` fits into the overlap, and with the next one into a piece."""
-    start = spans[again - 1][0]
-    return spans[last][1] - start <= size // OVERLAP and spans[last + 1][1] - start <= size
+def _repeats(spans: list[tuple[int, int]], restart: int, last: int, size: int) -> bool:
+    """Return whether the sentence before `restart` fits into the overlap, and with the next one
+    into a chunk.
+    """
+    start = spans[restart - 1][0]
+    return spans[last][1] - start <= size // OVERLAP_DIVISOR and spans[last + 1][1] - start <= size
 
 
 def _sentences(text: str, size: int) -> list[tuple[int, int]]:
-    """The places of sentences, which touch each other; one that is too long is cut, between words where there are some."""
-    ends = [found.end() for found in _BREAK.finditer(text)]
+    """Return the adjacent spans of sentences.
+
+    A sentence over `size` is cut, between words if possible.
+    """
+    ends = [match.end() for match in _BREAK.finditer(text)]
     spans: list[tuple[int, int]] = []
     start = 0
     for end in [*ends, len(text)]:
         while end - start > size:
             blanks = _SPACE.finditer(text, start + size // 2, start + size)
-            cut = max((found.end() for found in blanks), default=start + size)
+            cut = max((match.end() for match in blanks), default=start + size)
             spans.append((start, cut))
             start = cut
         if end > start:

@@ -1,7 +1,8 @@
-"""The rows of a CSV file: header detection, and the check that all rows of a predicate have the same length.
+"""The rows of a CSV file: header detection, and the check that all rows of a predicate have the
+same length.
 
-Without a predicate, the first cell of each row is the predicate and the other cells are its arguments. With one, all cells
-are arguments.
+Without a predicate, the first cell of each row is the predicate and the other cells are its
+arguments. With one, all cells are arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from kbcore.errors import InvalidInput, LoadError
 from kbplanner.ir.numbers import number
 
-BATCH = 5000
+BATCH_ROWS = 5000
 """Rows of one batch; the first batch is the sample for header detection."""
 
 MAX_SHOWN = 120
@@ -39,7 +40,8 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The decision on the first row of a CSV file: skipped as a header, or loaded as a fact; `cells` are its cells.
+    """The decision on the first row of a CSV file: skipped as a header, or loaded as a fact;
+    `cells` are its cells.
 
     `detected` is True if the mode was "auto".
     """
@@ -59,7 +61,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class CsvBatch:
-    """Rows that are not empty, with their line numbers; `header` is set in the first batch of a file."""
+    """Rows that are not empty, with their line numbers.
+
+    `header` is set in the first batch of a file.
+    """
 
     rows: list[list[str]]
     lines: list[int]
@@ -87,13 +92,13 @@ def csv_batches(file: Iterable[str], mode: HeaderMode, predicate: str | None) ->
         if is_first and rows:
             is_header = mode == "yes" or (mode == "auto" and _is_header(rows, predicate))
             header = Header(is_header, mode == "auto", lines[0], tuple(rows[0]))
-        is_full = len(rows) == BATCH
+        is_full = len(rows) == BATCH_ROWS
         if is_first and header is not None and header.skipped:
             rows, lines = rows[1:], lines[1:]
         ragged = _ragged(rows, lines, lengths, predicate)
         if ragged is not None:
-            kept = lines.index(ragged.line)
-            rows, lines, error = rows[:kept], lines[:kept], ragged
+            valid_count = lines.index(ragged.line)
+            rows, lines, error = rows[:valid_count], lines[:valid_count], ragged
         yield CsvBatch(rows, lines, header if is_first else None), error
         if error is not None or not is_full:
             return
@@ -115,7 +120,7 @@ def _read_rows(reader: Any) -> tuple[list[list[str]], list[int], LoadError | Non
             if row:
                 rows.append(row)
                 lines.append(reader.line_num)
-                if len(rows) == BATCH:
+                if len(rows) == BATCH_ROWS:
                     break
     except csv.Error as error:
         return rows, lines, LoadError(reader.line_num, str(error))
@@ -125,7 +130,8 @@ def _read_rows(reader: Any) -> tuple[list[list[str]], list[int], LoadError | Non
 def _ragged(
     rows: list[list[str]], lines: list[int], lengths: dict[str, tuple[int, int]], predicate: str | None
 ) -> LoadError | None:
-    """Return the error for the first row whose length differs from that of the first row of its predicate.
+    """Return the error for the first row whose length differs from that of the first row of its
+    predicate.
 
     `lengths` has the length and line of the first row of each predicate; new predicates are added.
     """
@@ -135,7 +141,7 @@ def _ragged(
             new.setdefault(name, set()).add(length)
     elif rows:
         new[predicate] = set(map(len, rows))
-    if all(name in lengths and found == {lengths[name][0]} for name, found in new.items()):
+    if all(name in lengths and counts == {lengths[name][0]} for name, counts in new.items()):
         return None
     for row, line in zip(rows, lines, strict=True):
         name = row[0] if predicate is None else predicate
@@ -148,11 +154,13 @@ def _ragged(
 
 
 def _is_header(rows: list[list[str]], predicate: str | None) -> bool:
-    """Decide whether the first row holds column names; a row of data must not be lost, so doubt means no.
+    """Decide whether the first row holds column names; a row of data must not be lost, so doubt
+    means no.
 
-    All cells have to look like names, differ from each other and not occur in the rows below. Beside that, one of these:
-    all of them are usual column names; or (with a predicate) a column has only numbers or dates below its name; or
-    (without one) the first cell is "predicate" or "relation".
+    All cells have to look like names, differ from each other and not occur in the rows below. In
+    addition, one of these must be true: all of them are usual column names; or (with a predicate) a
+    column has only numbers or dates below its name; or (without one) the first cell is "predicate"
+    or "relation".
     """
     first, rest = rows[0], rows[1:]
     if len(set(first)) != len(first) or not all(_NAME.fullmatch(cell) for cell in first):

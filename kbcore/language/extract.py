@@ -1,7 +1,8 @@
-"""A text to facts and rules by a language model, piece by piece; nothing is stored here.
+"""Extraction of facts and rules from a text by a language model, chunk by chunk. Nothing is stored
+here.
 
-Each piece is read with what the ones before it brought, so that one thing keeps one name. A piece that fails is told, and
-does not spoil the others.
+Each prompt includes the results of earlier chunks, so that a thing keeps one name. A failed chunk
+is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ from kbplanner.ir.terms import Atom, Rule
 from kbplanner.syntax.printer import print_rule
 
 Look = Callable[[str], Vocabulary]
-"""What the knowledge base knows about a text."""
+"""Function that returns the vocabulary of the knowledge base for a text."""
 
 Instructions = Callable[[str, "str | None"], "str | None"]
-"""A plugin's instructions for a text and its context, None for the usual ones."""
+"""Function that returns a plugin's instructions for a text and its context, or None for the
+default.
+"""
 
-MOST_CONTEXT = 4000
-"""Characters of a hint about the text."""
+MAX_CONTEXT_CHARS = 4000
+"""Maximum length of the `context` of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A piece of the text, from `start` up to but not at `end`, that the model could not read, and why."""
+    """A chunk of the text, from `start` up to but not including `end`, that failed, with the
+    reason.
+    """
 
     start: int
     end: int
@@ -43,7 +48,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """An extracted fact whose opposite is `stored`, `derived` by rules, or stated in the `text` itself."""
+    """An extracted fact whose opposite is `stored`, `derived` by rules, or stated in the `text`
+    itself.
+    """
 
     fact: Fact
     known: str
@@ -51,10 +58,12 @@ class Contradicted:
 
 @dataclass(slots=True)
 class Extracted:
-    """What a text states, without repetition, in its order; what was refused; what could not be read.
+    """The facts and rules of a text in order, without repetition; rejected entries and failed
+    chunks.
 
-    `truncated` says that there was more than EXTRACTION_MAX_FACTS. `asserted` facts were new and are stored now, `known`
-    were stored before and are left as they were; both count only where storing was asked for.
+    `truncated` is True if there was more than EXTRACTION_MAX_FACTS. `asserted` counts the facts
+    that were new and have been stored, `known` those that were stored before and did not change;
+    both are 0 unless storing was requested.
     """
 
     provider: str
@@ -70,7 +79,7 @@ class Extracted:
     known: int = 0
 
     def refuse_rules(self, reason: str) -> None:
-        """Take the rules out, since the knowledge base refused them."""
+        """Move all rules to `rejected`, after the knowledge base refused them."""
         self.rejected += [Rejected(print_rule(replace(rule, scope=None)), reason) for rule in self.rules]
         self.rules = []
 
@@ -86,46 +95,47 @@ def extract(
     rules: bool,
     context: str | None,
 ) -> Extracted:
-    """Have a model read a text; its facts and rules go to `scope`.
+    """Return the facts and rules that a model extracts from a text, in `scope`.
 
-    Raises ModelFailed or RateLimited where no piece of it could be read, TooLarge for a text of too many pieces.
+    Raises ModelFailed or RateLimited if every chunk failed, TooLarge for a text of too many chunks.
     """
-    if context is not None and len(context) > MOST_CONTEXT:
-        raise InvalidInput.at("context", f"must have at most {MOST_CONTEXT} characters")
+    if context is not None and len(context) > MAX_CONTEXT_CHARS:
+        raise InvalidInput.at("context", f"must have at most {MAX_CONTEXT_CHARS} characters")
     pieces = chunks(text, config.extraction_chunk_chars)
     if len(pieces) > config.extraction_max_chunks:
         raise TooLarge(
-            f"the text is {len(pieces)} pieces long for the model, more than {config.extraction_max_chunks}",
+            f"the text has {len(pieces)} chunks for the model; the maximum is {config.extraction_max_chunks}",
             {"limit": "EXTRACTION_MAX_CHUNKS", "value": config.extraction_max_chunks},
         )
-    found = Extracted(model.name, model.model, chunks=len(pieces))
+    result = Extracted(model.name, model.model, chunks=len(pieces))
     deadline = model.clock.monotonic() + config.llm_request_timeout_ms / 1000
-    first: ModelFailed | RateLimited | None = None
+    first_error: ModelFailed | RateLimited | None = None
     for piece in pieces:
-        known = _with(look(piece.text), found)
+        known = _with(look(piece.text), result)
         try:
             read = _read(piece, model, known, instructions, scope, rules, context, deadline)
         except (ModelFailed, RateLimited) as error:
-            first = first or error
-            found.failures.append(Failure(piece.start, piece.end, error.code, error.message))
+            first_error = first_error or error
+            result.failures.append(Failure(piece.start, piece.end, error.code, error.message))
             continue
-        found.facts = _merged(found.facts, read.facts)
-        found.rules = list(dict.fromkeys([*found.rules, *read.rules]))
-        found.rejected += read.rejected
-        if len(found.facts) > config.extraction_max_facts or len(found.rules) > config.extraction_max_facts:
-            found.truncated = True
+        result.facts = _merged(result.facts, read.facts)
+        result.rules = list(dict.fromkeys([*result.rules, *read.rules]))
+        result.rejected += read.rejected
+        if len(result.facts) > config.extraction_max_facts or len(result.rules) > config.extraction_max_facts:
+            result.truncated = True
             break
-    if first is not None and len(found.failures) == len(pieces):
-        raise first
-    del found.facts[config.extraction_max_facts :], found.rules[config.extraction_max_facts :]
-    return found
+    if first_error is not None and len(result.failures) == len(pieces):
+        raise first_error
+    del result.facts[config.extraction_max_facts :], result.rules[config.extraction_max_facts :]
+    return result
 
 
 def judge(facts: Sequence[Fact], rows: Callable[[Atom], list[Row]]) -> tuple[list[Fact], list[Contradicted]]:
-    """Of extracted facts those that are not stored yet, and those that contradict what is known or each other.
+    """Return the extracted facts that are not stored, and those that contradict known facts or each
+    other.
 
-    `rows` gives the answers of a ground atom. A fact that is stored stays as it is: a model that reads it somewhere is no
-    reason to change how sure it is, how long it holds or where it came from.
+    `rows` returns the answers of a ground atom. A stored fact does not change: finding it in
+    another text is no reason to change its confidence, validity or metadata.
     """
     stated = {(fact.predicate, fact.args, fact.positive) for fact in facts}
     new, contradicted = [], []
@@ -163,24 +173,24 @@ def _read(
     )
 
 
-def _with(known: Vocabulary, found: Extracted) -> Vocabulary:
-    """A vocabulary with what was found so far."""
-    for fact in found.facts:
+def _with(known: Vocabulary, extracted: Extracted) -> Vocabulary:
+    """Add the facts extracted so far to a vocabulary and return it."""
+    for fact in extracted.facts:
         known.names.know_predicate(fact.predicate, len(fact.args))
         known.names.know(fact.args)
-    fresh = dict.fromkeys((fact.predicate, len(fact.args)) for fact in found.facts)
-    known.predicates += [one for one in fresh if one not in known.predicates]
+    new_predicates = dict.fromkeys((fact.predicate, len(fact.args)) for fact in extracted.facts)
+    known.predicates += [signature for signature in new_predicates if signature not in known.predicates]
     return known
 
 
 def _merged(known: list[Fact], more: list[Fact]) -> list[Fact]:
-    """Facts without repetition; of two the surer one counts."""
-    found = {(fact.predicate, fact.args, fact.positive): fact for fact in known}
+    """Merge facts without repetition; of two equal facts keep the greater confidence."""
+    facts = {(fact.predicate, fact.args, fact.positive): fact for fact in known}
     for fact in more:
         key = (fact.predicate, fact.args, fact.positive)
-        before = found.get(key)
+        before = facts.get(key)
         if before is None:
-            found[key] = fact
+            facts[key] = fact
         elif fact.confidence is not None and fact.confidence > (before.confidence or 0.0):
-            found[key] = replace(before, confidence=fact.confidence)
-    return list(found.values())
+            facts[key] = replace(before, confidence=fact.confidence)
+    return list(facts.values())

@@ -1,11 +1,11 @@
 """Files of facts and rules, read in batches of bounded size: rule text, JSON lines, or CSV.
 
-- `.kb`: the rule language. Facts, rules and goals; goals are handed to the caller.
-- `.jsonl`: one JSON object a line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
-- `.csv`: one fact a line, the predicate first and its arguments after it; with a predicate given, arguments only. A header
-  row is skipped (`csv_rows.py`).
+- `.kb`: the rule language. Facts, rules and goals; goals are passed to the caller.
+- `.jsonl`: one JSON object per line, a fact `{"predicate", "args", ...}` or a rule `{"head", "body", ...}`.
+- `.csv`: one fact per line, the predicate followed by its arguments; arguments only if the caller
+  names a predicate. A header row is skipped (`csv_rows.py`).
 
-Errors name the line. Nothing after a faulty place is handed out, batches before it are.
+Errors name the line. Batches before the error are returned, nothing after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import orjson
 
 from kbcore.errors import InvalidInput, LoadError
-from kbcore.language.csv_rows import BATCH, CsvBatch, Header, HeaderMode, csv_batches
+from kbcore.language.csv_rows import BATCH_ROWS, CsvBatch, Header, HeaderMode, csv_batches
 from kbcore.state.facts import Fact, FactRows
 from kbcore.timestamps import instant
 from kbplanner.errors import RuleSyntaxError
@@ -42,17 +42,18 @@ from kbplanner.syntax.statements import (
 FORMATS = (".kb", ".jsonl", ".csv")
 
 MAX_GROUPS = 16
-"""Predicates of one CSV batch that are gathered each by itself."""
+"""Maximum number of predicates in a CSV batch for which rows are grouped by predicate."""
 
 _CHUNK = 1 << 16
 
 
 @dataclass(slots=True)
 class Batch:
-    """Facts, rules and goals as they stand next to each other in a file; `line` is the last line read for it.
+    """A batch of consecutive facts, rules and goals of a file; `line` is the last line read for it.
 
-    `rows` are facts too: those of a CSV file, where they need no objects. `header` is the decision on the first row of a CSV
-    file, in the first batch of it. `statements` are the rules with their places, `warnings` are about each rule by itself.
+    `rows` are the facts of a CSV file in bulk form. `header` is the decision on the first row of a
+    CSV file, in its first batch. `statements` are the rules with their positions; `warnings` are
+    about single rules.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -73,10 +74,11 @@ def read_file(
 ) -> Iterator[Batch]:
     """Read a file by the ending of its name.
 
-    `scope` applies to facts and rules that name none. For CSV files, `predicate` is the predicate of every row, and `header`
-    says whether the first row is a header ("auto" detects one).
+    `scope` applies to facts and rules without a scope. For CSV files, `predicate` is the predicate
+    of every row, and `header` says whether the first row is a header ("auto" detects one).
 
-    Raises LoadError or RuleSyntaxError at the faulty place, OSError where the file cannot be read.
+    Raises LoadError or RuleSyntaxError at the position of the error, OSError if the file cannot be
+    read.
     """
     if path.suffix not in FORMATS:
         raise InvalidInput(f"{path.name}: the name must end in {', '.join(FORMATS)}")
@@ -112,7 +114,7 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
             batch.statements.append(replace(statement, rule=batch.rules[-1]))
         else:
             batch.goals.append(statement)
-        if len(batch.facts) >= BATCH or len(batch.rules) >= BATCH:
+        if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
             batch.warnings = rule_warnings(batch.statements)
             yield batch
             batch = Batch()
@@ -122,13 +124,16 @@ def read_statements(chunks: Iterable[str], scope: str | None = None) -> Iterator
 
 
 def rule_warnings(statements: Sequence[Statement]) -> list[RuleWarning]:
-    """Check the rules of a text and return the warnings, in the order of the text. Raises RuleSyntaxError."""
-    found = [*check_statements(statements), *lint(statements)]
-    return sorted(found, key=lambda warning: (0, 0) if warning.span is None else (warning.span.line, warning.span.column))
+    """Check the rules of a text and return the warnings, in the order of the text.
+
+    Raises RuleSyntaxError.
+    """
+    warnings = [*check_statements(statements), *lint(statements)]
+    return sorted(warnings, key=lambda warning: (0, 0) if warning.span is None else (warning.span.line, warning.span.column))
 
 
 def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
-    """The fact of a statement; `scope` where it names none."""
+    """Return the fact of a statement, in `scope` unless it names a scope."""
     check_fact(statement.atom)
     notes: Annotations = statement.annotations
     line = statement.span.line
@@ -152,7 +157,7 @@ def _instant(value: int | str | None, name: str, line: int) -> int | None:
 
 
 def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
-    """The rule of a statement; `scope` where it names none."""
+    """Return the rule of a statement, in `scope` unless it names a scope."""
     return _scoped(statement.rule, scope)
 
 
@@ -167,49 +172,49 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
             continue
         batch.line = number
         try:
-            found = orjson.loads(line)
-            if not isinstance(found, dict):
+            entry = orjson.loads(line)
+            if not isinstance(entry, dict):
                 raise LoadError(number, "expected a JSON object")
-            if "head" in found:
-                batch.rules.append(_scoped(rule_from_json(found), scope))
+            if "head" in entry:
+                batch.rules.append(_scoped(rule_from_json(entry), scope))
                 statement = rule_statement(batch.rules[-1], number)
                 batch.statements.append(statement)
                 batch.warnings += [replace(each, span=statement.span) for each in check_rule(statement.rule)]
                 batch.warnings += lint([statement])
             else:
-                batch.facts.append(_json_fact(found, scope))
+                batch.facts.append(_json_fact(entry, scope))
         except orjson.JSONDecodeError as error:
             raise LoadError(number, f"not JSON: {error}") from error
         except LoadError:
             raise
         except (InvalidInput, ValueError) as error:
             raise LoadError(number, str(error)) from error
-        if len(batch.facts) >= BATCH or len(batch.rules) >= BATCH:
+        if len(batch.facts) >= BATCH_ROWS or len(batch.rules) >= BATCH_ROWS:
             yield batch
             batch = Batch()
     if batch:
         yield batch
 
 
-def _json_fact(found: dict[str, Any], scope: str | None) -> Fact:
-    atom = atom_from_json(found)
+def _json_fact(entry: dict[str, Any], scope: str | None) -> Fact:
+    atom = atom_from_json(entry)
     check_fact(atom)
-    positive = atom.positive and not found.get("negated") and found.get("truthVal") is not False
+    positive = atom.positive and not entry.get("negated") and entry.get("truthVal") is not False
     return Fact(
         atom.predicate,
         tuple(arg for arg in atom.args if isinstance(arg, str)),
         positive,
-        found.get("scope") or scope,
-        found.get("ttl"),
-        None if found.get("validFrom") is None else instant(found["validFrom"]),
-        None if found.get("validUntil") is None else instant(found["validUntil"]),
-        found.get("confidence"),
-        found.get("metadata") or {},
+        entry.get("scope") or scope,
+        entry.get("ttl"),
+        None if entry.get("validFrom") is None else instant(entry["validFrom"]),
+        None if entry.get("validUntil") is None else instant(entry["validUntil"]),
+        entry.get("confidence"),
+        entry.get("metadata") or {},
     )
 
 
 def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None) -> FactRows | None:
-    """Rows of one relation as they are stored in bulk; None where they are not all plain texts of one arity."""
+    """Return rows of one relation in bulk form; None unless all are plain texts of one arity."""
     widths = set(map(len, rows))
     if len(widths) != 1 or 0 in widths or max(widths) > DEFAULT_LIMITS.args or str in set(map(type, rows)):
         return None
@@ -217,16 +222,22 @@ def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None)
 
 
 def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = None) -> FactRows | None:
-    """Row after row of one relation as it is stored in bulk; None where something in it wants a look of its own."""
+    """Return flat rows of one relation in bulk form.
+
+    None if any value must be checked separately.
+    """
     try:
         check_fact(Atom(predicate))
         return FactRows(predicate, arity, args, scope=scope) if plain_texts(args) else None
-    except (InvalidInput, TypeError):  # numbers and booleans become texts one by one; a mistake is named by who looks closer
+    except (InvalidInput, TypeError):  # the caller then converts values one by one and reports the exact error
         return None
 
 
 def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode) -> Iterator[Batch]:
-    """Yield batches of bulk rows where all rows are plain; a batch with any other row is read row by row."""
+    """Yield batches of bulk rows where all rows are plain.
+
+    A batch with any other row is read row by row.
+    """
     for part, error in csv_batches(file, header, predicate):
         batch = _csv_facts(part, scope, predicate) if part.rows else Batch()
         batch.header = part.header

@@ -1,7 +1,8 @@
-"""Whether a sentence of a model says no more than the facts it names, as far as words show.
+"""Check of a model's sentence against the facts it cites, by comparing words.
 
-Names, numbers and denials have to be those of the facts. That a sentence passes does not prove it: its facts are beside it
-in the answer. That one is refused costs its wording only: the facts can be told without the model.
+Names, numbers and negations must occur in the facts. Passing the check does not prove a sentence:
+the answer lists its facts for that. If a sentence is rejected, only its wording is lost: the facts
+can be stated without the model.
 """
 
 from __future__ import annotations
@@ -17,23 +18,24 @@ _DENIALS = frozenset(("not", "no", "never", "none", "neither", "nor", "cannot", 
 
 
 def unbacked(sentence: str, cited: Sequence[Row], known_names: Iterable[str]) -> str | None:
-    """What of a sentence the cited facts do not say: a name or a number, or "not"; None where all is well.
+    """Return the first name or number of a sentence that no cited fact has, or "not"; None if there
+    is none.
 
-    `known_names` are names the sentence may hold only if they are in the cited facts.
+    `known_names` are names the sentence may contain only if they are in the cited facts.
     """
-    said = " ".join([str(part) for row in cited for part in (row["predicate"], *row["args"])])
-    allowed = set(words(said)) | {str(len(cited))}
+    cited_text = " ".join([str(part) for row in cited for part in (row["predicate"], *row["args"])])
+    allowed = set(words(cited_text)) | {str(len(cited))}
     foreign = {word for name in known_names for word in words(name)} - allowed
     tokens = _TOKEN.findall(sentence)
     for token in tokens:
         if _denial(token) or token.lower() == "yes":
             continue
-        plain = set(words(token))
-        strange = token[0].isupper() or token[0].isdigit()
-        if (strange and not plain <= allowed) or plain & foreign:
+        token_words = set(words(token))
+        is_specific = token[0].isupper() or token[0].isdigit()
+        if (is_specific and not token_words <= allowed) or token_words & foreign:
             return str(token)
     denies = any(_denial(token) for token in tokens)
-    if cited and denies and not any(row["negated"] or any(map(_denial, _TOKEN.findall(said))) for row in cited):
+    if cited and denies and not any(row["negated"] or any(map(_denial, _TOKEN.findall(cited_text))) for row in cited):
         return "not"
     if cited and not denies and all(row["negated"] for row in cited):
         return "not"

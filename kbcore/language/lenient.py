@@ -1,7 +1,9 @@
-"""Predicate syntax as models write it: `likes(Ann Lee, green tea)`, with or without a full stop.
+"""Lenient reader of predicate syntax as models write it: `likes(Ann Lee, green tea)`, full stop
+optional.
 
-A scanner that goes over a line once and never back, beside the strict parser of the rule language: arguments may be bare
-text of several words, and a mistake is no error but a line that says nothing.
+Unlike the strict parser of the rule language, this scanner accepts unquoted arguments of several
+words, and a line with a mistake is ignored instead of raising an error. It reads each line once,
+without backtracking.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.scanner import WORD
 
-# No two runs of blanks stand side by side in these: how a run is shared out between two is tried in every way there is.
+# These patterns never have two runs of blanks in sequence: that would cause quadratic backtracking.
 _HEAD = re.compile(rf"(?:[-*•]\s\s*)?(?:(~|not\s)\s*)?({WORD}|'[^'\\\n]*'|\"[^\"\\\n]*\")\s*\(")
 _STRING = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"|' + r"'((?:[^'\\]|\\['\\nt])*)'")
 _BARE = re.compile(r"[^,()\"'\[\]{}?]+")
@@ -22,10 +24,10 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 
 
 def read_line(line: str) -> Atom | None:
-    """The ground atom a line consists of; None where it is anything else.
+    """Return the ground atom that a line consists of, or None for any other line.
 
-    `not` and `~` before it deny it; a full stop, a comment and a bullet around it are passed over. Time is linear in
-    the length of the line.
+    `not` or `~` before the atom negates it; a full stop, a comment and a bullet are ignored. Time
+    is linear in the length of the line.
     """
     line = line.strip()
     head = _HEAD.match(line)
@@ -37,10 +39,10 @@ def read_line(line: str) -> Atom | None:
         at += 1
     else:
         while True:
-            found = _argument(line, at)
-            if found is None:
+            argument = _argument(line, at)
+            if argument is None:
                 return None
-            arg, at = found
+            arg, at = argument
             args.append(arg)
             stop = line[at : at + 1]
             at += 1
@@ -55,12 +57,12 @@ def read_line(line: str) -> Atom | None:
 
 
 def _argument(line: str, at: int) -> tuple[str, int] | None:
-    """The argument from a place on, and the place of what ends it."""
+    """Return the argument that starts at an index, and the index of the character after it."""
     at = _SPACE.match(line, at).end()  # type: ignore[union-attr]
     quoted = _STRING.match(line, at)
     if quoted is not None:
         inside = quoted[1] if quoted[1] is not None else quoted[2]
-        text = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), inside)
+        text = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), inside)
         return text, _SPACE.match(line, quoted.end()).end()  # type: ignore[union-attr]
     bare = _BARE.match(line, at)
     if bare is None or not (text := bare[0].strip()) or text == "_":

@@ -1,6 +1,8 @@
-"""What models are told. Texts and facts stand between marks, and the model is told that they are no instructions.
+"""Prompts for language models. Texts and facts are enclosed in tags and declared not to be
+instructions.
 
-That is for good models; what protects the knowledge base from bad ones is that answers are data, read strictly.
+This helps well-behaved models. The protection against all others is that answers are parsed
+strictly, as data.
 """
 
 from __future__ import annotations
@@ -58,13 +60,11 @@ _RULE = _object(head=_object(**_ATOM), body=_array(_object(**_ATOM)), confidence
 FACTS_SCHEMA = _object(facts=_FACTS)
 RULES_SCHEMA = _object(facts=_FACTS, rules=_array(_RULE))
 PLAN_SCHEMA = _object(queries=_array(_object(atoms=_array(_object(**_ATOM)))))
-ANSWER_SCHEMA = _object(
-    sentences=_array(_object(text=_TEXT, facts=_array({"type": "integer"}))), confidence=_NUMBER
-)
+ANSWER_SCHEMA = _object(sentences=_array(_object(text=_TEXT, facts=_array({"type": "integer"}))), confidence=_NUMBER)
 
 
 def extraction(text: str, known: Vocabulary, context: str | None) -> str:
-    """The prompt for the facts of a piece of text."""
+    """Return the prompt that asks for the facts in a chunk of text."""
     return "\n\n".join(
         [
             *_known(known),
@@ -76,15 +76,18 @@ def extraction(text: str, known: Vocabulary, context: str | None) -> str:
 
 
 def plan(question: str, known: Vocabulary, tried: Sequence[str]) -> str:
-    """The prompt for the queries of a question; `tried` says of earlier ones how they ended."""
-    said = ["These gave no answer; think of others:", *tried] if tried else []
+    """Return the prompt that asks for the queries of a question.
+
+    `tried` lists earlier ones with results.
+    """
+    tried_lines = ["These gave no answer; think of others:", *tried] if tried else []
     return "\n\n".join(
-        [*_known(known), *_marked("rules", known.rules), *_marked("tried", said), *_marked("question", [question])]
+        [*_known(known), *_marked("rules", known.rules), *_marked("tried", tried_lines), *_marked("question", [question])]
     )
 
 
 def answer(question: str, facts: Sequence[str]) -> str:
-    """The prompt for an answer made of facts."""
+    """Return the prompt that asks for an answer from facts."""
     numbered = [f"{number}. {fact}" for number, fact in enumerate(facts, 1)]
     return "\n\n".join([*_marked("facts", numbered), *_marked("question", [question])])
 
@@ -95,8 +98,6 @@ def _known(known: Vocabulary) -> list[str]:
 
 
 def _marked(mark: str, lines: Sequence[str]) -> list[str]:
-    """Lines between marks that nothing inside can close; texts that models cannot be sent are made so that they can."""
+    """Return lines enclosed in tags, with closing tags inside escaped and invalid Unicode replaced."""
     inside = "\n".join(lines).replace("</", "<\\/").encode("utf-8", "replace").decode()
     return [f"<{mark}>\n{inside}\n</{mark}>"] if lines else []
-
-

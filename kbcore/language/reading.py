@@ -1,8 +1,9 @@
-"""A text of facts and rules, as people and models write it, to what shall be stored. No model is asked.
+"""Reader for facts and rules in text written by people and models, without calling a model.
 
-A text in the rule language is read as that. Otherwise line by line: each is a fact in predicate syntax, or begins a rule,
-which goes on to its full stop, or is prose, whose number is noted. A bare word is prose, though the language would take it
-for a fact without arguments: "Yes." states nothing.
+A text in the rule language is parsed as such. Any other text is read line by line: a line is a fact
+in predicate syntax, starts a rule that ends at its full stop, or is prose, whose line number is
+recorded. A single word is prose, although the rule language would read it as a fact without
+arguments: "Yes." states no fact.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ _COMMENT = re.compile(r"\s*(?:%|#|//).*|\s*")
 _STARTS = re.compile(r"\s*(?:@|~|not\s+)?[\w'\"][^\s(]*\(")
 _FULL_STOP = re.compile(r"\.\s*(?:(?:%|#|//)[^.]*)?$")
 
-LINES_AT_ONCE = 500
-"""Lines read between two rests: about a millisecond."""
+LINES_PER_REST = 500
+"""Lines read between two calls of `rest`: about a millisecond."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """What a text states: facts without repetition and rules, in its order; `unread` are numbers of lines of prose."""
+    """The facts (without repetition) and rules of a text, in order.
+
+    `unread` are the numbers of prose lines.
+    """
 
     facts: list[Fact] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
@@ -41,13 +45,14 @@ class Taken:
 
 
 def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
-    """Read a text whose facts and rules belong to one scope; `rest` is called between pieces of the work.
+    """Read a text whose facts and rules belong to one scope; `rest` is called about once a
+    millisecond.
 
-    Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the limits, or a statement that
-    names another scope; nothing of the text is to be stored then.
+    Raises InvalidInput and RuleSyntaxError for a rule that cannot be read, a fact beyond the
+    limits, or a statement that names another scope; the caller must then store none of the text.
     """
     taken = _whole(text, scope) or _by_line(text, scope, rest)
-    for other in {one.scope for one in taken.facts} | {one.scope for one in taken.rules}:
+    for other in {fact.scope for fact in taken.facts} | {rule.scope for rule in taken.rules}:
         if other != scope:
             raise InvalidInput.at("text", f"a statement names the scope {other!r}, which is not that of the request")
     taken.facts = list({(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values())
@@ -55,7 +60,10 @@ def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -
 
 
 def _whole(text: str, scope: str | None) -> Taken | None:
-    """The text as one in the rule language; None where it is not, or where all it says are bare words or questions."""
+    """Return the statements of a text in the rule language.
+
+    None if it is not, or has only words or queries.
+    """
     try:
         taken = _strictly(text, scope)
     except KBError:
@@ -76,7 +84,7 @@ def _strictly(text: str, scope: str | None) -> Taken | None:
 def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
     taken = Taken()
     lines = text.split("\n")
-    numbered = enumerate(paced(iter(lines), rest, LINES_AT_ONCE), 1)
+    numbered = enumerate(paced(iter(lines), rest, LINES_PER_REST), 1)
     for number, line in numbered:
         atom = read_line(line)
         if atom is not None and not any(arg.startswith("?") for arg in atom.args):  # type: ignore[union-attr]
@@ -91,32 +99,32 @@ def _by_line(text: str, scope: str | None, rest: Callable[[], None]) -> Taken:
             while not _FULL_STOP.search(line) and number < len(lines) and lines[number].strip():
                 number, line = next(numbered)
             _add(taken, _rules(lines, first, number, scope))
-        elif _STARTS.match(line) and (found := _annotated(line, scope)) is not None:
-            _add(taken, found)
+        elif _STARTS.match(line) and (statements := _annotated(line, scope)) is not None:
+            _add(taken, statements)
         elif not _COMMENT.fullmatch(line):
             taken.unread.append(number)
     return taken
 
 
 def _rules(lines: list[str], first: int, last: int, scope: str | None) -> Taken:
-    """The statements of some lines; whoever writes `:-` means the language, so that a mistake is told, at its line."""
+    """Return the statements of lines with `:-`, which must be valid rules: an error names its line."""
     source = "\n".join(lines[first - 1 : last])
     try:
-        found = _strictly(source if _FULL_STOP.search(source) else source + ".", scope)
+        statements = _strictly(source if _FULL_STOP.search(source) else source + ".", scope)
     except KBError:
-        found = _strictly("\n" * (first - 1) + source, scope)
-    return Taken(unread=list(range(first, last + 1))) if found is None else found
+        statements = _strictly("\n" * (first - 1) + source, scope)
+    return Taken(unread=list(range(first, last + 1))) if statements is None else statements
 
 
 def _annotated(line: str, scope: str | None) -> Taken | None:
-    """The facts of a line in the rule language, several perhaps, or with what they say beside their arguments."""
+    """Return the facts of a line in the rule language, possibly several or with annotations."""
     try:
         return _strictly(line if _FULL_STOP.search(line) else line + ".", scope)
     except KBError:
         return None
 
 
-def _add(taken: Taken, found: Taken) -> None:
-    taken.facts += found.facts
-    taken.rules += found.rules
-    taken.unread += found.unread
+def _add(taken: Taken, statements: Taken) -> None:
+    taken.facts += statements.facts
+    taken.rules += statements.rules
+    taken.unread += statements.unread

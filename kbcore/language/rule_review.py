@@ -1,4 +1,6 @@
-"""Warnings about the rules of a load as a whole: other files, stored facts and stored rules are taken into account."""
+"""Warnings about the rules of a load as a whole: other files, stored facts and stored rules are
+taken into account.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ Known = dict[str, set[int]]
 
 
 class RuleReview:
-    """Collects the rules of one file batch by batch, then returns the warnings that need all of them.
+    """Collects the rules of one file batch by batch, then returns the warnings that need all of
+    them.
 
-    `known` returns the stored predicates. It is called once, before the first batch with rules is stored.
+    `known` returns the stored predicates. It is called once, before the first batch with rules is
+    stored.
     """
 
     def __init__(self, known: Callable[[], Known]) -> None:
@@ -32,7 +36,7 @@ class RuleReview:
 
     @property
     def has_rules(self) -> bool:
-        """Whether any batch had rules."""
+        """True if any batch had rules."""
         return bool(self._statements)
 
     @property
@@ -57,8 +61,9 @@ class RuleReview:
     def whole(self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()) -> list[RuleWarning]:
         """Return the warnings that no batch has by itself, in the order of the file.
 
-        `stored` are the rules of the tenant, before or after the load. `defined` are predicates that other files conclude.
-        Raises InvalidInput or AlreadyExists if the rules cannot be stored beside the stored ones.
+        `stored` are the rules of the tenant, before or after the load. `defined` are predicates
+        that other files conclude. Raises InvalidInput or AlreadyExists if the rules cannot be
+        stored beside the stored ones.
         """
         if not self._statements:
             return []
@@ -70,7 +75,10 @@ class RuleReview:
         return in_order([*arity_warnings(self._statements, known), *_recursion_warnings(stored, self._statements)])
 
     def all(self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()) -> list[RuleWarning]:
-        """Return the warnings of the batches and of the whole, in the order of the file. Raises as `whole` does."""
+        """Return the warnings of the batches and of the whole, in the order of the file.
+
+        Raises as `whole` does.
+        """
         return in_order([*self._warnings, *self.whole(stored, defined)])
 
 
@@ -90,7 +98,9 @@ def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
 
 
 def _recursion_warnings(stored: Iterable[Rule], statements: Sequence[RuleStatement]) -> list[RuleWarning]:
-    """Warn about recursion through negation and through computed values, at the first rule concerned."""
+    """Warn about recursion through negation and through computed values, at the first rule
+    concerned.
+    """
     book = RuleBook()
     for rule in (*stored, *(statement.rule for statement in statements)):
         book.add(stored_rule(rule))

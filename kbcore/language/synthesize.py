@@ -1,8 +1,9 @@
-"""A question in words, answered from a knowledge base alone.
+"""Answers to natural-language questions from the knowledge base alone.
 
-A model plans queries, the knowledge base answers them, a model words the answer. Each sentence has to name the facts it
-rests on; what they do not say is taken out and told apart, as `llm_reported`. Where nothing is left, the facts are told in
-our words; where there are none, the answer is that nothing is known.
+A model plans queries, the knowledge base answers them, and a model words the answer. Each sentence
+must cite the facts it depends on; a sentence that they do not support is removed from the answer
+and listed separately as `llm_reported`, and its facts are stated in generated sentences instead.
+Without any fact the answer is that nothing is known.
 """
 
 from __future__ import annotations
@@ -26,31 +27,35 @@ from kbplanner.syntax.jsonform import item_from_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_row
 
-ROUNDS = 2
-"""How often queries are planned: again where the first ones found nothing."""
+MAX_ROUNDS = 2
+"""Maximum number of query plans; another is made if the queries of the first found nothing."""
 
-MOST_QUERIES = 8
-"""Queries of one plan that are run."""
+MAX_QUERIES = 8
+"""Maximum number of queries run of one plan."""
 
 MOST_QUESTION = 4000
-"""Characters of a question."""
+"""Maximum length of a question."""
 
 NOTHING_KNOWN = "I do not know: the knowledge base holds nothing that answers this."
 NOTHING_STORED = "I do not know: the knowledge base is empty."
 
 
 class Prove(Protocol):
-    """Tells how a conclusion comes about: the text of the rule, and the stored facts it rests on."""
+    """Function that explains a derived row by the text of its rule and the stored facts it depends
+    on.
+    """
 
     def __call__(self, row: Row) -> tuple[str | None, list[Row]]:
-        """The rule and the premises of a derived row."""
+        """Return the rule and the premises of a derived row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A fact the answer rests on: stored (`fact_match`) or concluded by `rule` (`rule_application`).
+    """A fact that the answer depends on: stored (`fact_match`) or derived by `rule`
+    (`rule_application`).
 
-    Of type `llm_reported` it is a sentence of the model that no fact backs, which is not part of the answer.
+    With type `llm_reported` it is a sentence of the model that no fact supports and that is not
+    part of the answer.
     """
 
     fact: str
@@ -62,7 +67,7 @@ class Derived:
 
 @dataclass(slots=True)
 class Synthesis:
-    """An answer with what it rests on, the queries that were run, and those that could not be, with the reason."""
+    """An answer with the facts it depends on, its queries, and the failed queries with the reason."""
 
     provider: str
     model: str
@@ -81,17 +86,17 @@ def synthesize(
     prove: Prove,
     deadline: float,
 ) -> Synthesis:
-    """Answer a question. `run` puts a query to the knowledge base and adds what it finds to the evidence.
+    """Answer a question. `run` evaluates a query and adds its facts to the evidence.
 
     Raises ModelFailed and RateLimited.
     """
-    found = Synthesis(model.name, model.model)
+    result = Synthesis(model.name, model.model)
     if known.empty:
-        found.answer = NOTHING_STORED
-        return found
+        result.answer = NOTHING_STORED
+        return result
     evidence = Evidence()
-    for _ in range(ROUNDS):
-        tried = [f"{text}: no answer" for text in found.queries] + [f"{text}: {why}" for text, why in found.failed]
+    for _ in range(MAX_ROUNDS):
+        tried = [f"{text}: no answer" for text in result.queries] + [f"{text}: {why}" for text, why in result.failed]
         plan = ask_json(
             model,
             prompts.PLAN,
@@ -101,31 +106,31 @@ def synthesize(
             operation="plan",
             deadline=deadline,
         )
-        _run(plan, run, evidence, found)
+        _run(plan, run, evidence, result)
         if evidence.rows:
             break
     if evidence.rows:
-        _answer(question, model, known, evidence, prove, deadline, found)
-    return found
+        _answer(question, model, known, evidence, prove, deadline, result)
+    return result
 
 
 def _plan(answer: dict[str, Any], names: Names) -> list[Query | tuple[str, str]]:
-    """The queries of a plan; for those that cannot be read what was said, and why."""
+    """Return the queries of a plan; an invalid query is returned as its text and the error."""
     if "queries" not in answer:
         raise BadAnswer('"queries" is missing')
-    found: list[Query | tuple[str, str]] = []
-    for said in array(answer, "queries")[:MOST_QUERIES]:
+    queries: list[Query | tuple[str, str]] = []
+    for entry in array(answer, "queries")[:MAX_QUERIES]:
         try:
-            found.append(Query(_items(said, names)))
+            queries.append(Query(_items(entry, names)))
         except InvalidInput as error:
-            found.append((str(said)[:200], error.message.splitlines()[0]))
-    return found
+            queries.append((str(entry)[:200], error.message.splitlines()[0]))
+    return queries
 
 
-def _items(said: Any, names: Names) -> tuple[BodyItem, ...]:
-    if isinstance(said, str):
-        return tuple(_named(item, names) for item in parse_goal(said).body)
-    atoms = said.get("atoms") if isinstance(said, dict) else None
+def _items(entry: Any, names: Names) -> tuple[BodyItem, ...]:
+    if isinstance(entry, str):
+        return tuple(_named(item, names) for item in parse_goal(entry).body)
+    atoms = entry.get("atoms") if isinstance(entry, dict) else None
     if not isinstance(atoms, list) or not atoms:
         raise InvalidInput.at("atoms", "must be an array of atoms")
     return tuple(_named(item_from_json(atom), names) for atom in atoms)
@@ -139,20 +144,20 @@ def _named(item: BodyItem, names: Names) -> BodyItem:
 
 
 def _run(
-    plan: Sequence[Query | tuple[str, str]], run: Callable[[Query, Evidence], None], evidence: Evidence, found: Synthesis
+    plan: Sequence[Query | tuple[str, str]], run: Callable[[Query, Evidence], None], evidence: Evidence, result: Synthesis
 ) -> None:
     for query in plan:
         if isinstance(query, tuple):
-            found.failed.append(query)
+            result.failed.append(query)
             continue
-        if query.text in found.queries:
+        if query.text in result.queries:
             continue
         try:
             run(query, evidence)
         except (InvalidInput, BudgetExceeded) as error:
-            found.failed.append((query.text, error.message.splitlines()[0]))
+            result.failed.append((query.text, error.message.splitlines()[0]))
             continue
-        found.queries += [text for text in query.asked if text not in found.queries]
+        result.queries += [text for text in query.asked if text not in result.queries]
 
 
 def _answer(
@@ -162,10 +167,10 @@ def _answer(
     evidence: Evidence,
     prove: Prove,
     deadline: float,
-    found: Synthesis,
+    result: Synthesis,
 ) -> None:
     rows = evidence.rows
-    said, sure = ask_json(
+    sentences, confidence = ask_json(
         model,
         prompts.ANSWER,
         prompts.answer(question, [_shown(row) for row in rows]),
@@ -175,57 +180,59 @@ def _answer(
         deadline=deadline,
     )
     names = [*known.names.listed(), *(arg for row in rows for arg in row["args"])]
-    told: list[str] = []
+    backed: list[str] = []
     reported: list[str] = []
     cited: dict[int, None] = {}
-    for text, numbers in said:
+    for text, numbers in sentences:
         facts = [rows[number] for number in numbers]
         if facts and unbacked(text, facts, names) is None:
-            told.append(text)
+            backed.append(text)
         else:
             reported.append(text)
-            told += [_worded(rows[number]) for number in numbers if number not in cited]
+            backed += [_worded(rows[number]) for number in numbers if number not in cited]
         cited.update(dict.fromkeys(numbers))
-    chosen = [rows[number] for number in cited]
-    found.derivation = [*_derivation(chosen, prove), *(Derived(text, "llm_reported") for text in reported)]
-    if chosen:
-        found.answer = " ".join(told)
-        lowest = min(1.0 if row["confidence"] is None else row["confidence"] for row in chosen)
-        found.confidence = min(lowest, 1.0 if sure is None else sure)
+    cited_rows = [rows[number] for number in cited]
+    result.derivation = [*_derivation(cited_rows, prove), *(Derived(text, "llm_reported") for text in reported)]
+    if cited_rows:
+        result.answer = " ".join(backed)
+        lowest = min(1.0 if row["confidence"] is None else row["confidence"] for row in cited_rows)
+        result.confidence = min(lowest, 1.0 if confidence is None else confidence)
 
 
 def _worded(row: Row) -> str:
-    """A fact as a sentence of ours."""
+    """Return a fact as a generated sentence."""
     return sentence(Atom(row["predicate"], tuple(row["args"]), not row["negated"])) + "."
 
 
 def _sentences(answer: dict[str, Any], facts: int) -> tuple[list[tuple[str, list[int]]], float | None]:
-    """The sentences of an answer, each with the places of the facts it names that there are; and how sure it is."""
+    """Return the sentences of an answer with the indexes of the existing facts they cite, and the
+    confidence.
+    """
     if "sentences" not in answer:
         raise BadAnswer('"sentences" is missing')
-    found = []
-    for said in array(answer, "sentences"):
-        text = said.get("text") if isinstance(said, dict) else None
+    sentences = []
+    for entry in array(answer, "sentences"):
+        text = entry.get("text") if isinstance(entry, dict) else None
         if not isinstance(text, str):
             raise BadAnswer('"sentences" must hold objects with "text" and "facts"')
-        numbers = [one - 1 for one in array(said, "facts") if type(one) is int and 1 <= one <= facts]
+        numbers = [number - 1 for number in array(entry, "facts") if type(number) is int and 1 <= number <= facts]
         if text.strip():
-            found.append((text.strip(), numbers))
-    return found, fraction(answer.get("confidence"))
+            sentences.append((text.strip(), numbers))
+    return sentences, fraction(answer.get("confidence"))
 
 
 def _derivation(rows: Sequence[Row], prove: Prove) -> list[Derived]:
-    found: dict[tuple[str, str | None], Derived] = {}
+    derivation: dict[tuple[str, str | None], Derived] = {}
     premises: list[Row] = []
     for row in rows:
         rule = None
         if row["createdAt"] is None:
             rule, below = prove(row)
             premises += below
-        found.setdefault((_text(row), row["scope"]), _derived(row, rule))
+        derivation.setdefault((_text(row), row["scope"]), _derived(row, rule))
     for row in premises:
-        found.setdefault((_text(row), row["scope"]), _derived(row, None))
-    return list(found.values())
+        derivation.setdefault((_text(row), row["scope"]), _derived(row, None))
+    return list(derivation.values())
 
 
 def _derived(row: Row, rule: str | None) -> Derived:

@@ -1,4 +1,6 @@
-"""What of a knowledge base a model is shown beside a text: predicates with arity, and the facts that match the text best."""
+"""Excerpt of a knowledge base for a prompt: predicates with arity, and the facts that match a text
+best.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,19 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.syntax.printer import print_row
 
-MOST_PREDICATES = 60
-MOST_FACTS = 30
-MOST_RULES = 20
-MOST_NAME = 200
-"""Characters of a fact or a rule that is shown; longer ones are left out."""
+MAX_PREDICATES = 60
+MAX_FACTS = 30
+MAX_RULES = 20
+MAX_TEXT_CHARS = 200
+"""Maximum length of a fact or a rule in a prompt; longer ones are left out."""
 
 
 @dataclass(slots=True)
 class Vocabulary:
-    """Predicates as (name, arity), the most fitting first; facts and rules as text; all names, for what a model says back.
+    """Predicates as (name, arity), best match first, facts and rules as text, and all known names.
 
-    `empty` says that there is neither a fact nor a rule.
+    The names map a model's answer to known names. `empty` is True if there are no facts and no
+    rules.
     """
 
     predicates: list[tuple[str, int]] = field(default_factory=list)
@@ -36,30 +39,31 @@ class Vocabulary:
     empty: bool = True
 
 
-def vocabulary(
-    tenant: Tenant, partitions: Sequence[Partition], scope: str | None, text: str, budget: Budget
-) -> Vocabulary:
-    """The vocabulary for a text; the caller holds the tenant's read lock. Raises BudgetExceeded."""
-    found = Vocabulary()
+def vocabulary(tenant: Tenant, partitions: Sequence[Partition], scope: str | None, text: str, budget: Budget) -> Vocabulary:
+    """Return the vocabulary for a text; the caller holds the tenant's read lock.
+
+    Raises BudgetExceeded.
+    """
+    result = Vocabulary()
     schema = predicates(tenant, partitions, scope)
-    found.empty = not schema["totalFacts"] and not schema["totalRules"]
-    about = set(words(text))
+    result.empty = not schema["totalFacts"] and not schema["totalRules"]
+    text_words = set(words(text))
     ranked = sorted(
         schema["predicates"],
-        key=lambda row: (-len(about.intersection(words(row["predicate"]))), -row["factCount"] - row["ruleCount"]),
+        key=lambda row: (-len(text_words.intersection(words(row["predicate"]))), -row["factCount"] - row["ruleCount"]),
     )
     for row in ranked:
-        found.names.know_predicate(row["predicate"], row["arity"])
-    found.predicates = [(row["predicate"], row["arity"]) for row in ranked[:MOST_PREDICATES]]
+        result.names.know_predicate(row["predicate"], row["arity"])
+    result.predicates = [(row["predicate"], row["arity"]) for row in ranked[:MAX_PREDICATES]]
     index = LexicalIndex.of(tenant)
-    best = [hit for one in partitions for hit in index.search(one, text, MOST_FACTS, budget)]
+    best = [hit for partition in partitions for hit in index.search(partition, text, MAX_FACTS, budget)]
     best.sort(key=lambda hit: -hit[2])
-    for stored, place, _ in best[:MOST_FACTS]:
-        args = tenant.engine.texts(stored.relation.rows(array("I", [place])))
-        found.names.know(args)
-        shown = print_row(stored.schema.predicate, args, not stored.schema.positive)
-        if len(shown) <= MOST_NAME:
-            found.facts.append(shown)
+    for stored, row_id, _ in best[:MAX_FACTS]:
+        args = tenant.engine.texts(stored.relation.rows(array("I", [row_id])))
+        result.names.know(args)
+        fact_text = print_row(stored.schema.predicate, args, not stored.schema.positive)
+        if len(fact_text) <= MAX_TEXT_CHARS:
+            result.facts.append(fact_text)
     visible = (rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope))
-    found.rules = [rule.text for rule in visible if len(rule.text) <= MOST_NAME][:MOST_RULES]
-    return found
+    result.rules = [rule.text for rule in visible if len(rule.text) <= MAX_TEXT_CHARS][:MAX_RULES]
+    return result

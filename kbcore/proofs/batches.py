@@ -1,4 +1,5 @@
-"""Batched replay of rule instances for proofs: rows read as columns, one clause-to-rule mapping per clause.
+"""Batched replay of rule instances for proofs: rows read as columns, one clause-to-rule mapping per
+clause.
 
 Expanding a single proof node takes about ten engine calls; in a batch, nodes share them.
 """
@@ -75,7 +76,8 @@ class Solved:
 
 
 class BatchPicker:
-    """Selection of the instances of a proof to replay in one batch: the requested one and likely next ones.
+    """Selection of the instances of a proof to replay in one batch: the requested one and likely
+    next ones.
 
     Likely next are the instances that prove its premises, breadth first, then those discovered in
     earlier calls. No instance is picked twice.
@@ -134,9 +136,9 @@ class Premise:
 class Step:
     """The mapping from instances of a clause to proof steps of its rule.
 
-    The columns are the clause's `variables` followed by `constants`, the symbols that its atoms use.
-    `names` are the rule's variables in the clause, with their columns. `equations` is True if the
-    rule may have further variables whose values follow from equations.
+    The columns are the clause's `variables` followed by `constants`, the symbols that its atoms
+    use. `names` are the rule's variables in the clause, with their columns. `equations` is True if
+    the rule may have further variables whose values follow from equations.
     """
 
     rule: StoredRule

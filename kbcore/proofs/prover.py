@@ -1,8 +1,9 @@
 """Construction of proofs, as nodes whose premises are computed on demand.
 
-A proof is read from a ground program (`kbplanner.evaluate.grounding`): each conclusion points to the
-rule instance that ends its proof of least height, whose premises all have a smaller height, so that
-no conclusion supports itself. An asserted fact needs no other proof, even if a rule derives it too.
+A proof is read from a ground program (`kbplanner.evaluate.grounding`): each conclusion points to
+the rule instance that ends its proof of least height, whose premises all have a smaller height, so
+that no conclusion supports itself. An asserted fact needs no other proof, even if a rule derives it
+too.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ INPUTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The inputs of the aggregates of a conclusion: `rows` bindings, the first of which are `inputs`.
+    """The inputs of the aggregates of a conclusion: `rows` bindings, the first of which are
+    `inputs`.
 
-    If only the values of one variable matter, as for `count(?x)` and `min(?x)`, there is one binding
-    per value. `text` has the aggregates with their values.
+    If only the values of one variable matter, as for `count(?x)` and `min(?x)`, there is one
+    binding per value. `text` has the aggregates with their values.
     """
 
     text: str
@@ -103,14 +105,14 @@ class ProofNode:
     """A node of a proof: a fact or a test.
 
     Predicate, arguments and sign are those of the true atom; for an `absent` node those of the
-    searched pattern; for a builtin its operator and values. `item` is the body item with its values,
-    in rule syntax; None for a fact.
+    searched pattern; for a builtin its operator and values. `item` is the body item with its
+    values, in rule syntax; None for a fact.
 
     `row` is the stored fact of an asserted node, if rows are requested. After `expand`, a derived
-    node has its rule, the values of the rule's variables, and a premise for each body item in order;
-    `depth` counts the rule steps below. If the rule aggregates, `taken` holds the inputs, and each
-    input has such premises. `alternatives` is the number of other rule instances with the same
-    conclusion; instances that depend on the same conclusions count once.
+    node has its rule, the values of the rule's variables, and a premise for each body item in
+    order; `depth` counts the rule steps below. If the rule aggregates, `taken` holds the inputs,
+    and each input has such premises. `alternatives` is the number of other rule instances with the
+    same conclusion; instances that depend on the same conclusions count once.
     """
 
     kind: str
@@ -166,7 +168,8 @@ class Prover:
         return self._proof(self._partition.bind)
 
     def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Generator[tuple[ProofNode, Proof]]:
-        """Yield for each answer (arguments of a stored schema) the top node and the proof that expands it.
+        """Yield for each answer (arguments of a stored schema) the top node and the proof that
+        expands it.
 
         A proof can be expanded until the next is requested. Close the generator to free its run.
         """
@@ -421,7 +424,8 @@ def goal_prover(
 ) -> Prover:
     """Return a prover for answers of literals in a partition.
 
-    `inputs` bounds the bindings shown below an aggregate; `rows` says whether nodes carry stored rows.
+    `inputs` bounds the bindings shown below an aggregate; `rows` says whether nodes carry stored
+    rows.
     """
     rules = reasoner.tenant.rules.visible(partition.name)
     return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of, inputs, rows)

@@ -1,7 +1,7 @@
 """JSON forms of proofs: a tree, or a graph in which a shared lemma occurs once.
 
-Both are built breadth first, so that a limit cuts the nodes farthest from the conclusion. A cut node
-is `elided` and can be requested with a separate goal. No function recurses along the proof.
+Both are built breadth first, so that a limit cuts the nodes farthest from the conclusion. A cut
+node is `elided` and can be requested with a separate goal. No function recurses along the proof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Admission of long goals: a limit per tenant with a first-come queue, and cancellation of admitted goals.
+"""Admission of long goals: a limit per tenant with a first-come queue, and cancellation of admitted
+goals.
 
 A goal that ends in its first slice needs no admission. Tenants do not compete for slots: each has
 its own engine, and engine work is done in slices.

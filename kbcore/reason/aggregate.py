@@ -39,10 +39,12 @@ def aggregate(
     as_of: int | None,
     budget: Budget,
 ) -> AggregateOutcome:
-    """Aggregate one argument of the positive, currently valid facts of a predicate that match a pattern (None: any arity).
+    """Aggregate one argument of the positive, currently valid facts of a predicate that match a
+    pattern (None: any arity).
 
-    Raises InvalidInput for an unknown operation, a missing argIndex or one that no matching fact has, and for a value
-    that is not a number unless those are skipped; BudgetExceeded at the deadline.
+    Raises InvalidInput for an unknown operation, a missing argIndex or one that no matching fact
+    has, and for a value that is not a number unless those are skipped; BudgetExceeded at the
+    deadline.
     """
     if op not in OPERATIONS:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")

@@ -1,4 +1,5 @@
-"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run."""
+"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +48,11 @@ def plan_data(
     analyze: bool,
     as_of: int | None = None,
 ) -> dict[str, Any]:
-    """Return the plan of a goal; with `analyze` run it once without goal tables. Raises BudgetExceeded.
+    """Return the plan of a goal; with `analyze` run it once without goal tables. Raises
+    BudgetExceeded.
 
-    Figures that only a run provides are None without `analyze`. The shape is that of `POST /explain` in the reference.
+    Figures that only a run provides are None without `analyze`. The shape is that of `POST
+    /explain` in the reference.
     """
     clock = budget.clock.monotonic
     with reasoner.planned(partition, body, budget, as_of) as planned:

@@ -242,7 +242,8 @@ class Reasoner:
     def _true(
         self, partition: Partition, atom: Atom, answers: Answers, budget: Budget, as_of: int | None, limit: int | None
     ) -> list[Row]:
-        """Return rows for the first `limit` true answers of an atom, with their inherited values."""
+        """Return rows for the first `limit` true answers of an atom, with their inherited values.
+        """
         rows, count = answers
         marks = self._annotations.marks(partition, atom)
         arity = atom.arity

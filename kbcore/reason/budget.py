@@ -50,7 +50,8 @@ LONG_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BudgetWanted:
-    """The limits that a request sets for itself. None means the limit of the settings, which is also the maximum.
+    """The limits that a request sets for itself. None means the limit of the settings, which is
+    also the maximum.
 
     `timeout_ms` is the inference time in milliseconds, `rows` the number of derived rows, `steps`
     the number of engine steps, `bytes` the memory for derived rows, `answers` the number of

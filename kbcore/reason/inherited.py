@@ -1,11 +1,12 @@
-"""Values that conclusions inherit from their facts: confidence, validity window, dependence on an absence.
+"""Values that conclusions inherit from their facts: confidence, validity window, dependence on an
+absence.
 
 The confidence of a proof is the minimum over its facts and rules; that of a conclusion is the
-maximum over its proofs. A proof is valid while all its facts are; for a conclusion the window of the
-proof that ends last is reported, and among those the one that starts first. All of these are best
-values over proofs (`kbplanner.engine.ground.widest`), computed on the ground program of the goal.
-The ground program need not keep the shape of the rules: linear recursion is rewritten as for any
-goal.
+maximum over its proofs. A proof is valid while all its facts are; for a conclusion the window of
+the proof that ends last is reported, and among those the one that starts first. All of these are
+best values over proofs (`kbplanner.engine.ground.widest`), computed on the ground program of the
+goal. The ground program need not keep the shape of the rules: linear recursion is rewritten as for
+any goal.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class Written:
         truth: bool = False,
         absence: bool = False,
     ) -> Iterator[bytes]:
-        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `rest` between slices.
+        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `rest`
+        between slices.
 
         With `truth` each row has a truth value, with `absence` the metadata `nonMonotonic`.
         """

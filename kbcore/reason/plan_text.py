@@ -7,7 +7,8 @@ from typing import Any
 
 
 def plan_text(data: Mapping[str, Any]) -> str:
-    """Return the result of `plan_data` as text: one line per stratum, rule and step, figures in brackets.
+    """Return the result of `plan_data` as text: one line per stratum, rule and step, figures in
+    brackets.
 
     After a run, rule versions that had nothing to do are shown by their first line only.
     """

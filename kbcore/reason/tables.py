@@ -1,4 +1,5 @@
-"""Goal tables: cached runs that answer a repeated goal for little more than the cost of reading the rows.
+"""Goal tables: cached runs that answer a repeated goal for little more than the cost of reading the
+rows.
 
 A run detects changes in the relations it read. It continues incrementally after new facts in
 relations it reads positively and after new bindings. Any other relevant change makes the run stale,
@@ -53,7 +54,8 @@ class TableCounts:
 
 
 class GoalTables:
-    """The goal tables of one tenant, at most `max_bytes` in total, evicted least recently used first.
+    """The goal tables of one tenant, at most `max_bytes` in total, evicted least recently used
+    first.
 
     Every count is also added to `shared_counts`, which all tenants share.
 

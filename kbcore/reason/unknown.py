@@ -50,7 +50,8 @@ class UnknownPredicate:
 
 
 def unknown_predicates(tenant: Tenant, asked: Iterable[Signature], scope: str | None) -> list[UnknownPredicate]:
-    """Return those of the asked predicates that have no fact and no rule in any scope of the tenant.
+    """Return those of the asked predicates that have no fact and no rule in any scope of the
+    tenant.
 
     `scope` is searched first. The caller holds the tenant's read lock. Reads are not recorded
     in the read set of a transaction, because a suggestion is not an answer.

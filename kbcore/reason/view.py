@@ -26,9 +26,11 @@ def viewed(
     as_of: int | None = None,
     denied: frozenset[RelationSchema] | None = None,
 ) -> Iterator[View]:
-    """Provide a view of rules over a partition for goals on stored schemas (None: any); raises BudgetExceeded.
+    """Provide a view of rules over a partition for goals on stored schemas (None: any); raises
+    BudgetExceeded.
 
-    `denied` is the set of explicit negatives with rows, if the caller knows it. The caller holds the tenant's read lock.
+    `denied` is the set of explicit negatives with rows, if the caller knows it. The caller holds
+    the tenant's read lock.
     """
     as_of_view = None if as_of is None else AsOfView(partition, as_of, budget)
     bind = as_of_view.bind if as_of_view else partition.bind

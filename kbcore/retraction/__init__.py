@@ -1,1 +1,1 @@
-"""Retraction: which conclusions no longer hold once a fact or rule is removed."""
+"""Retraction cascades: the conclusions that no longer hold after facts or rules are removed."""

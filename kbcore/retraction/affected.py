@@ -1,20 +1,23 @@
-"""The programs about a removal: which conclusions it may change, and what held before it.
+"""Programs about a removal: the conclusions that it may change, and the conclusions before it.
 
-**Affected** conclusions: for each rule and each non-empty choice of its affected body atoms there is a clause that reads
-those from what is affected and the others from what holds, or does not hold, now. Whoever changed has such an instance:
-take the one that gave it, before or now; each of its premises is either the same on both sides or changed itself. `ALL`
-depends on every affected relation, so that one goal evaluates them all. What depends on an affected predicate through an
-aggregate is not followed: the program says that it is incomplete.
+**Affected** conclusions: for each rule and each non-empty subset of its affected body atoms there
+is a clause that reads this subset from the affected relations and the other atoms from the current
+state. Every changed conclusion has such an instance: take the instance that derives it, before or
+now; each of its premises is either the same on both sides or has changed itself. `ALL` depends on
+every affected relation, so that one goal evaluates all of them. Conclusions that depend on an
+affected predicate through an aggregate are not followed: the program is marked incomplete.
 
-Where conclusions can be undefined, the rules have clauses for what is possible beside those for what is true. What is
-possible matters to a true conclusion only where it is read under absence. If nothing affected is, the clauses for what is
-possible are left out; otherwise an undefined conclusion, which was no answer before, would be taken for a fallen one.
+If conclusions can be undefined, the rules have clauses for possible conclusions in addition to
+those for true ones. A possible conclusion matters to a true one only if it is read under negation.
+If no affected atom is, the clauses for possible conclusions are left out; otherwise an undefined
+conclusion, which was not an answer before, would be counted as fallen.
 
-**First**: conclusions of rule instances that have a removed fact among their premises and others that hold now. Where
-nothing is read under absence and none of them fell, nothing did: of the conclusions that fell the one with the least
-derivation had premises of which each still holds or was removed.
+**First** conclusions: those of rule instances with at least one removed premise, whose other
+premises hold now or were removed too. If no affected relation is read under negation and all first
+conclusions still hold, no conclusion fell: among fallen conclusions, the one with the smallest
+derivation would have only premises that still hold or were removed.
 
-**Before**: the same rules over the stored facts and the removed ones together.
+**Before**: the same rules over the stored facts and the removed facts together.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from kbplanner.ir.terms import ANONYMOUS, Term, Variable
 from kbplanner.passes.wellfounded import POSSIBLE
 
 MAX_VARIANTS = 64
-"""A rule with more choices than this is left out, and the program says it is incomplete."""
+"""A rule with more variants than this is left out, and the program is marked incomplete."""
 
 # No predicate of a user can hold a NUL character.
 _REMOVED = "\0removed\0"
@@ -43,12 +46,15 @@ _COUNTED = (Role.BINDINGS, Role.GROUPS)
 
 
 def removed_schema(schema: RelationSchema) -> RelationSchema:
-    """The stored relation that holds the removed facts of a stored schema."""
+    """Return the stored relation that holds the removed facts of a stored schema."""
     return RelationSchema(_REMOVED + schema.predicate, schema.arity, schema.positive)
 
 
 def affected_of(schema: RelationSchema) -> RelationSchema | None:
-    """The stored schema whose affected, or first, rows a relation of the program holds; None for any other relation."""
+    """Return the stored schema whose affected or first rows a program relation holds.
+
+    None for others.
+    """
     if schema.role is Role.DERIVED:
         for mark in (_AFFECTED, _FIRST):
             if schema.predicate.startswith(mark):
@@ -57,10 +63,10 @@ def affected_of(schema: RelationSchema) -> RelationSchema | None:
 
 
 class Affected:
-    """Clauses that conclude what is affected, beside those of the rules.
+    """The clauses of the rules plus those that derive affected conclusions.
 
-    `signed`: an affected relation is read under absence, so that conclusions may also appear, and an affected one that
-    does not hold need not have held.
+    `signed` is True if an affected relation is read under negation: then new conclusions may
+    appear, and an affected conclusion that does not hold now may not have held before either.
     """
 
     def __init__(self, clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> None:
@@ -68,25 +74,25 @@ class Affected:
         gone = set(removed)
         affected = self._reached(clauses, set(gone))
         self.signed = any(
-            isinstance(item, ClauseAtom) and item.absent and not affected.isdisjoint(_rests_on(item))
+            isinstance(item, ClauseAtom) and item.absent and not affected.isdisjoint(_depends_on(item))
             for clause in clauses
             if _concludes(clause) and clause.head.schema.stored in affected
             for item in clause.body
         )
-        made = list(clauses)
+        result = list(clauses)
         for schema in sorted(gone, key=str):
             args = tuple(_variables(schema.arity))
-            made.append(Clause(ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)))
+            result.append(Clause(ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)))
         for clause in clauses:
             if clause.head.schema.role in _COUNTED:
                 self.incomplete = self.incomplete or any(
-                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
+                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item)) for item in clause.body
                 )
             elif _concludes(clause, possible=self.signed) and clause.head.schema.stored in affected:
-                made.extend(self._variants(clause, affected))
+                result.extend(self._variants(clause, affected))
         for schema in sorted(affected, key=str):
-            made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
-        self.clauses = made
+            result.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
+        self.clauses = result
 
     @staticmethod
     def _reached(clauses: Sequence[Clause], affected: set[RelationSchema]) -> set[RelationSchema]:
@@ -97,9 +103,7 @@ class Affected:
                 head = clause.head.schema.stored
                 if head in affected or clause.head.schema.role in _COUNTED:
                     continue
-                if any(
-                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_rests_on(item)) for item in clause.body
-                ):
+                if any(isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item)) for item in clause.body):
                     affected.add(head)
                     grown = True
         return affected
@@ -110,7 +114,7 @@ class Affected:
         for item in clause.body:
             options = [item]
             if isinstance(item, ClauseAtom):
-                changed = [schema for schema in _rests_on(item) if schema in affected]
+                changed = [schema for schema in _depends_on(item) if schema in affected]
                 options += [ClauseAtom(_affected(schema), item.args) for schema in changed]
             choices.append(options)
             size *= len(options)
@@ -124,32 +128,34 @@ class Affected:
 
 
 def first(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
-    """The clauses that conclude what a removed fact is a premise of, beside those of the rules."""
+    """Return the clauses of the rules plus those that derive conclusions with a removed premise."""
     gone = set(removed)
-    made, heads = list(clauses), set()
+    result, heads = list(clauses), set()
     for clause in clauses:
         if not _concludes(clause, possible=False):
             continue
-        for place, item in enumerate(clause.body):
+        for index, item in enumerate(clause.body):
             if isinstance(item, ClauseAtom) and item.schema.stored in gone:
-                # The others may have been removed as well, or hold.
+                # Each other premise either holds now or was removed too.
                 others = [
                     [other, ClauseAtom(removed_schema(other.schema.stored), other.args)]
                     if isinstance(other, ClauseAtom) and other.schema.stored in gone
                     else [other]
-                    for other in (*clause.body[:place], *clause.body[place + 1 :])
+                    for other in (*clause.body[:index], *clause.body[index + 1 :])
                 ]
                 head = ClauseAtom(_first(clause.head.schema.stored), clause.head.args)
                 heads.add(head.schema)
                 out = ClauseAtom(removed_schema(item.schema.stored), item.args)
-                made.extend(Clause(head, (out, *body)) for body in product(*others))
+                result.extend(Clause(head, (out, *body)) for body in product(*others))
     for schema in sorted(heads, key=str):
-        made.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(schema, (ANONYMOUS,) * schema.arity),)))
-    return made
+        result.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(schema, (ANONYMOUS,) * schema.arity),)))
+    return result
 
 
 def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
-    """The clauses over the facts stored now and those removed, which together are the facts before."""
+    """Return the clauses over stored and removed facts together, which are the facts before the
+    removal.
+    """
     gone = set(removed)
 
     def atom(item: ClauseItem) -> ClauseItem:
@@ -157,22 +163,22 @@ def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list
             return ClauseAtom(_before(item.schema), item.args, item.absent)
         return item
 
-    made = [Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule) for clause in clauses]
+    result = [Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule) for clause in clauses]
     for schema in sorted(gone, key=str):
         args = tuple(_variables(schema.arity))
         for part in (schema, removed_schema(schema)):
-            made.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(part, args),)))
-    return made
+            result.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(part, args),)))
+    return result
 
 
 def _concludes(clause: Clause, possible: bool = True) -> bool:
-    """Return whether a clause is one of a rule and gives conclusions: possible ones too, or only true ones."""
+    """Return whether a clause of a rule derives conclusions; without `possible` only true ones."""
     head = clause.head.schema
     return bool(clause.rule) and head.role not in _COUNTED and (possible or head.truth != POSSIBLE)
 
 
-def _rests_on(item: ClauseAtom) -> list[RelationSchema]:
-    """The stored schemas whose conclusions an atom reads: for what is not denied, the denials too."""
+def _depends_on(item: ClauseAtom) -> list[RelationSchema]:
+    """Return the stored schemas that an atom depends on; for an undenied atom also its negative."""
     stored = item.schema.stored
     return [stored, stored.opposite] if item.schema.role is Role.UNDENIED else [stored]
 

@@ -1,13 +1,14 @@
-"""What a retraction takes with it: the conclusions that held before and do not hold after; and those it brings.
+"""Cascades of retractions: conclusions that no longer hold after a retraction, and new conclusions.
 
-Forward, then backward, in the manner of Backward/Forward maintenance (Motik et al. 2015). Forward: a conclusion is
-*affected* if some instance of a rule gives it from premises that hold now or are affected, at least one of them affected;
-the removed facts are affected to begin with. Every conclusion that changed is affected. Backward: each affected conclusion
-is asked as a goal on the state after the retraction. Without `not` those that do not hold have fallen, since all of them
-held before. Where an affected predicate is used under `not`, each is asked on the state before as well.
+The method follows Backward/Forward maintenance (Motik et al. 2015). Forward: a conclusion is
+*affected* if an instance of a rule derives it from premises that hold now or are affected, at least
+one of them affected; initially the removed facts are affected. Every changed conclusion is
+affected. Backward: each affected conclusion is evaluated as a goal on the state after the
+retraction. Without `not`, those that do not hold have fallen, because all of them held before. If
+an affected predicate is used under `not`, each conclusion is evaluated on the state before as well.
 
-Where what was removed reaches an aggregate or recursion through negation, conclusions are compared whole. Where the work
-meets its budget, the counts are not complete and say so.
+If a removed fact reaches an aggregate or recursion through negation, all conclusions are compared
+(`full_diff`). If the work exceeds its budget, the counts are incomplete and marked `truncated`.
 """
 
 from __future__ import annotations
@@ -46,18 +47,24 @@ MAX_STEPS = 1_000_000
 MAX_SHOWN = 1000
 MAX_PROGRAMS = 64
 
-SOME = 8
-"""From so many candidates on one goal with what they have in common takes less time than a goal for each."""
+MIN_GROUP_SIZE = 8
+"""With this many candidates, one goal with their common constants is faster than one goal per
+candidate.
+"""
 
 MAX_GROUPS = 32
-"""Goals asked in this way at most: each has the limits of a run to itself."""
+"""Maximum number of such goals: each run has its own limits."""
 
 Key = tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]]
 
 
 @dataclass(slots=True)
 class Fallen:
-    """Conclusions that fell: how many, the first of them as rows; how many appeared; `truncated` if there may be more."""
+    """The number of fallen conclusions, the first of them as rows, and the number of new
+    conclusions.
+
+    `truncated` is True if there may be more.
+    """
 
     count: int = 0
     appeared: int = 0
@@ -67,8 +74,12 @@ class Fallen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """What finds the conclusions a removal affects, and (None: of no use) the first of them; clauses over the facts before;
-    what `Affected` says of itself."""
+    """The compiled programs for a removal, see `affected`: affected conclusions, first ones,
+    clauses before.
+
+    `first` is None if first conclusions cannot decide anything. `signed` and `incomplete` are those
+    of `Affected`.
+    """
 
     goal: CompiledGoal
     first: CompiledGoal | None
@@ -78,7 +89,9 @@ class _Program:
 
 
 class Cascades:
-    """Finds what falls with retractions in one tenant, and keeps the programs compiled for that."""
+    """Finder of conclusions that fall with retractions in one tenant, with a cache of compiled
+    programs.
+    """
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
@@ -87,34 +100,39 @@ class Cascades:
         self._mutex = threading.Lock()
 
     def close(self) -> None:
-        """Forget what was compiled."""
+        """Drop the compiled programs."""
         with self._mutex:
             self._programs.clear()
             self._goals_before.clear()
 
-    def fallen(self, removed: Iterable[Removed], budget: Budget, found: Fallen) -> None:
-        """Note what fell with removed facts; the caller holds the read lock of the state after the retraction."""
+    def fallen(self, removed: Iterable[Removed], budget: Budget, result: Fallen) -> None:
+        """Add the conclusions that fell with removed facts to `result`.
+
+        The caller holds the read lock of the state after the retraction.
+        """
         limits = budget.limits
-        most = Limits(min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps))
-        within = replace(budget, limits=most)
+        limits_within = Limits(min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps))
+        within = replace(budget, limits=limits_within)
         by_scope: dict[str | None, list[Removed]] = {}
-        for one in removed:
-            by_scope.setdefault(one.scope, []).append(one)
+        for change in removed:
+            by_scope.setdefault(change.scope, []).append(change)
         for scope, group in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
-            if partition is None or (rules.reads | rules.deniable).isdisjoint(one.schema for one in group):
+            if partition is None or (rules.reads | rules.deniable).isdisjoint(change.schema for change in group):
                 continue
             try:
-                self._settle(partition, rules, group, within, found)
+                self._settle(partition, rules, group, within, result)
             except BudgetExceeded:
-                found.truncated = True
+                result.truncated = True
 
-    def _settle(self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen) -> None:
-        removed = frozenset(one.schema for one in group)
+    def _settle(
+        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, result: Fallen
+    ) -> None:
+        removed = frozenset(change.schema for change in group)
         denied = partition.denied(rules.deniable) | (rules.deniable & removed)
         with viewed(self._tenant, partition, rules, None, budget, None, denied) as view:
-            self._count(partition, rules, view, group, budget, found)
+            self._count(partition, rules, view, group, budget, result)
 
     def _count(
         self,
@@ -123,20 +141,20 @@ class Cascades:
         view: View,
         group: Sequence[Removed],
         budget: Budget,
-        found: Fallen,
+        result: Fallen,
     ) -> None:
         engine = self._tenant.engine
-        program = self._program(rules, frozenset(one.schema for one in group), view)
+        program = self._program(rules, frozenset(change.schema for change in group), view)
         if program.incomplete:
             try:
-                self._count_whole(partition, rules, group, budget, found)
+                self._count_whole(partition, rules, group, budget, result)
                 return
             except BudgetExceeded:
-                found.truncated = True
+                result.truncated = True
         removed: dict[RelationSchema, Relation] = {}
         keys: dict[RelationSchema, set[RowKey]] = {}
-        for one in group:
-            keys.setdefault(one.schema, set()).update(budget.paced(one.keys))
+        for change in group:
+            keys.setdefault(change.schema, set()).update(budget.paced(change.keys))
         run: GoalRun | None = None
         try:
             self._fill(removed, group, budget)
@@ -152,7 +170,7 @@ class Cascades:
                     affected = budget.keys(rows, len(ids), arity)
                     gone = keys.get(original)
                     candidates = [row for row in affected if row not in gone] if gone else list(affected)
-                    self._compare(partition, view, program, removed, original, candidates, budget, found)
+                    self._compare(partition, view, program, removed, original, candidates, budget, result)
         finally:
             if run is not None:
                 run.close()
@@ -167,7 +185,10 @@ class Cascades:
         gone: Mapping[RelationSchema, set[RowKey]],
         budget: Budget,
     ) -> bool:
-        """Whether all that a removed fact was a premise of still holds; False also where there is too much of it to say."""
+        """Return True if all conclusions with a removed premise still hold.
+
+        False also if the budget is exceeded.
+        """
         run = GoalRun(self._tenant.engine, goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
         try:
             run.ask([], budget)
@@ -185,7 +206,10 @@ class Cascades:
             run.close()
 
     def _all_hold(self, view: View, schema: RelationSchema, candidates: set[RowKey], budget: Budget) -> bool:
-        """Whether all candidates hold: one goal where all have a constant in common, else False for more than a few."""
+        """Return True if all candidates hold.
+
+        False also for candidates without a common constant.
+        """
         if not candidates:
             return True
         pattern = _common(candidates)
@@ -194,62 +218,65 @@ class Cascades:
         return candidates <= self._answers(view, schema, pattern, budget)
 
     def _answers(self, view: View, schema: RelationSchema, pattern: Sequence[int], budget: Budget) -> set[RowKey]:
-        """The answers of a goal on the state after; 0 in its pattern for a variable."""
+        """Return the answers of a goal on the state after the retraction.
+
+        0 in `pattern` is a variable.
+        """
         adornment = "".join("b" if symbol else "f" for symbol in pattern)
         goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
         run = GoalRun(self._tenant.engine, goal, view.bind, budget.limits)
         try:
-            found = run.ask(pattern, budget)
-            if found is None:
+            answers = run.ask(pattern, budget)
+            if answers is None:
                 raise EngineFault("a relation changed under the read lock")
-            return set(budget.keys(*found, schema.arity))
+            return set(budget.keys(*answers, schema.arity))
         finally:
             run.close()
 
     def _count_whole(
-        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, found: Fallen
+        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, result: Fallen
     ) -> None:
         fell, appeared = compared(self._tenant, partition, rules, group, budget)
-        found.appeared += appeared
+        result.appeared += appeared
         for schema, rows in fell.items():
-            self._note(partition, schema, rows, found)
+            self._note(partition, schema, rows, result)
 
     def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
         key = (view.rules, removed, view.denied)
         with self._mutex:
-            found = self._programs.get(key)
-        if found is None:
-            # What a removal changes in recursion through negation is not looked at, nor what rests on that.
+            compiled = self._programs.get(key)
+        if compiled is None:
+            # Recursion through negation that the removal touches is excluded, with all that depends on it.
             touched = rules.touched(view.denied, removed)
             clauses = without(view.rules.clauses(view.denied), touched)
             affected = Affected(clauses, removed)
-            # Few conclusions are affected as a rule, and what they rest on is to be looked up from them.
-            few = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
-            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", few, skip={"restrict"}), few))
+            # Usually few conclusions are affected, so joins should start from the affected relations.
+            expecting = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
+            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"}), expecting))
             start = None
             if not (affected.signed or affected.incomplete or touched):
                 begun = rewrite(first(clauses, removed), ALL, "", view.statistics, skip={"restrict"})
                 start = self._compiled(build(begun, view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()
-            found = _Program(goal, start, past, affected.signed, affected.incomplete or bool(touched))
+            compiled = _Program(goal, start, past, affected.signed, affected.incomplete or bool(touched))
             with self._mutex:
-                self._programs[key] = found
+                self._programs[key] = compiled
                 if len(self._programs) > MAX_PROGRAMS:
                     self._programs.popitem(last=False)
-        return found
+        return compiled
 
     def _goal_before(self, program: _Program, schema: RelationSchema, statistics: Statistics) -> CompiledGoal:
         key = (program, schema)
         with self._mutex:
-            found = self._goals_before.get(key)
-        if found is None:
+            goal = self._goals_before.get(key)
+        if goal is None:
             rewritten = rewrite(program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL)
-            found = self._compiled(build(rewritten, statistics))
+            goal = self._compiled(build(rewritten, statistics))
             with self._mutex:
-                self._goals_before[key] = found
+                self._goals_before[key] = goal
                 if len(self._goals_before) > MAX_PROGRAMS:
                     self._goals_before.popitem(last=False)
-        return found
+        return goal
 
     def _compiled(self, plan: Plan) -> CompiledGoal:
         engine = self._tenant.engine
@@ -263,14 +290,14 @@ class Cascades:
         finally:
             run.close()
 
-    def _fill(self, found: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget) -> None:
-        """Make relations of the removed facts."""
-        for one in group:
-            schema = removed_schema(one.schema)
-            if schema not in found:
-                found[schema] = self._tenant.engine.relation(schema.arity)
-            relation = found[schema]
-            relation.insert(array("I", chain.from_iterable(budget.paced(one.keys))), len(one.keys))
+    def _fill(self, relations: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget) -> None:
+        """Insert the removed facts into `relations`, by schema."""
+        for change in group:
+            schema = removed_schema(change.schema)
+            if schema not in relations:
+                relations[schema] = self._tenant.engine.relation(schema.arity)
+            relation = relations[schema]
+            relation.insert(array("I", chain.from_iterable(budget.paced(change.keys))), len(change.keys))
 
     def _compare(
         self,
@@ -281,9 +308,9 @@ class Cascades:
         schema: RelationSchema,
         candidates: Sequence[RowKey],
         budget: Budget,
-        found: Fallen,
+        result: Fallen,
     ) -> None:
-        """Count the candidates that held before and do not hold now, and the other way round."""
+        """Count the candidates that held before and do not hold now, and those that hold only now."""
         if not candidates:
             return
         held = [True] * len(candidates)
@@ -292,13 +319,13 @@ class Cascades:
             held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
         holds = self._hold(view, schema, candidates, budget)
         gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
-        self._note(partition, schema, gone, found)
-        found.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
+        self._note(partition, schema, gone, result)
+        result.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
 
-    def _hold(
-        self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget
-    ) -> list[bool]:
-        """Which candidates hold on the state after: by a goal for those with a constant in common, else one by one."""
+    def _hold(self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
+        """Return for each candidate whether it holds after the retraction, with one goal per group
+        if possible.
+        """
         groups = _groups(candidates)
         if groups:
             try:
@@ -307,37 +334,40 @@ class Cascades:
                     known |= self._answers(view, schema, _common(group), budget)
                 return [row in known for row in candidates]
             except BudgetExceeded:
-                budget.check_time()  # else such a goal has far more answers than were asked for
+                budget.check_time()  # the goals with fewer constants have too many answers: check each candidate instead
         goal = self._tenant.plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True)
         return self._holding(goal, view.bind, candidates, budget)
 
-    def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], found: Fallen) -> None:
-        """Count conclusions that fell, and show the first of them."""
-        found.count += len(gone)
-        shown = gone[: MAX_SHOWN - len(found.rows)]
-        texts, arity = self._tenant.engine.texts(array("I", chain.from_iterable(shown))), schema.arity
-        starts = range(0, len(shown) * arity, arity) if arity else [0] * len(shown)
+    def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], result: Fallen) -> None:
+        """Count fallen conclusions and add the first of them as rows."""
+        result.count += len(gone)
+        listed = gone[: MAX_SHOWN - len(result.rows)]
+        texts, arity = self._tenant.engine.texts(array("I", chain.from_iterable(listed))), schema.arity
+        starts = range(0, len(listed) * arity, arity) if arity else [0] * len(listed)
         predicate, positive, scope = schema.predicate, schema.positive, partition.name
-        found.rows += [conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts]
+        result.rows += [conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts]
 
 
 def _common(rows: Collection[RowKey]) -> list[int]:
-    """The symbols that all rows have in a column, 0 where they differ; there is a row."""
+    """Return for each column the symbol that all rows share, or 0; `rows` is not empty."""
     columns = [set(column) for column in zip(*rows, strict=True)]
     return [column.pop() if len(column) == 1 else 0 for column in columns]
 
 
 def _groups(rows: Sequence[RowKey]) -> list[Sequence[RowKey]]:
-    """Rows by the column in which fewest differ; none where these groups would be many, or of few rows each."""
+    """Group rows by the column with the fewest values.
+
+    Return [] if groups are too many or too small.
+    """
     columns: list[set[int]] = [set(column) for column in zip(*rows, strict=True)]
     if not columns:
         return []
-    place, values = min(enumerate(columns), key=lambda pair: len(pair[1]))
-    if len(values) > MAX_GROUPS or len(values) * SOME > len(rows):
+    index, values = min(enumerate(columns), key=lambda pair: len(pair[1]))
+    if len(values) > MAX_GROUPS or len(values) * MIN_GROUP_SIZE > len(rows):
         return []
     if len(values) == 1:
         return [rows]
     groups: dict[int, list[RowKey]] = {value: [] for value in values}
     for row in rows:
-        groups[row[place]].append(row)
+        groups[row[index]].append(row)
     return [*groups.values()]

@@ -202,7 +202,8 @@ class _Query:
         return hits
 
     def share(self, score: float) -> float:
-        """Return a score relative to that of an empty fact with every query word once, capped at 1."""
+        """Return a score relative to that of an empty fact with every query word once, capped at 1.
+        """
         return min(1.0, score / self._max_score)
 
     def _having(self, shelf: _Shelf, word: int) -> int:

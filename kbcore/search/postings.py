@@ -91,7 +91,8 @@ class Postings:
         return ranks
 
     def update(self, relations: Sequence[tuple[StoredRelation, tuple[int, ...]]], budget: Budget) -> None:
-        """Update the index to the current state of `relations`, each with the words of its predicate.
+        """Update the index to the current state of `relations`, each with the words of its
+        predicate.
 
         Facts of other relations are hidden. Raises BudgetExceeded between batches; the work done
         so far is kept.

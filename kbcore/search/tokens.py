@@ -1,8 +1,9 @@
 """Tokenizer: splits names, folds case and accents, drops stop words, returns English stems.
 
-Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of digits; `worksAt`,
-`works_at`, `works-at` and "works at" are the same words. An identifier, letters and digits joined by `_` or `:` such as
-`D1:3` or `msg_0042`, is one word. Scripts written without spaces are cut into pairs of characters.
+Porter, "Snowball: a language for stemming algorithms" (2001). A word is a run of letters or of
+digits; `worksAt`, `works_at`, `works-at` and "works at" are the same words. An identifier, letters
+and digits joined by `_` or `:` such as `D1:3` or `msg_0042`, is one word. Scripts written without
+spaces are cut into pairs of characters.
 """
 
 from __future__ import annotations

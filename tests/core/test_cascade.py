@@ -10,7 +10,7 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.reason.budget import BudgetWanted
-from kbcore.retraction.cascade import MAX_GROUPS, SOME
+from kbcore.retraction.cascade import MAX_GROUPS, MIN_GROUP_SIZE
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -199,10 +199,10 @@ def test_a_ban_that_goes_is_looked_up_from_the_ban():
         ),
     ],
 )
-@pytest.mark.parametrize("sources", [1, SOME, MAX_GROUPS, MAX_GROUPS + 1])
+@pytest.mark.parametrize("sources", [1, MIN_GROUP_SIZE, MAX_GROUPS, MAX_GROUPS + 1])
 def test_candidates_with_a_constant_in_common_are_asked_together(rules, sources):
     """From some sources over one edge to many targets, some of which can be reached another way."""
-    targets = SOME * (MAX_GROUPS + 1) // sources + SOME
+    targets = MIN_GROUP_SIZE * (MAX_GROUPS + 1) // sources + MIN_GROUP_SIZE
     with runtime() as node:
         kb = node.knowledge_base()
         kb.assert_rules([parse_rule(rule) for rule in rules])

@@ -6,7 +6,7 @@ import pytest
 
 import kbcore
 from kbcore.errors import InvalidInput
-from kbcore.language.csv_rows import BATCH
+from kbcore.language.csv_rows import BATCH_ROWS
 
 
 @pytest.fixture
@@ -86,8 +86,12 @@ def test_yes_and_no_decide(load):
         ("a,b\nc\n", {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
         ("q,a\np,a,b\nq,b\np,c\n", {}, 'people.csv: line 4: 1 arguments, but line 2 of "p" has 2'),
         ("a,b,c\nd,e\nf,g\n", {"predicate": "p", "header": "yes"}, ""),
-        ("a,b\n" * BATCH + "c\n", {"predicate": "p"}, f"people.csv: line {BATCH + 1}: 1 arguments, but line 1 has 2"),
-        ("p,a,b\n" * BATCH + "p,c\n", {}, f'people.csv: line {BATCH + 1}: 1 arguments, but line 1 of "p" has 2'),
+        (
+            "a,b\n" * BATCH_ROWS + "c\n",
+            {"predicate": "p"},
+            f"people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 has 2",
+        ),
+        ("p,a,b\n" * BATCH_ROWS + "p,c\n", {}, f'people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 of "p" has 2'),
         ('a,b\nc\nd,"\n', {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
     ],
 )
