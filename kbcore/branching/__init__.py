@@ -1,1 +1,1 @@
-"""What-if: scopes forked, compared and merged."""
+"""What-if scopes: fork, compare and merge."""

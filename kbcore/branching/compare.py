@@ -1,4 +1,4 @@
-"""Two scopes compared: rows that one alone has, and pairs that say something else of the same atom."""
+"""Comparison of two scopes: facts in only one of them, and facts that differ for the same atom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbcore.state.tenant import Tenant
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """A fact of the source and the fact of the target in its place: another sign, confidence, validity or metadata."""
+    """A source fact and the target fact that differs in sign, confidence, validity or metadata."""
 
     before: Row
     after: Row
@@ -23,10 +23,11 @@ class Modified:
 
 @dataclass(slots=True)
 class ScopeDiff:
-    """What leads from a source scope to a target scope, by predicate and arity, each in answer order.
+    """The differences from a source scope to a target scope, by predicate and arity, in answer
+    order.
 
-    `added` are facts of the target alone, `removed` of the source alone; `unchanged` counts those that are the same in both.
-    Only facts that are valid now count.
+    `added` are facts of the target only, `removed` facts of the source only; `unchanged` counts
+    equal facts. Only currently valid facts are compared.
     """
 
     added: list[Row] = field(default_factory=list)
@@ -36,45 +37,50 @@ class ScopeDiff:
 
 
 def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budget) -> ScopeDiff:
-    """The differences between two scopes (None: the base), whole; raises BudgetExceeded. The read lock is held."""
-    found: list[Difference] = []
+    """Return all differences between two scopes (None: the base); raises BudgetExceeded.
+
+    The caller holds the read lock.
+    """
+    with_facts: list[Difference] = []
     listed = 0
     outcome = ScopeDiff()
-    for one in differences(tenant.partition(source), tenant.partition(target), Validity(tenant.at(0))):
-        for side in one.signs.values():
+    for difference in differences(tenant.partition(source), tenant.partition(target), Validity(tenant.at(0))):
+        for side in difference.signs.values():
             outcome.unchanged += side.equal
-            listed += sum(map(one.count, (side.only_source, side.only_target, side.modified, side.crossed)))
+            listed += sum(map(difference.count, (side.only_source, side.only_target, side.modified, side.crossed)))
         budget.check_answers(listed)
         budget.rest()
-        found.append(one)
-    for one in found:
+        with_facts.append(difference)
+    for difference in with_facts:
         for sign in SIGNS:
-            side = one.signs[sign]
-            outcome.removed.extend(_rows(tenant, one, side.source, side.only_source, budget))
-            outcome.added.extend(_rows(tenant, one, side.target, side.only_target, budget))
-        outcome.modified.extend(pairs(tenant, one, budget))
+            side = difference.signs[sign]
+            outcome.removed.extend(_rows(tenant, difference, side.source, side.only_source, budget))
+            outcome.added.extend(_rows(tenant, difference, side.target, side.only_target, budget))
+        outcome.modified.extend(pairs(tenant, difference, budget))
     return outcome
 
 
-def pairs(tenant: Tenant, found: Difference, budget: Budget) -> Iterator[Modified]:
-    """The modifications of one predicate and arity: another thing said with the same sign, then another sign."""
+def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Modified]:
+    """Yield the modifications of one predicate and arity: first those with equal sign, then changed
+    signs.
+    """
     for sign in SIGNS:
-        side, other = found.signs[sign], found.signs[not sign]
+        side, other = difference.signs[sign], difference.signs[not sign]
         for rows, after in ((side.modified, side.target), (side.crossed, other.target)):
-            mine = _rows(tenant, found, side.source, rows, budget)
-            theirs = _rows(tenant, found, after, rows, budget)
+            mine = _rows(tenant, difference, side.source, rows, budget)
+            theirs = _rows(tenant, difference, after, rows, budget)
             for pair in zip(mine, theirs, strict=True):
                 yield Modified(*pair)
 
 
 def _rows(
-    tenant: Tenant, found: Difference, stored: StoredRelation | None, rows: array[int], budget: Budget
+    tenant: Tenant, difference: Difference, stored: StoredRelation | None, rows: array[int], budget: Budget
 ) -> Iterator[Row]:
-    """Rows of a stored relation in answer order, as they are shown."""
+    """Yield answer rows of a stored relation, in answer order."""
     if stored is None or not rows:
         return
-    arity = found.arity
+    arity = difference.arity
     ordered = tenant.engine.sort(cells(rows, arity), arity, budget.via)
-    for part in budget.slices(found.count(rows)):
-        some = ordered[part.start * arity : part.stop * arity]
-        yield from stored.rows(tenant.engine, some, stored.relation.locate(some, len(part)))
+    for part in budget.slices(difference.count(rows)):
+        part_rows = ordered[part.start * arity : part.stop * arity]
+        yield from stored.rows(tenant.engine, part_rows, stored.relation.locate(part_rows, len(part)))

@@ -1,1 +1,1 @@
-"""Memory upkeep: what has expired or faded goes, what repeats itself is summed up."""
+"""Memory upkeep: expiry sweeps, decay, eviction and consolidation."""

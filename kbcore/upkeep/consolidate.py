@@ -1,8 +1,9 @@
-"""Consolidation: facts that repeat themselves are summed up in one.
+"""Consolidation: one summary fact for each group of similar facts.
 
-Positive facts that are valid now and agree in scope, predicate, arity and first argument are a group. A large enough group
-has one summary, `<predicate>_consolidated(<first argument>, <count>)`. Groups of two arities that count the same share one.
-What facts a run counts are those of the moment it looks; the next run mends what changed meanwhile.
+A group is the set of positive, currently valid facts with the same scope, predicate, arity and
+first argument. A large enough group has one summary, `<predicate>_consolidated(<first argument>,
+<count>)`. Groups of two arities with the same count share one summary. A run counts the facts at
+the time it reads them; the next run corrects summaries of groups that changed since.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 
 _FACT_BYTES = 512
-"""Bytes of a summary in a log record beside its first argument and predicate, at most."""
+"""Maximum size of a summary in a log record without its first argument and predicate, in bytes."""
 
 
 class _Moved(Conflict):
-    """The tenant or the scope is another one now."""
+    """The tenant or the scope was replaced since the decision."""
 
 
 @dataclass(slots=True)
 class Group:
-    """Facts that agree in their first argument: how many, and when the first and the last of them were told."""
+    """A group of facts: their number, and the times of the first and the last assertion."""
 
     predicate: str
     first: str
@@ -47,13 +48,15 @@ class Group:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the summary carries."""
+        """The metadata of the summary."""
         return {"consolidated": True, "sources": self.count, "from": self.start, "to": self.end}
 
 
 @dataclass(slots=True)
 class _Decided:
-    """Groups whose summary is new or another one, and old summaries that go: predicate, first argument, count."""
+    """Groups with a new or changed summary, and summaries to remove (predicate, first argument,
+    count).
+    """
 
     partition: Partition | None
     groups: list[Group] = field(default_factory=list)
@@ -62,10 +65,11 @@ class _Decided:
 
 @dataclass(slots=True)
 class ConsolidateOutcome:
-    """What a consolidation did, or (`dry_run`) would do.
+    """The changes a consolidation made or (`dry_run`) would make.
 
-    `consolidated` facts are in the groups whose summaries, `facts`, are new or changed; `removed` counts summaries that were
-    replaced, or whose group became too small. `timestamp` is in epoch milliseconds.
+    `facts` are the new or changed summaries and `consolidated` the number of facts in their groups.
+    `removed` counts summaries that were replaced or whose group became too small. `timestamp` is in
+    epoch milliseconds.
     """
 
     consolidated: int
@@ -75,14 +79,14 @@ class ConsolidateOutcome:
     dry_run: bool
 
 
-class Turns:
-    """One consolidation of a tenant at a time: two would each leave a summary of the same group."""
+class ConsolidationLock:
+    """A lock per tenant: two consolidations at once would each write a summary of the same group."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the lock holds no resources."""
 
 
 def consolidate(
@@ -95,19 +99,20 @@ def consolidate(
     now: int,
     dry_run: bool,
 ) -> ConsolidateOutcome:
-    """Bring the summaries of one partition up to date, of some predicates or (None) all: groups of `least` facts and more.
+    """Update the summaries of one partition, for the given predicates or (None) all.
 
-    Sources stay. Summaries are not summed up again. Raises BudgetExceeded before anything has changed.
+    A group has at least `least` facts. Sources stay, and summaries are not consolidated again.
+    Raises BudgetExceeded before any change.
     """
     while True:
         tenant = find()
-        turns = tenant.attached.setdefault("consolidation", Turns())
-        if not isinstance(turns, Turns):
-            raise AssertionError("something else is kept in the place of the turns")
-        with turns.lock:
+        guard = tenant.attached.setdefault("consolidation", ConsolidationLock())
+        if not isinstance(guard, ConsolidationLock):
+            raise AssertionError("the attachment 'consolidation' has an unexpected type")
+        with guard.lock:
             with tenant.lock.read():
                 decided = _decide(tenant, tenant.partition(scope), predicates, least, budget)
-            found = ConsolidateOutcome(
+            outcome = ConsolidateOutcome(
                 sum(group.count for group in decided.groups), [], len(decided.replaced), now, dry_run
             )
             budget.check_answers(len(decided.groups))
@@ -115,41 +120,41 @@ def consolidate(
                 try:
                     for changes in _records(decided, scope):
                         check = _check(find, tenant, scope, decided.partition)
-                        found.timestamp = commit(ChangeSet(tenant.database, tenant.name, changes, check)).at
+                        outcome.timestamp = commit(ChangeSet(tenant.database, tenant.name, changes, check)).at
                 except _Moved:
                     continue
-            found.facts = list(_rows(tenant, decided, scope, budget, dry_run))
-            return found
+            outcome.facts = list(_rows(tenant, decided, scope, budget, dry_run))
+            return outcome
 
 
 def _decide(
     tenant: Tenant, partition: Partition | None, predicates: Sequence[str] | None, least: int, budget: Budget
 ) -> _Decided:
-    found = _Decided(partition)
+    decided = _Decided(partition)
     if partition is None:
-        return found
-    wanted: dict[tuple[str, str, str], Group] = {}
+        return decided
+    summaries: dict[tuple[str, str, str], Group] = {}
     for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
         schema = stored.schema
         chosen = predicates is None or schema.predicate in predicates
         if not (chosen and schema.positive and schema.arity > 1):
             continue
         if len(schema.predicate) + len(SUFFIX) > DEFAULT_LIMITS.predicate_chars:
-            continue  # its summary would have a name that nobody may use
+            continue  # the name of its summary would be too long
         for group in _groups(tenant, stored, least, budget):
-            same = wanted.setdefault((schema.predicate, group.first, str(group.count)), group)
+            same = summaries.setdefault((schema.predicate, group.first, str(group.count)), group)
             same.start, same.end = min(same.start, group.start), max(same.end, group.end)
         budget.check_time()
     for predicate, first, count, metadata in _known(tenant, partition, predicates):
-        known = wanted.get((predicate, first, count))
+        known = summaries.get((predicate, first, count))
         if known is not None and is_summary(metadata) and metadata != known.metadata:
-            continue  # it stays, and gets new metadata
+            continue  # the summary stays and gets new metadata
         if known is not None:
-            del wanted[predicate, first, count]
+            del summaries[predicate, first, count]
         elif is_summary(metadata):
-            found.replaced.append((predicate, first, count))
-    found.groups = list(wanted.values())
-    return found
+            decided.replaced.append((predicate, first, count))
+    decided.groups = list(summaries.values())
+    return decided
 
 
 def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) -> Iterator[Group]:
@@ -157,10 +162,10 @@ def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) 
     rows, ids = stored.relation.match([0] * arity)
     firsts = rows[0::arity]
     if any(is_summary(metadata) for metadata in stored.metadata.values()):
-        kept = [
+        sources = [
             i for i in range(len(ids)) if not is_summary(stored.metadata.get(tuple(rows[i * arity : (i + 1) * arity])))
         ]
-        firsts, ids = array("I", [firsts[i] for i in kept]), array("I", [ids[i] for i in kept])
+        firsts, ids = array("I", [firsts[i] for i in sources]), array("I", [ids[i] for i in sources])
     counts = {symbol: count for symbol, count in Counter(firsts).items() if count >= least}
     if not counts:
         return
@@ -168,10 +173,10 @@ def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) 
     created = stored.relation.attributes(Attribute.CREATED_AT, ids)
     for part in budget.slices(len(ids)):
         budget.check_time()
-        for place in part:
-            symbol = firsts[place]
+        for index in part:
+            symbol = firsts[index]
             if symbol in counts:
-                at = int(created[place])
+                at = int(created[index])
                 start, end = spans.get(symbol, (at, at))
                 spans[symbol] = (min(start, at), max(end, at))
     symbols = sorted(counts)
@@ -182,7 +187,7 @@ def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) 
 def _known(
     tenant: Tenant, partition: Partition, predicates: Sequence[str] | None
 ) -> Iterator[tuple[str, str, str, Mapping[str, Any] | None]]:
-    """Facts that say what a summary says, valid now: what they sum up, first argument, count, metadata."""
+    """Yield the existing summaries: summarised predicate, first argument, count, metadata."""
     for stored in partition.relations():
         name, schema = stored.schema.predicate, stored.schema
         if not (name.endswith(SUFFIX) and schema.positive and schema.arity == 2):
@@ -198,9 +203,9 @@ def _known(
 
 
 def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...]]:
-    """What is to be written, in log records: nearly always one, in which old summaries go and new ones come.
+    """Yield the changes per log record (nearly always one): removed summaries, then new ones.
 
-    After a crash between two of several some groups are without a summary until the next run.
+    After a crash between two records, some groups have no summary until the next run.
     """
     old: dict[str, list[str]] = {}
     new: list[Fact] = []
@@ -228,13 +233,11 @@ def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...
         yield record()
 
 
-def _check(
-    find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None
-) -> Callable[[], None]:
+def _check(find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None) -> Callable[[], None]:
     def check() -> None:
         present = find()
         if present is not tenant or present.partition(scope) is not partition:
-            raise _Moved("the scope is another one now")
+            raise _Moved("the scope was replaced")
 
     return check
 
@@ -251,7 +254,7 @@ def _row(tenant: Tenant, partition: Partition | None, group: Group, scope: str |
     args = [group.first, str(group.count)]
     stored = partition.get(schema) if partition else None
     if stored is not None and not stored.gone and not dry_run:
-        shown = stored.rows(tenant.engine, *located(stored.relation, tenant.engine.intern_many(args), 1))
-        if shown:
-            return shown[0]
+        rows = stored.rows(tenant.engine, *located(stored.relation, tenant.engine.intern_many(args), 1))
+        if rows:
+            return rows[0]
     return {**derived_row(Atom(schema.predicate, tuple(args)), args, scope), "metadata": group.metadata}

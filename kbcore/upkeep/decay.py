@@ -1,4 +1,4 @@
-"""Decay: what has expired goes, and then every fact that matters too little."""
+"""Decay: eviction of expired facts and of facts with low salience."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from kbcore.upkeep.evict import Doomed, evict, expired, still_expired, total
 
 @dataclass(slots=True)
 class DecayOutcome:
-    """What decay removed, or (`dry_run`) would remove: facts that had expired, facts that had faded, and both as rows.
+    """The facts that decay removed or (`dry_run`) would remove: counts of expired and faded ones,
+    and rows.
 
-    `truncated` says that there are more than the rows listed. Times are epoch milliseconds.
+    `truncated` is True if there are more facts than rows. Times are epoch milliseconds.
     """
 
     expired: int
@@ -42,15 +43,15 @@ def decay(
     now: int,
     dry_run: bool,
 ) -> DecayOutcome:
-    """Evict from one partition what has expired at `now`, and what has a salience below `threshold` then.
+    """Evict the facts of one partition that expired by `now` or have a salience below `threshold`.
 
-    Facts that are not valid yet stay. What is derived from evicted facts is no longer derived. Raises BudgetExceeded before
-    anything has changed.
+    Facts that are not valid yet stay. Conclusions from evicted facts no longer hold. Raises
+    BudgetExceeded before any change.
     """
     tenant = find()
     with tenant.lock.read():
         partitions = tenant.partitions(scope)
-        over = [_sorted(tenant, one, budget) for one in expired(partitions)]
+        expired_parts = [_sorted(tenant, part, budget) for part in expired(partitions)]
         tenant.accesses.settle_shown()
         scores = Scores(tenant, scorer, now, budget)
         faded: list[Doomed] = []
@@ -60,21 +61,21 @@ def decay(
                 if len(ids):
                     faded.append(_sorted(tenant, Doomed(stored, stored.relation.rows(ids), len(ids)), budget))
                 budget.check_time()
-    shown: list[tuple[StoredRelation, RowKey, Row]] = []
-    for doomed, why in ((over, _since), (faded, _below(scores, threshold))):
-        for one in doomed:
-            shown.extend(_shown(tenant, one, budget, budget.max_answers - len(shown), why if dry_run else None))
-    found = DecayOutcome(total(over), total(faded), now, dry_run)
-    listed = len(shown)
-    found.truncated = listed == budget.max_answers and listed < found.expired + found.evicted
+    listed_rows: list[tuple[StoredRelation, RowKey, Row]] = []
+    for doomed, why in ((expired_parts, _since), (faded, _below(scores, threshold))):
+        for part in doomed:
+            listed_rows.extend(_shown(tenant, part, budget, budget.max_answers - len(listed_rows), why if dry_run else None))
+    outcome = DecayOutcome(total(expired_parts), total(faded), now, dry_run)
+    listed = len(listed_rows)
+    outcome.truncated = listed == budget.max_answers and listed < outcome.expired + outcome.evicted
     if not dry_run:
-        ago, at = evict(commit, find, tenant, over, EvictReason.EXPIRED, still_expired)
+        ago, at = evict(commit, find, tenant, expired_parts, EvictReason.EXPIRED, still_expired)
         weak, later = evict(commit, find, tenant, faded, EvictReason.FADED, _judge(scores, threshold))
-        if (total(ago), total(weak)) != (found.expired, found.evicted):
-            shown = _of(shown, [*ago, *weak])
-        found = replace(found, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later))
-    found.atoms = [row for _, _, row in shown]
-    return found
+        if (total(ago), total(weak)) != (outcome.expired, outcome.evicted):
+            listed_rows = _of(listed_rows, [*ago, *weak])
+        outcome = replace(outcome, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later))
+    outcome.atoms = [row for _, _, row in listed_rows]
+    return outcome
 
 
 def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
@@ -82,7 +83,9 @@ def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
 
 
 def _judge(scores: Scores, threshold: float) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
-    """Facts that were told again or used since have a higher salience, at the same moment."""
+    """Return a judge that keeps facts whose salience rose by an assertion or access since the
+    decision.
+    """
 
     def judge(tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]) -> list[bool]:
         tenant.accesses.settle()
@@ -110,7 +113,7 @@ def _below(scores: Scores, threshold: float) -> _Why:
 def _shown(
     tenant: Tenant, one: Doomed, budget: Budget, most: int, why: _Why | None
 ) -> Iterator[tuple[StoredRelation, RowKey, Row]]:
-    """Rows as shown outside, as many as may be listed. The lock is held for a slice at a time."""
+    """Yield at most `most` answer rows; the read lock is held for one slice at a time."""
     stored, arity = one.stored, one.stored.schema.arity
     for part in budget.slices(min(one.count, most)):
         budget.check_time()
@@ -129,10 +132,10 @@ def _shown(
 def _of(
     shown: Sequence[tuple[StoredRelation, RowKey, Row]], gone: Sequence[Doomed]
 ) -> list[tuple[StoredRelation, RowKey, Row]]:
-    """Of the rows those of facts that went."""
-    went: dict[StoredRelation, set[RowKey]] = {}
+    """Return the rows of facts that were evicted."""
+    evicted: dict[StoredRelation, set[RowKey]] = {}
     for one in gone:
         arity = one.stored.schema.arity
         keys = (tuple(one.rows[i * arity : (i + 1) * arity]) for i in range(one.count))
-        went.setdefault(one.stored, set()).update(keys)
-    return [each for each in shown if each[1] in went.get(each[0], ())]
+        evicted.setdefault(one.stored, set()).update(keys)
+    return [each for each in shown if each[1] in evicted.get(each[0], ())]

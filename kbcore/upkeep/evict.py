@@ -1,7 +1,8 @@
-"""Evictions: decided while others read and write, and exactly what was decided is removed.
+"""Eviction of a list of facts that was decided while other requests read and write.
 
-What is decided is a list of facts. Just before it is written each of them is looked at again: one that was told again, or
-used, is no longer to go. Then nothing is written and the rest is tried once more; the list only gets shorter.
+Just before the write, each fact on the list is checked again: a fact that was asserted again or
+accessed since is taken off the list. In that case nothing is written and the shorter list is tried
+again.
 """
 
 from __future__ import annotations
@@ -17,19 +18,25 @@ from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.tenant import Tenant
 
 RECORD_BYTES = 48 << 20
-"""Bytes of arguments, as JSON at most, that one log record takes; a log takes records of up to 64 MiB."""
+"""Maximum JSON size of the arguments in one log record, in bytes.
+
+A log record holds up to 64 MiB.
+"""
 
 Judge = Callable[[Tenant, StoredRelation, "array[int]", "array[int]"], "Sequence[bool]"]
-"""Which of some rows, given with their ids, are still to go; the caller holds the read lock."""
+"""Function that returns for each row whether it must still be evicted.
+
+The caller holds the read lock.
+"""
 
 
 class _Moved(Conflict):
-    """Some of what was to go is not to go any more."""
+    """A fact on the list must no longer be evicted."""
 
 
 @dataclass(slots=True)
 class Doomed:
-    """Facts of one stored relation that are to go: their symbols, row after row, and how many."""
+    """Facts of one stored relation to evict: flat rows of symbols, and their number."""
 
     stored: StoredRelation
     rows: array[int]
@@ -37,25 +44,28 @@ class Doomed:
 
 
 def total(doomed: Iterable[Doomed]) -> int:
-    """How many facts these are."""
-    return sum(one.count for one in doomed)
+    """Return the total number of facts."""
+    return sum(part.count for part in doomed)
 
 
-def expired(partitions: Iterable[Partition], most: int | None = None) -> list[Doomed]:
-    """The facts whose time is over, or the first `most` of them; the caller holds the read lock, at the present."""
-    found: list[Doomed] = []
-    left = most
+def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[Doomed]:
+    """Return the expired facts, at most `limit`.
+
+    The caller holds the read lock and has applied expiry up to now.
+    """
+    result: list[Doomed] = []
+    left = limit
     for partition in partitions:
         for stored in partition.relations():
             if stored.expired and left != 0:
                 keys = list(stored.expired)[:left]
                 left = None if left is None else left - len(keys)
-                found.append(Doomed(stored, array("I", [symbol for key in keys for symbol in key]), len(keys)))
-    return found
+                result.append(Doomed(stored, array("I", [symbol for key in keys for symbol in key]), len(keys)))
+    return result
 
 
 def still_expired(tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]) -> Sequence[bool]:
-    """Which of some facts have expired."""
+    """Return for each fact whether it has expired."""
     arity = stored.schema.arity
     return [tuple(rows[i * arity : (i + 1) * arity]) in stored.expired for i in range(len(ids))]
 
@@ -68,10 +78,11 @@ def evict(
     reason: EvictReason,
     judge: Judge,
 ) -> tuple[list[Doomed], int]:
-    """Remove facts of `tenant` that are still to go when they are written; those that went, and when (0: none did).
+    """Evict the facts of `tenant` for which `judge` still agrees at the time of the write.
 
-    `find` gives the tenant as it is at that moment, brought to now. A list too long for one log record is split: each record
-    is whole by itself, and after a crash between two of them a part has gone, which is as true as all of it.
+    Returns the evicted facts and the logged time (0 if there are none). `find` returns the current
+    tenant with expiry applied. A list too long for one log record is split into several; after a
+    crash between two of them, part of the facts is evicted, which is a consistent state.
     """
     gone: list[Doomed] = []
     at = 0
@@ -104,7 +115,9 @@ def _check(find: Callable[[], Tenant], tenant: Tenant, parts: list[Doomed], judg
 
 
 def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
-    """Leave of a list what is still to go: nothing where its tenant or scope was let go of."""
+    """Reduce a list to the facts that must still be evicted: none if the tenant or scope was
+    dropped.
+    """
     stored = part.stored
     if not same or stored.gone:
         part.rows, part.count = array("I"), 0
@@ -113,9 +126,9 @@ def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
     rows, ids = located(stored.relation, part.rows, part.count)
     verdicts = judge(tenant, stored, rows, ids)
     if not all(verdicts):
-        kept = [i for i, verdict in enumerate(verdicts) if verdict]
-        rows = array("I", [symbol for i in kept for symbol in rows[i * arity : (i + 1) * arity]])
-        part.rows, part.count = rows, len(kept)
+        remaining = [i for i, verdict in enumerate(verdicts) if verdict]
+        rows = array("I", [symbol for i in remaining for symbol in rows[i * arity : (i + 1) * arity]])
+        part.rows, part.count = rows, len(remaining)
     else:
         part.rows, part.count = rows, len(ids)
 
@@ -127,26 +140,26 @@ def _rows(tenant: Tenant, part: Doomed) -> FactRows:
 
 
 def _records(tenant: Tenant, doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
-    """The list in parts that fit into a log record each; nearly always one."""
+    """Yield the list in parts that each fit into a log record; nearly always one."""
     parts: list[Doomed] = []
     size = 0
-    for one in doomed:
-        arity = one.stored.schema.arity
+    for part in doomed:
+        arity = part.stored.schema.arity
         # A character takes at most six bytes (\u0000), an argument two quotes and a comma.
-        sizes = [6 * len(text) + 3 for text in tenant.engine.texts(one.rows)]
+        sizes = [6 * len(text) + 3 for text in tenant.engine.texts(part.rows)]
         if size + sum(sizes) <= RECORD_BYTES:
-            parts.append(one)
+            parts.append(part)
             size += sum(sizes)
             continue
         start = 0
-        for place in range(one.count):
-            row = sum(sizes[place * arity : (place + 1) * arity])
+        for index in range(part.count):
+            row = sum(sizes[index * arity : (index + 1) * arity])
             if size and size + row > RECORD_BYTES:
-                if place > start:
-                    parts.append(Doomed(one.stored, one.rows[start * arity : place * arity], place - start))
+                if index > start:
+                    parts.append(Doomed(part.stored, part.rows[start * arity : index * arity], index - start))
                 yield parts
-                parts, size, start = [], 0, place
+                parts, size, start = [], 0, index
             size += row
-        parts.append(Doomed(one.stored, one.rows[start * arity :], one.count - start))
+        parts.append(Doomed(part.stored, part.rows[start * arity :], part.count - start))
     if parts:
         yield parts

@@ -1,4 +1,4 @@
-"""The sweeper: facts whose time is over are evicted by and by, without anybody asking."""
+"""The sweeper: a background thread that evicts expired facts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from kbcore.state.tenant import Tenant
 from kbcore.upkeep.evict import evict, expired, still_expired, total
 
 BATCH = 10_000
-"""Facts evicted at a time: a write of some milliseconds. Others have their turn in between."""
+"""Facts per eviction: a write of a few milliseconds, with a pause in between for other work."""
 
 _log = logging.getLogger("kbcore.sweep")
 
 
 class Sweeper:
-    """Evicts expired facts of every partition of every tenant, at intervals of so many milliseconds (0: never by itself).
+    """Background eviction of expired facts in all tenants, every `interval_ms` milliseconds (0:
+    disabled).
 
-    `find` gives a tenant by database and name, brought to now. It runs beside everything else, in a thread of its own, until
-    it is closed. A node that only follows must not have one: it takes evictions from the log.
+    `find` returns a tenant by database and name, with expiry applied up to now. The sweeper runs in
+    a separate thread until it is closed. A follower must not have one: it gets evictions from the
+    log.
     """
 
     def __init__(
@@ -48,13 +50,16 @@ class Sweeper:
             self._thread.start()
 
     def tick(self) -> int:
-        """Sweep if the interval has passed since the last time; how many facts went."""
+        """Sweep if the interval has passed since the last time.
+
+        Return the number of evicted facts.
+        """
         if not self._interval or self._clock.monotonic() - self._swept < self._interval:
             return 0
         return self.sweep()
 
     def sweep(self) -> int:
-        """Evict what has expired, tenant by tenant; how many facts went."""
+        """Evict expired facts, tenant by tenant; return the number of evicted facts."""
         self._swept = self._clock.monotonic()
         evicted = 0
         for tenant in list(self._tenants()):
@@ -63,13 +68,15 @@ class Sweeper:
             try:
                 evicted += self._sweep(tenant.database, tenant.name)
             except KBError as error:
-                # A full disk, a dropped database, a stop: what is not done now is done the next time.
-                _log.warning("expired facts of tenant %s stay for now: %s", tenant.name, error)
+                # For example a full disk or a dropped database; the next sweep tries again.
+                _log.warning(
+                    "expired facts of tenant %s were not evicted: %s; the next sweep tries again", tenant.name, error
+                )
             self._pause()
         return evicted
 
     def close(self) -> None:
-        """Stop; a batch under way is finished."""
+        """Stop the thread after its current batch."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -83,7 +83,7 @@ def test_a_failing_write_is_no_end_of_sweeping(node, kb, clock, monkeypatch, cap
     with monkeypatch.context() as patched:
         patched.setattr(node.sweeper, "_commit", full)
         assert node.sweeper.sweep() == 0
-    assert "stay for now" in caplog.text
+    assert "were not evicted" in caplog.text
     assert node.sweeper.sweep() == 1
 
 

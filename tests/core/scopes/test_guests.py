@@ -101,7 +101,7 @@ ODD = Standing(True, START, START, None, 2.0)
         (lambda c: Resolution(Keep.FACTS, c.source + c.source), "two facts of one sign"),
         (lambda c: Resolution(Keep.FACTS, [c.source]), "not a tuple"),  # type: ignore[arg-type]
         (lambda c: Resolution(Keep.FACTS, (ODD,)), "confidence outside 0 to 1"),
-        (lambda c: Resolution(Keep.FACTS, (Standing(True, -1, START),)), "a time that is none"),
+        (lambda c: Resolution(Keep.FACTS, (Standing(True, -1, START),)), "an invalid time"),
         (lambda c: Resolution(Keep.FACTS, (Standing(True, START, START, metadata={"x": object()}),)), "not JSON"),
     ],
 )
