@@ -1,4 +1,4 @@
-"""Databases and tenants as a whole: listed, created, dropped, emptied."""
+"""Administration of databases and tenants: list, create, drop, empty."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseInfo:
-    """A database: how many tenants and stored facts it has, and when it was created in epoch milliseconds.
+    """A database: its numbers of tenants and stored facts, and its creation time in epoch
+    milliseconds.
 
-    The default database was not created but always there: its time is 0.
+    The default database always exists: its creation time is 0.
     """
 
     name: str
@@ -28,9 +29,10 @@ class DatabaseInfo:
 
 
 class Admin:
-    """What an administrator of a node may do. Every change is durable when its method returns.
+    """Operations of a node administrator. Every change is durable when its method returns.
 
-    Emptying (`nuke`) leaves the name and takes everything else: facts, rules, scopes, what is remembered of transactions.
+    Emptying (`nuke`) keeps the name and removes everything else: facts, rules, scopes, records of
+    transactions.
     """
 
     def __init__(self, runtime: Runtime, catalog: Catalog) -> None:
@@ -38,16 +40,16 @@ class Admin:
         self._catalog = catalog
 
     def databases(self) -> list[DatabaseInfo]:
-        """Every database, by name."""
-        found = []
+        """Return every database, by name."""
+        infos = []
         for database in self._catalog.databases():
             tenants = list(database.tenants.values())
             facts = 0
             for tenant in tenants:
                 with tenant.lock.read():
                     facts += tenant.facts()
-            found.append(DatabaseInfo(database.name, len(tenants), facts, database.created_at))
-        return found
+            infos.append(DatabaseInfo(database.name, len(tenants), facts, database.created_at))
+        return infos
 
     def create_database(self, name: str) -> None:
         """Create a database; raises AlreadyExists."""
@@ -59,25 +61,28 @@ class Admin:
         self._change(CatalogAction.CREATE_DATABASE, name, check)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database with all its tenants; raises UnknownDatabase, and Conflict for the default one."""
+        """Remove a database with all its tenants.
+
+        Raise UnknownDatabase, and Conflict for the default one.
+        """
         if name == DEFAULT:
             raise Conflict(f"database '{DEFAULT}' cannot be deleted, only nuked", {"database": name})
         self._change(CatalogAction.DROP_DATABASE, name, lambda: self._known(name))
 
     def nuke_database(self, name: str) -> None:
-        """Empty every tenant of a database; raises UnknownDatabase."""
+        """Empty every tenant of a database; raise UnknownDatabase."""
         self._change(CatalogAction.NUKE_DATABASE, name, lambda: self._known(name))
 
     def tenants(self, database: str) -> list[str]:
-        """The ids of a database's tenants, sorted; raises UnknownDatabase."""
+        """Return the ids of a database's tenants, sorted; raise UnknownDatabase."""
         return sorted(self._catalog.database(database).tenants)
 
     def create_tenant(self, database: str, tenant: str) -> bool:
-        """Create a tenant; False where it is there already. Raises UnknownDatabase."""
+        """Create a tenant; return False if it exists already. Raises UnknownDatabase."""
 
         def check() -> None:
             if self._catalog.tenant(database, tenant) is not None:
-                raise _Known("it is there")
+                raise _Known("the tenant exists")
 
         try:
             self._change(CatalogAction.CREATE_TENANT, database, check, tenant)
@@ -86,15 +91,15 @@ class Admin:
         return True
 
     def drop_tenant(self, database: str, tenant: str) -> None:
-        """Remove a tenant with all it has; raises UnknownDatabase and NotFound."""
+        """Remove a tenant with all its data; raise UnknownDatabase and NotFound."""
         self._change(CatalogAction.DROP_TENANT, database, lambda: self._known(database, tenant), tenant)
 
     def nuke_tenant(self, database: str, tenant: str) -> None:
-        """Empty a tenant; raises UnknownDatabase and NotFound."""
+        """Empty a tenant; raise UnknownDatabase and NotFound."""
         self._change(CatalogAction.NUKE_TENANT, database, lambda: self._known(database, tenant), tenant)
 
     def _known(self, database: str, tenant: str | None = None) -> None:
-        """Raise where there is no such database or tenant."""
+        """Raise if the database or the tenant does not exist."""
         tenants = self._catalog.database(database).tenants
         if tenant is not None and tenant not in tenants:
             raise NotFound(f"tenant '{tenant}' does not exist", {"database": database, "tenant": tenant})
@@ -104,4 +109,4 @@ class Admin:
 
 
 class _Known(AlreadyExists):
-    """A tenant that need not be created."""
+    """A tenant that exists already."""

@@ -1,4 +1,4 @@
-"""The rules a new tenant starts with, where plugins have some."""
+"""Initial rules of new tenants, offered by plugins."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from kbplanner.syntax.statements import RuleStatement
 
 
 def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, ...]:
-    """What `kb_rule_texts` gives, read and checked together; raises PluginFailed naming the plugin whose text it is.
+    """Return the rules of `kb_rule_texts`, parsed and checked together.
 
-    Where the texts of several plugins do not go together, the last of them is named.
+    Raise PluginFailed naming the plugin.
+
+    If the texts of several plugins contradict each other, the last plugin is named.
     """
     rules: list[Rule] = []
     for plugin, text in plugins.rule_texts(database, tenant):
         try:
             statements = parse_program(text)
             if not all(isinstance(statement, RuleStatement) for statement in statements):
-                raise PluginFailed("there is something else than rules in it")
+                raise PluginFailed("the text contains statements other than rules")
             check_statements(statements)
             rules += [statement.rule for statement in statements if isinstance(statement, RuleStatement)]
             RuleBook().check(tuple(map(stored_rule, rules)))
         except KBError as error:
             raise PluginFailed(
-                f"plugin {plugin} gives rules for a new tenant (kb_rule_texts) that cannot be taken: {error.message}",
+                f"plugin {plugin} gives rules for a new tenant (kb_rule_texts) that cannot be stored: {error.message}",
                 {"plugin": plugin},
             ) from error
     return tuple(rules)
 
 
 class NewTenants:
-    """Adds the rules that tenants start with to their first write; `commit` is the one write path."""
+    """Adds the initial rules of a tenant to its first write; `commit` is the one write path."""
 
     def __init__(self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]) -> None:
         self._plugins = plugins
@@ -49,7 +51,7 @@ class NewTenants:
         self._commit = commit
 
     def commit(self, changes: ChangeSet) -> Delta:
-        """Commit a change set, together with the initial rules where it creates a tenant; raises PluginFailed.
+        """Commit a change set, with the initial rules if it creates a tenant; raise PluginFailed.
 
         A change set that is refused, or stores nothing, creates no tenant.
         """
@@ -66,7 +68,10 @@ class NewTenants:
         return self._commit(changes)
 
     def introduce(self, database: str, tenant: str) -> None:
-        """Make a tenant that has its rules, before anything rests on what is there; raises PluginFailed."""
+        """Create a tenant with its initial rules, before a transaction reads it.
+
+        Raise PluginFailed.
+        """
         self._teach(database, tenant, initial_rules(self._plugins, database, tenant))
 
     def _makes_tenant(self, changes: ChangeSet) -> bool:
@@ -75,7 +80,8 @@ class NewTenants:
         return changes.creates_tenant and self._catalog.tenant(changes.database, changes.tenant) is None
 
     def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
-        """Return one change set of the initial rules and `changes`, so that both are stored or neither is."""
+        """Return one change set of the initial rules and `changes`, so that both are stored or
+        neither is."""
         taught = [rule for change in changes.changes if isinstance(change, AssertRules) for rule in change.rules]
 
         def check() -> None:
@@ -103,4 +109,4 @@ class NewTenants:
 
 
 class _NotNew(Conflict):
-    """A tenant that is there already."""
+    """A tenant that exists already."""

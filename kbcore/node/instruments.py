@@ -1,4 +1,4 @@
-"""What a node counts as it works, with everything bound that is told often, and what it can tell when it is asked."""
+"""Instruments of a node: bound metrics for hot paths, and a collector for values read on demand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ SCOPE_ACTIONS = {ForkScope: "fork", DropScope: "drop", MergeScope: "merge"}
 
 
 class Meters:
-    """Where the work of a runtime is counted; `reads` has, for each kind of read, what takes its seconds."""
+    """Metrics of the work of a runtime.
+
+    `reads` has, for each kind of read, the function that records its seconds.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -48,7 +51,7 @@ class Meters:
         self._retracted = metrics.bind(m.FACTS_RETRACTED)
 
     def committed(self, changes: ChangeSet, delta: Delta) -> None:
-        """A change set was made durable and applied."""
+        """Count a change set that was made durable and applied."""
         if delta.asserted:
             self._asserted(delta.asserted)
         if delta.updated:
@@ -66,30 +69,30 @@ class Meters:
             self.metrics.observe(m.SCOPES_CHANGED, 1, (action,))
 
     def exceeded(self, error: BudgetExceeded) -> None:
-        """A read met a limit."""
+        """Count a read that reached a limit."""
         self.metrics.observe(m.BUDGET_EXCEEDED, 1, (str((error.details or {}).get("limit")),))
 
     def snapshot(self, seconds: float, outcome: str) -> None:
-        """A snapshot was taken, or failed."""
+        """Count a snapshot that was taken, or failed."""
         self.metrics.observe(m.SNAPSHOTS, 1, (outcome,))
         if outcome == "ok":
             self.metrics.observe(m.SNAPSHOT_SECONDS, seconds)
 
     def transaction(self, outcome: str) -> None:
-        """A transaction ended."""
+        """Count a transaction that ended."""
         self.metrics.observe(m.TRANSACTIONS, 1, (outcome,))
 
     def embedded(self, texts: int, well: bool) -> None:
-        """The embedder was given some texts, and made vectors of them or failed."""
+        """Count texts passed to the embedder, which succeeded or failed."""
         self.metrics.observe(m.EMBEDDER_TEXTS, texts, ("ok" if well else "failed",))
 
     def failed(self, hook: str) -> None:
-        """A plugin raised where it only was told something."""
+        """Count a plugin that failed in a notification hook."""
         self.metrics.observe(m.PLUGIN_FAILURES, 1, (hook,))
 
 
 def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
-    """What is told of each call of a language model: counts it, and tells plugins."""
+    """Return the function that counts each call of a language model and notifies plugins."""
 
     def called(usage: Usage) -> None:
         metrics.observe(m.LLM_CALL_SECONDS, usage.seconds, (usage.provider, usage.outcome))
@@ -101,7 +104,10 @@ def model_called(metrics: Metrics, plugins: Plugins) -> Callable[[Usage], None]:
 
 
 def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterator[Value]]:
-    """What tells where a node stands; walking its tenants it lets others have their turn."""
+    """Return the collector of a node's current values.
+
+    It yields to other threads between tenants.
+    """
     started = runtime.clock.monotonic()
     known: WeakKeyDictionary[Tenant, Figures] = WeakKeyDictionary()
 
@@ -127,9 +133,11 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
 
 
 def _figures(tenant: Tenant, known: MutableMapping[Tenant, Figures]) -> Figures:
-    """Facts, rules and bytes of a tenant, without its lock, for which others may wait as long as a long goal takes.
+    """Return the facts, rules and bytes of a tenant, without its lock.
 
-    Where something changes under the count, what was found the last time has to do.
+    A long goal may hold it for long.
+
+    If something changes during the count, return the previous figures.
     """
     try:
         known[tenant] = tenant.facts(), len(tenant.rules.all()), tenant.engine.bytes
@@ -139,35 +147,35 @@ def _figures(tenant: Tenant, known: MutableMapping[Tenant, Figures]) -> Figures:
 
 
 def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator[Value]:
-    facts = rules = size = plans = kept = table_bytes = 0
+    facts = rules = size = plans = table_count = table_bytes = 0
     databases, tenants = runtime.tenants()
     for tenant in tenants:
         if tenant.gone or tenant.failed is not None:
             continue
-        found = _figures(tenant, known)
-        facts, rules, size = facts + found[0], rules + found[1], size + found[2]
+        figures = _figures(tenant, known)
+        facts, rules, size = facts + figures[0], rules + figures[1], size + figures[2]
         plans += len(tenant.plans)
         reasoner = tenant.attached.get("reasoner")
         if reasoner is not None:
-            shelf = cast("Reasoner", reasoner).tables
-            kept, table_bytes = kept + len(shelf), table_bytes + shelf.bytes
+            tables = cast("Reasoner", reasoner).tables
+            table_count, table_bytes = table_count + len(tables), table_bytes + tables.bytes
         runtime.pause()
     yield m.FACTS_STORED, (), facts
     yield m.RULES_STORED, (), rules
     yield m.ENGINE_BYTES, (), size
     yield m.PLANS, (), plans
-    yield m.TABLES, (), kept
+    yield m.TABLES, (), table_count
     yield m.TABLE_BYTES, (), table_bytes
     yield m.DATABASES, (), databases
     yield m.TENANTS, (), len(tenants)
 
 
 def _log(runtime: Runtime) -> Iterator[Value]:
-    written, status = runtime.committer, runtime.log_status()
-    yield m.LOG_RECORDS, (), written.records
-    yield m.LOG_BATCHES, (), written.batches
-    yield m.LOG_BYTES, (), written.bytes
-    yield m.LOG_WAITING, (), written.waiting
+    committer, status = runtime.committer, runtime.log_status()
+    yield m.LOG_RECORDS, (), committer.records
+    yield m.LOG_BATCHES, (), committer.batches
+    yield m.LOG_BYTES, (), committer.bytes
+    yield m.LOG_WAITING, (), committer.waiting
     yield m.LOG_HEAD, (), status.head
     yield m.TAIL_BYTES_DROPPED, (), status.tail_bytes_dropped
     yield m.SNAPSHOT_HEAD, (), status.snapshot

@@ -1,7 +1,8 @@
-"""Values on their way to the sinks. What counts calls this; which sinks listen is nobody's business there.
+"""Distribution of metric values to the sinks; code that counts does not know which sinks there are.
 
-A family with labels is bound once to their values; the function that gives is called for each value and is quick: a hot path
-holds it. What must be walked to be known is not counted on the way: collectors give it when a sink is asked or pushes.
+A family with labels is bound once to its label values; the resulting function is called for each
+value and is fast, so hot paths hold it. Values that are expensive to determine come from
+collectors, when a sink is read or pushes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]
 Tell = Callable[[float], None]
 Collected = Iterable[tuple[MetricSpec, Labels, float]]
-"""Family, values of its labels, and where it stands: of a counter the total so far."""
+"""Family, label values, and current value: of a counter the total so far."""
 
 MAX_SERIES = 1000
-"""Combinations of label values of one family; those beyond are counted together, as `other`."""
+"""Maximum number of label combinations per family; further ones are counted together, as
+`other`."""
 
 OTHER = "other"
 
@@ -30,7 +32,10 @@ _log = logging.getLogger("kbcore.metrics")
 
 
 class Metrics:
-    """The sinks of a node. No method raises because of a sink: a sink that raises is logged once and counted."""
+    """The sinks of a node. No method raises because of a sink.
+
+    A sink that raises is logged once and counted.
+    """
 
     def __init__(self, sinks: Sequence[MetricsSink] = ()) -> None:
         self._sinks = tuple(sinks)
@@ -46,23 +51,25 @@ class Metrics:
                 self.bind(spec)
 
     def bind(self, spec: MetricSpec, *labels: str) -> Tell:
-        """What to call with each value of a family: an amount to add, where a gauge stands, or what was observed.
+        """Return the function for each value of a family.
 
-        Raises ValueError where the number of labels is not that of the family.
+        An amount to add, the value of a gauge, or an observation.
+
+        Raises ValueError if the number of labels is not that of the family.
         """
-        found = self._bound.get((spec, labels))
-        return self._bind(spec, labels) if found is None else found
+        function = self._bound.get((spec, labels))
+        return self._bind(spec, labels) if function is None else function
 
     def observe(self, spec: MetricSpec, value: float = 1, labels: Labels = ()) -> None:
-        """Tell one value; `bind` is for what is told often."""
+        """Record one value; use `bind` for frequent values."""
         self.bind(spec, *labels)(value)
 
     def on_collect(self, collector: Callable[[], Collected]) -> None:
-        """Ask `collector` whenever values are wanted that nobody counts on the way."""
+        """Register a collector, to be called whenever collected values are read."""
         self._collectors.append(collector)
 
     def collect(self) -> None:
-        """Bring to the sinks what the collectors know."""
+        """Pass the collected values to the sinks."""
         with self._collecting:
             for collector in self._collectors:
                 for spec, labels, value in collector():
@@ -73,7 +80,10 @@ class Metrics:
                     self.bind(spec, *labels)(value)
 
     def expose(self) -> bytes | None:
-        """The text exposition of the first sink that has one, brought to now; None where none has."""
+        """Return the text exposition of the first sink that has one, up to date.
+
+        None if no sink has one.
+        """
         if not self._sinks:
             return None
         self.collect()
@@ -88,12 +98,12 @@ class Metrics:
         return None
 
     def push(self) -> None:
-        """Bring what the collectors know to sinks that send by themselves."""
+        """Pass the collected values to sinks that send by themselves."""
         if any(sink.pushes for sink in self._sinks):
             self.collect()
 
     def close(self) -> None:
-        """Let the sinks send what they hold."""
+        """Let the sinks send pending values."""
         for sink in self._sinks:
             try:
                 sink.close()
@@ -106,24 +116,24 @@ class Metrics:
         with self._mutex:
             if labels and self._series.get(spec, 0) >= MAX_SERIES:
                 labels = (OTHER,) * len(labels)
-            found = self._bound.get((spec, labels))
-            if found is None:
+            function = self._bound.get((spec, labels))
+            if function is None:
                 self._series[spec] = self._series.get(spec, 0) + 1
-                found = self._bound[spec, labels] = self._made(spec, labels)
-            return found
+                function = self._bound[spec, labels] = self._fan_out(spec, labels)
+            return function
 
-    def _made(self, spec: MetricSpec, labels: Labels) -> Tell:
-        told = []
+    def _fan_out(self, spec: MetricSpec, labels: Labels) -> Tell:
+        targets = []
         for sink in self._sinks:
             try:
-                told.append((sink, sink.bind(spec, labels)))
+                targets.append((sink, sink.bind(spec, labels)))
             except Exception as error:  # noqa: BLE001 - see above
                 self._complain(sink, error)
-        if not told:
+        if not targets:
             return _nowhere
 
-        if len(told) == 1:
-            sink, only = told[0]
+        if len(targets) == 1:
+            sink, only = targets[0]
 
             def tell_one(value: float) -> None:
                 try:
@@ -134,9 +144,9 @@ class Metrics:
             return tell_one
 
         def tell(value: float) -> None:
-            for sink, one in told:
+            for sink, target in targets:
                 try:
-                    one(value)
+                    target(value)
                 except Exception as error:  # noqa: BLE001 - see above
                     self._failed(sink, error)
 
@@ -154,8 +164,8 @@ class Metrics:
     def _complain(self, sink: MetricsSink, error: Exception) -> None:
         if id(sink) not in self._complained:
             self._complained.add(id(sink))
-            _log.warning("metrics sink %s fails, which is told once: %r", type(sink).__name__, error)
+            _log.warning("metrics sink %s fails (logged once): %r", type(sink).__name__, error)
 
 
 def _nowhere(value: float) -> None:
-    """Nobody listens."""
+    """Discard a value: there is no sink."""

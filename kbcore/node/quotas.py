@@ -1,4 +1,7 @@
-"""What a tenant may come to: facts, bytes, rules and scopes, where settings say so. Asked before a change is written."""
+"""Quotas of a tenant.
+
+Limits on facts, bytes, rules and scopes, checked before a change is written.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
 
 RETRY_SECONDS = 60.0
-"""When a client may ask again: room comes with what others take back, evict or let expire."""
+"""Time after which a client may retry: others free capacity by retraction, eviction or expiry."""
 
 _FREE = nullcontext()
 _ADDING = AssertFacts | AssertRows | AssertRules | ForkScope | MergeScope
@@ -26,7 +29,10 @@ _ADDING = AssertFacts | AssertRows | AssertRules | ForkScope | MergeScope
 
 @dataclass(slots=True)
 class _Growth:
-    """What a change set may add at most; that some of it is there already is found out only where it matters."""
+    """Upper bound of what a change set adds.
+
+    Facts and rules already stored are subtracted only if it matters.
+    """
 
     facts: int = 0
     rules: int = 0
@@ -35,14 +41,14 @@ class _Growth:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """Room that is held for writes of one tenant that are under way."""
+    """Capacity reserved for writes of one tenant that are in progress."""
 
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     growths: list[_Growth] = field(default_factory=list)
 
 
 class Quotas:
-    """Holds tenants to their limits, writes under way included."""
+    """Enforces the limits of tenants, including writes in progress."""
 
     def __init__(self, config: Config) -> None:
         self._facts, self._bytes = config.tenant_max_facts, config.tenant_max_bytes
@@ -52,10 +58,12 @@ class Quotas:
         self._held: dict[tuple[str, str], _Held] = {}
 
     def room(self, catalog: Catalog, changes: ChangeSet) -> AbstractContextManager[None]:
-        """Hold room for what a change set adds while it is written; entering raises RateLimited where there is too little.
+        """Reserve capacity for a change set while it is written.
 
-        What the same change set takes back does not make room for it. Where writes at once come near a limit, one that
-        would just have had room may be refused; none slips through.
+        Entering raises RateLimited if a limit is reached.
+
+        Retractions in the same change set do not free capacity for it. If concurrent writes come
+        near a limit, a write that would just have fitted may be refused; none exceeds the limit.
         """
         if not self.active or not any(isinstance(change, _ADDING) for change in changes.changes):
             return _FREE
@@ -65,7 +73,7 @@ class Quotas:
     def _hold(self, catalog: Catalog, changes: ChangeSet) -> Iterator[None]:
         with self._mutex:
             held = self._held.setdefault((changes.database, changes.tenant), _Held())
-        with held.turn:  # one for each tenant: the reads of one must not keep the writes of another waiting
+        with held.lock:  # one lock per tenant: reads of one tenant must not delay writes of another
             tenant = catalog.find(changes.database, changes.tenant)
             growth = _growth(tenant, changes)
             self._judge(tenant, changes, growth, held.growths)
@@ -73,7 +81,7 @@ class Quotas:
         try:
             yield
         finally:
-            with held.turn:
+            with held.lock:
                 held.growths[:] = [other for other in held.growths if other is not growth]
 
     def _judge(self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]) -> None:
@@ -91,17 +99,17 @@ class Quotas:
 
     def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
         new = growth.scopes - stored.scopes
-        for setting, most, has, more in (
+        for setting, max_value, current, added in (
             ("TENANT_MAX_FACTS", self._facts, stored.facts + sum(other.facts for other in others), growth.facts),
             ("TENANT_MAX_RULES", self._rules, stored.rules + sum(other.rules for other in others), growth.rules),
             ("TENANT_MAX_SCOPES", self._scopes, len(stored.scopes.union(*(other.scopes for other in others))), len(new)),
             ("TENANT_MAX_BYTES", self._bytes, stored.bytes, 1 if growth.facts else 0),
         ):
-            if most and more > 0 and has + more > most:
+            if max_value and added > 0 and current + added > max_value:
                 raise RateLimited(
-                    f"this tenant has no room for that: {setting} is {most}",
+                    f"the tenant would exceed its quota: {setting} is {max_value}",
                     RETRY_SECONDS,
-                    {"limit": setting, "value": most, "has": has, "wanted": more},
+                    {"limit": setting, "value": max_value, "has": current, "wanted": added},
                 )
 
 
@@ -114,35 +122,35 @@ class _Stored:
 
 
 def _growth(tenant: Tenant | None, changes: ChangeSet) -> _Growth:
-    found = _Growth()
+    growth = _Growth()
     for change in changes.changes:
         if isinstance(change, AssertFacts):
-            found.facts += len(change.facts)
-            found.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
+            growth.facts += len(change.facts)
+            growth.scopes.update(fact.scope for fact in change.facts if fact.scope is not None)
         elif isinstance(change, AssertRows):
-            found.facts += sum(map(len, change.rows))
-            found.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
+            growth.facts += sum(map(len, change.rows))
+            growth.scopes.update(rows.scope for rows in change.rows if rows.scope is not None)
         elif isinstance(change, AssertRules):
-            found.rules += len(change.rules)
+            growth.rules += len(change.rules)
         elif isinstance(change, ForkScope | MergeScope):
             source = None if tenant is None else tenant.partition(change.source)
-            found.facts += 0 if source is None else source.live()
+            growth.facts += 0 if source is None else source.live()
             if tenant is not None and isinstance(change, ForkScope) and change.source is not None:
-                found.rules += len(tenant.rules.of(change.source))
+                growth.rules += len(tenant.rules.of(change.source))
             if change.target is not None:
-                found.scopes.add(change.target)
-    return found
+                growth.scopes.add(change.target)
+    return growth
 
 
 def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
-    """How many of the facts a change set tells are stored, or told in it before."""
-    told: list[Fact] = []
+    """Count the facts of a change set that are stored already or repeated in it."""
+    facts: list[Fact] = []
     for change in changes.changes:
         if isinstance(change, AssertFacts):
-            told += change.facts
+            facts += change.facts
         elif isinstance(change, AssertRows):
-            told += _each(change.rows)
-    return len(told) - sum(not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in told}.values())
+            facts += _each(change.rows)
+    return len(facts) - sum(not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in facts}.values())
 
 
 def _each(groups: Iterable[FactRows]) -> list[Fact]:

@@ -1,4 +1,4 @@
-"""Whether a node may be sent requests, and what stands in the way."""
+"""Readiness of a node for requests, and the problems that prevent it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ def readiness(
     failed: bool,
     stopping: bool,
 ) -> dict[str, Any]:
-    """Overall status, a check for each part, and whether writes are taken; `failed`: the log has failed."""
+    """Return the overall status, a check for each part, and `writable`.
+
+    `failed`: the log has failed.
+    """
     storage = {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
     if not status.writable:
-        storage = {"status": "warn", "message": "no room on the disk: reads only"}
+        storage = {"status": "warn", "message": "the disk is full: reads only"}
     if failed:
         storage = {"status": "fail", "message": "the log failed"}
     recovery = {

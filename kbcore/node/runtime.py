@@ -1,4 +1,4 @@
-"""Everything built once and in order: plugins, log, state, the write path; and taken down again."""
+"""Start and stop of a node: plugins, log, state and the write path, built once and in order."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ from kbplanner.reference.engine import ReferenceEngine
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 30
-"""How often the runtime looks for transactions nobody uses any more, and for a snapshot that is due."""
+CHECK_INTERVAL_S = 30
+"""Seconds between checks for expired transactions and for a snapshot that is due."""
 
 
 def _in_place(call: Callable[[], Any]) -> Any:
     return call()
 
 
-def _nobody_waits() -> None:
-    """Where there is only one thing going on, there is nobody to let through."""
+def _no_yield() -> None:
+    """Do nothing: there is no other work to yield to."""
 
 
 def _tell_commit(tell: Callable[..., None], committed: Committed) -> None:
@@ -76,15 +76,16 @@ def open_runtime(
     on_failure: Callable[[StorageFailed], None] | None = None,
     llm: LLMProvider | None = None,
 ) -> Runtime:
-    """Load plugins, open the log, recover the state, and be ready to serve.
+    """Load plugins, open the log, recover the state, and return a node that is ready to serve.
 
-    `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one that uses the disk
-    (default: `offload`). `pause` yields between slices of work, `give_way` in background work (default: `pause`).
-    `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError, StorageBusy, LogCorrupted.
+    `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one
+    that uses the disk (default: `offload`). `pause` yields between slices of work, `give_way` in
+    background work (default: `pause`). `on_failure` is called when the log failed. `llm` replaces
+    LLM_PROVIDER. Raises ConfigError, StorageBusy, LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
-    loaded.salience_scorer()  # a name nobody offers is found out before the log is opened
+    loaded.salience_scorer()  # fail on an unknown name before the log is opened
     provider, embedder, tokenizer = llm or loaded.llm_provider(), loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     store = loaded.open_storage()
@@ -144,7 +145,7 @@ class Runtime:
         self.recovered = recovered
         self.offload = offload
         self._offload_disk = offload_disk
-        self.pause = self.give_way = pause or _nobody_waits
+        self.pause = self.give_way = pause or _no_yield
         self.scorer = plugins.salience_scorer()
         self.model = model
         self.embedding: Embedding | None = None
@@ -199,30 +200,31 @@ class Runtime:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Evict expired facts by and by, unless this node follows: then evictions come with the log."""
+        """Start incremental eviction of expired facts; a follower gets evictions with the log."""
         interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
         self.sweeper = Sweeper(self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval)
 
-    def knowledge_base(
-        self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
-    ) -> KnowledgeBase:
-        """A handle on a tenant; raises UnknownDatabase. The tenant comes into being with its first write.
+    def knowledge_base(self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None) -> KnowledgeBase:
+        """Return a handle on a tenant, which its first write creates; raise UnknownDatabase.
 
-        `caller` waits for what the handle gives, and may leave: long goals are stopped then.
+        `caller` is the client that waits for results; long goals stop when it disconnects.
         """
         self._catalog.tenant(database, tenant)
         return KnowledgeBase(self, database, tenant, caller)
 
     def admin(self) -> Admin:
-        """A handle on the databases and tenants as a whole."""
+        """Return a handle on the databases and tenants as a whole."""
         return Admin(self, self._catalog)
 
     def keys(self) -> Keys:
-        """A handle on the keys of the node."""
+        """Return a handle on the API keys of the node."""
         return Keys(self, self._catalog)
 
     def begin(self, database: str = DEFAULT, tenant: str = DEFAULT) -> str:
-        """Open a transaction and give its id; raises UnknownDatabase, RateLimited, ReadOnlyFollower."""
+        """Open a transaction and return its id.
+
+        Raises UnknownDatabase, RateLimited, ReadOnlyFollower.
+        """
         self.refuse_on_follower()
         known = self._catalog.tenant(database, tenant)
         if known is None and self._new_tenants is not None:
@@ -230,24 +232,29 @@ class Runtime:
         return self.transactions.begin(database, tenant).id
 
     def refuse_on_follower(self) -> None:
-        """Raise ReadOnlyFollower on a node that takes no writes, for what would do a lot of work before it writes."""
+        """Raise ReadOnlyFollower on a follower.
+
+        For operations that do much work before they write.
+        """
         if (leader := self.replication.leader_url) is not None:
             raise ReadOnlyFollower(leader)
 
     def in_transaction(
         self, database: str, tenant: str, id: str, *, writes: bool = True, caller: Caller | None = None
     ) -> TransactionKB:
-        """A handle on a tenant as an open transaction sees it, for one operation: enter it, use it, leave it.
+        """Return a handle on a tenant as an open transaction sees it.
+
+        A context manager for one operation.
 
         An error of an operation that `writes` rolls the transaction back.
 
-        Raises UnknownTransaction, and Conflict where the transaction has ended.
+        Raises UnknownTransaction, and Conflict if the transaction has ended.
         """
         known = self._catalog.find(database, tenant)
         return TransactionKB(self, self.transactions.find(database, tenant, id, known), writes, caller)
 
     def find_tenant(self, database: str, name: str) -> Tenant | None:
-        """A tenant brought to now, None where the database or the tenant is not there."""
+        """Return a tenant advanced to now, None if the database or the tenant does not exist."""
         return self.read_tenant(database, name) if self._catalog.find(database, name) else None
 
     def commit(self, changes: ChangeSet) -> Delta:
@@ -263,7 +270,8 @@ class Runtime:
         return delta
 
     def _wrote(self, changes: ChangeSet, delta: Delta) -> None:
-        """What follows from a change set that is durable and applied, whether it was made here or came from the leader."""
+        """Update metrics and caches after a change set was applied, from here or from the
+        leader."""
         self.meters.committed(changes, delta)
         if delta.rules_added or delta.rules_removed or delta.dropped:
             self._forget_tables(changes)
@@ -273,7 +281,10 @@ class Runtime:
             self._wake.set()
 
     def read_tenant(self, database: str, name: str) -> Tenant:
-        """A tenant to read, brought to now; an unknown one is empty. Raises what made the tenant unusable, if anything."""
+        """Return a tenant to read, advanced to now; an unknown one is empty.
+
+        Raises the error that made the tenant unusable, if any.
+        """
         tenant = self._catalog.tenant(database, name)
         if tenant is None:
             return self._catalog.empty_tenant(database, name)
@@ -287,15 +298,15 @@ class Runtime:
 
     @property
     def log_id(self) -> str:
-        """What tells this log from every other."""
+        """The unique id of the log."""
         return self._store.status().log_id
 
     def log_head(self) -> int:
-        """The last place in the log."""
+        """Return the last sequence number of the log."""
         return self._store.status().head
 
     def applied(self, database: str, name: str) -> int:
-        """A place in the log up to which all changes of a tenant are applied."""
+        """Return a sequence number up to which all changes of a tenant are applied."""
         tenant = self._catalog.find(database, name)
         if tenant is None:
             return self.log_head()
@@ -303,53 +314,54 @@ class Runtime:
             return tenant.seq
 
     def reasoner(self, tenant: Tenant) -> Reasoner:
-        """The reasoner of a tenant, with its goal tables."""
-        found = tenant.attached.get("reasoner")
-        if found is None:
+        """Return the reasoner of a tenant, with its goal tables."""
+        reasoner = tenant.attached.get("reasoner")
+        if reasoner is None:
             config = self.config
-            made = Reasoner(tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables)
-            found = tenant.attached.setdefault("reasoner", made)
-        return cast(Reasoner, found)
+            new = Reasoner(tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables)
+            reasoner = tenant.attached.setdefault("reasoner", new)
+        return cast(Reasoner, reasoner)
 
     def cascades(self, tenant: Tenant) -> Cascades:
-        """What finds the conclusions that fall with a tenant's retractions."""
-        found = tenant.attached.get("cascades")
-        return cast(Cascades, tenant.attached.setdefault("cascades", Cascades(tenant)) if found is None else found)
+        """Return the object that finds conclusions that no longer hold after retractions."""
+        cascades = tenant.attached.get("cascades")
+        return cast(Cascades, tenant.attached.setdefault("cascades", Cascades(tenant)) if cascades is None else cascades)
 
     def snapshot(self) -> int:
-        """Take a snapshot and drop the log it makes unnecessary; returns its sequence number."""
+        """Take a snapshot and drop the log it makes unnecessary; return its sequence number."""
         return self._snapshots.take()
 
     def captured(self) -> tuple[LogStatus, Capture]:
-        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        """Capture the current state between two batches, with the status of the log at that
+        point."""
         return self._snapshots.captured()
 
     def tenants(self) -> tuple[int, list[Tenant]]:
-        """How many databases there are, and every tenant of them."""
+        """Return the number of databases, and every tenant."""
         return len(self._catalog.databases()), list(self._catalog.tenants())
 
     @property
     def committer(self) -> Committer:
-        """The one write path, for what it has counted."""
+        """The one write path, with its counters."""
         return self._committer
 
     def log_status(self) -> LogStatus:
-        """Where the log stands; it is not writable once it has failed."""
+        """Return the status of the log, not writable after a failure."""
         status = self._store.status()
         return status if self._failed is None else replace(status, writable=False)
 
     def snapshot_age(self) -> float:
-        """Seconds since the last snapshot, or since the start."""
+        """Return the seconds since the last snapshot, or since the start."""
         return self._snapshots.age()
 
     def health(self) -> dict[str, Any]:
-        """Readiness: overall status, a check for each part, and whether writes are taken."""
+        """Return the readiness: overall status, a check for each part, and `writable`."""
         status, failed = self._store.status(), self._failed is not None
         known = self.config, status, self.recovered, self._catalog.tenants(), self.model, self.replication
         return readiness(*known, failed=failed, stopping=self._stopping)
 
     def close(self) -> None:
-        """Refuse new writes, take a snapshot where there is something new, and release the log."""
+        """Refuse new writes, take a snapshot if there are new records, and release the log."""
         if self._stopping:
             return
         self._stopping = True
@@ -375,9 +387,9 @@ class Runtime:
         self.close()
 
     def _keep(self) -> None:
-        """Take snapshots when the log has grown or grown old. Runs beside everything else until the stop."""
+        """Run background work until the stop: snapshots, expiry, metrics, and a full disk."""
         while not self._stopping:
-            self._wake.wait(ROOM_SECONDS if self._room.full else min(self.config.snapshot_minutes * 60, LOOK_SECONDS))
+            self._wake.wait(ROOM_SECONDS if self._room.full else min(self.config.snapshot_minutes * 60, CHECK_INTERVAL_S))
             self._wake.clear()
             if self._stopping:
                 return

@@ -1,4 +1,4 @@
-"""A check of all settings before a start: every value that cannot be used, and where each value comes from."""
+"""Check of all settings before a start: every unusable value, and the source of each value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT = "default"
 
 @dataclass(slots=True)
 class Effective:
-    """Settings as a server would have them, the source of each by its name, and what is wrong with them.
+    """Settings as a server would use them, the source of each by its name, and the problems found.
 
     A setting that cannot be used has its default in `config`.
     """
@@ -33,39 +33,42 @@ def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str)
     Every setting that cannot be read is in `problems`; nothing is raised.
     """
     usable: dict[str, str] = {}
-    found = Effective(Config())
+    result = Effective(Config())
     for setting in SETTINGS:
         names = (setting.name, f"{setting.name}_FILE") if setting.secret else (setting.name,)
-        given = {name: environ[name] for name in names if environ.get(name)}
+        values = {name: environ[name] for name in names if environ.get(name)}
         try:
-            Config.from_env(given)
+            Config.from_env(values)
         except ConfigError as error:
-            found.problems.append(error.message)
+            result.problems.append(error.message)
             continue
-        usable.update(given)
-        if given:
-            found.sources[setting.name] = source if setting.name in given else f"{setting.name}_FILE ({source})"
+        usable.update(values)
+        if values:
+            result.sources[setting.name] = source if setting.name in values else f"{setting.name}_FILE ({source})"
     chosen: dict[str, str] = {}
     for name, text in flags.items():
         try:
             Config().updated({name: text})
         except ConfigError as error:
-            found.problems.append(error.message)
+            result.problems.append(error.message)
             continue
         chosen[name] = text
-        found.sources[name] = f"--{name.lower().replace('_', '-')}"
-    found.config = Config.from_env(usable).updated(chosen)
-    if "STORAGE_URL" in found.sources and (
-        "STORAGE_BACKEND" not in found.sources or ("STORAGE_URL" in chosen and "STORAGE_BACKEND" not in chosen)
+        result.sources[name] = f"--{name.lower().replace('_', '-')}"
+    result.config = Config.from_env(usable).updated(chosen)
+    if "STORAGE_URL" in result.sources and (
+        "STORAGE_BACKEND" not in result.sources or ("STORAGE_URL" in chosen and "STORAGE_BACKEND" not in chosen)
     ):
-        found.sources["STORAGE_BACKEND"] = "STORAGE_URL"
-    return found
+        result.sources["STORAGE_BACKEND"] = "STORAGE_URL"
+    return result
 
 
 def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
-    """Open the plugins that settings choose, as a start does, and close them; return what a start would refuse.
+    """Open the plugins that settings choose, as a start does, and close them.
 
-    `specs` are the hooks of the server. The storage itself is not opened: a running server may hold it.
+    Return what a start would refuse.
+
+    `specs` are the hooks of the server. The storage itself is not opened: a running server may hold
+    it.
     """
     problems: list[str] = []
     with _collected(problems):
@@ -97,7 +100,10 @@ def plugin_problems(config: Config, specs: ModuleType) -> list[str]:
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Add the error of the block to `problems`; of an error that is not ours only the type, its text may be secret."""
+    """Add the error of the block to `problems`.
+
+    Of a foreign error only the type, since its text may be secret.
+    """
     try:
         yield
     except KBError as error:

@@ -1,4 +1,7 @@
-"""Snapshots of a running node: begun between two batches, copied, encoded and written beside the traffic."""
+"""Snapshots of a running node.
+
+Captured between two batches, encoded and written in the background.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,12 @@ _log = logging.getLogger("kbcore.snapshots")
 
 
 class Snapshots:
-    """Takes snapshots, one at a time, and drops the log that they and nobody else make necessary.
+    """Takes snapshots, one at a time, and drops the part of the log that nothing needs any more.
 
-    `taking` is held meanwhile; whoever replaces log and state holds it too, else a snapshot of the old state would get into
-    the new log. `droppable` says up to which record the log may go where a snapshot covers it up to a given one; `told` is
-    told the seconds and the outcome of each.
+    `taking` is held during a snapshot; replacing log and state holds it too, so that no snapshot of
+    the old state gets into the new log. `droppable` returns the last record that may be dropped,
+    given the last one a snapshot covers. `told` is called with the seconds and the outcome of each
+    snapshot.
     """
 
     def __init__(
@@ -61,38 +65,41 @@ class Snapshots:
         return self._committer.bytes - self._at_bytes
 
     def age(self) -> float:
-        """Seconds since the last snapshot, or since the start."""
+        """Return the seconds since the last snapshot, or since the start."""
         return self._clock.monotonic() - self._at
 
     def take(self) -> int:
-        """Take one and drop the log it makes unnecessary; returns its sequence number."""
-        begun, outcome = self._clock.monotonic(), "failed"
+        """Take a snapshot and drop the log it makes unnecessary; return its sequence number."""
+        started_at, outcome = self._clock.monotonic(), "failed"
         try:
             with self._taking:
                 head = self._take()
             outcome = "ok"
             return head
         finally:
-            self._told(self._clock.monotonic() - begun, outcome)
+            self._told(self._clock.monotonic() - started_at, outcome)
 
     def try_take(self) -> None:
-        """Take one; where that fails the whole log is kept, and writes go on."""
+        """Take a snapshot; if that fails the whole log is kept, and writes go on."""
         try:
             self.take()
         except KBError as error:
             _log.warning("snapshot failed, the whole log is kept: %s", error)
 
     def due(self) -> bool:
-        """Whether there is something new, and enough of it or for long enough."""
+        """Return True if there are new records, and enough of them or for long enough."""
         return bool(self.bytes_since) and (self.grown or self.age() >= self._minutes * 60)
 
     @property
     def grown(self) -> bool:
-        """Whether there is enough new log for a snapshot."""
+        """True if there is enough new log for a snapshot."""
         return self.bytes_since >= self._log_bytes
 
     def captured(self) -> tuple[LogStatus, Capture]:
-        """The state of this moment, between two batches, and where the log stood then: its head is the last it includes."""
+        """Capture the current state between two batches.
+
+        The head of the log status is the last record it includes.
+        """
         return self._committer.exclusively(lambda _: (self._store.status(), capture(self._catalog)))
 
     def _take(self) -> int:

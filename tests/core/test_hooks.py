@@ -157,7 +157,7 @@ def test_an_unknown_hook_a_wrapper_or_a_wrong_argument_refuses_the_start():
         def kb_merge_strategies(self, whatever):
             return {}
 
-    for plugin, said in ((Unknown(), "no hook kb_something"), (Wrapper(), "wrapper"), (Wrong(), "whatever")):
+    for plugin, said in ((Unknown(), "hook kb_something does not exist"), (Wrapper(), "wrapper"), (Wrong(), "whatever")):
         with pytest.raises(ConfigError, match=said):
             Plugins(MEMORY, [plugin])
 
@@ -174,7 +174,7 @@ def test_a_plugin_of_another_major_version_is_refused(stated):
 def test_plugins_are_disabled_by_name():
     config = replace(MEMORY, plugins_disabled=("metrics-prometheus",), metrics_sinks=("none",))
     assert "metrics-prometheus" not in Plugins(config).names()
-    with pytest.raises(ConfigError, match=r"METRICS_SINKS='prometheus'.*there are: none, statsd"):
+    with pytest.raises(ConfigError, match=r"METRICS_SINKS='prometheus'.*choose from: none, statsd"):
         Plugins(replace(config, metrics_sinks=("prometheus",))).metrics_sinks()
 
 

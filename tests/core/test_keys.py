@@ -146,7 +146,7 @@ def test_an_overlap_has_bounds(node, overlap):
 
 
 def test_there_are_only_so_many_keys(node, monkeypatch):
-    monkeypatch.setattr("kbcore.node.api_keys.MOST_KEYS", 2)
+    monkeypatch.setattr("kbcore.node.api_keys.MAX_KEYS", 2)
     runtime, _, _ = node
     made = [runtime.keys().create(first_admin("a")) for _ in range(2)]
     with pytest.raises(TooLarge):
