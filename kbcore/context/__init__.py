@@ -1,1 +1,1 @@
-"""What matters: the salience of stored facts."""
+"""Context windows: relevance, salience, goals, contradictions and capacity."""

@@ -16,7 +16,7 @@ from kbcore.context.request import WindowRequest
 from kbcore.state.tenant import Tenant
 
 SECONDS = 10.0
-"""How long a window is given again."""
+"""Time for which a cached window is reused."""
 
 MOST = 32
 """Windows of a tenant that are kept for that."""

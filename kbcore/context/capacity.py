@@ -22,7 +22,7 @@ RULE_SHARE = 0.25
 """Part of `maxTokens` that facts leave to rules when rules are asked for."""
 
 FactKey = tuple[str | None, str, bool, tuple[str, ...]]
-"""What makes a fact the same fact: scope, predicate, whether it is negated, arguments."""
+"""The identity of a fact: scope, predicate, sign and arguments."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,16 +85,16 @@ class Room:
 
     @property
     def left(self) -> int:
-        """How many facts there is room for, of whatever predicate and length."""
+        """Return the number of further facts that fit, of any predicate and length."""
         return self._request.max_facts - len(self.taken)
 
     @property
     def facts(self) -> Iterable[Candidate]:
-        """What was taken, in the order it was."""
+        """Return the accepted facts in order."""
         return self.taken.values()
 
     def alike_left(self, predicate: str) -> int:
-        """How many facts of a predicate there is room for."""
+        """Return the number of further facts of a predicate that fit."""
         most = self._request.max_per_predicate
         return self.left if most is None else min(self.left, most - self._alike[predicate])
 

@@ -26,7 +26,7 @@ Place = tuple[StoredRelation, int]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What is known of one sign of an atom."""
+    """The known facts of one sign of an atom."""
 
     salience: float
     confidence: float | None
@@ -120,7 +120,7 @@ def _both(
 
 
 def visible(stored: StoredRelation, place: int, at: int) -> bool:
-    """Whether a row that is there is valid at a moment."""
+    """Return whether an existing row is valid at a point in time."""
     if not stored.limited:
         return True
     start, end = next(stored.windows(array("I", [place])))

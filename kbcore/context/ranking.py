@@ -42,7 +42,7 @@ class Supplied(NamedTuple):
 
     @property
     def order(self) -> tuple[float, int]:
-        """What facts are sorted by: the highest rank, then the newest."""
+        """Return the sort key of facts: highest rank first, then newest."""
         score = self.fact.score
         rank = 1.0 + self.relevance + self.salience_weight * score if self.relevance else score
         return -rank, -self.fact.created_at
@@ -81,7 +81,7 @@ class Supply:
         ]
 
     def available(self, predicates: Sequence[str] | None) -> int:
-        """How many facts there are to choose from."""
+        """Return the number of candidate facts."""
         return sum(stored.relation.counts().visible for stored in self.relations(predicates))
 
     def best(

@@ -121,13 +121,13 @@ class Reasons:
         return EXPIRED if self._rests_on_expired(entry) else RETRACTED
 
     def _has_lost(self, found: Group) -> bool:
-        """Whether a fact, or one that it depends on, is on the losing side of a contradiction."""
+        """Return whether a fact, or one that it depends on, is on the losing side of a contradiction."""
         if self._judge is None:
             self._judge = Judge(self._witness, stored_clashes(self._tenant, self._supply, None, self._budget))
         return any(self._judge.loses(fact) for fact in found.facts)
 
     def _is_summarized(self, found: Group, partition: Partition) -> bool:
-        """Whether the new window has the summary of a stored fact."""
+        """Return whether the new window has the summary of a stored fact."""
         self._summaries = self._summaries or Summaries(self._supply)
         summary = self._summaries.of(found.answer)
         if summary is None:
@@ -154,7 +154,7 @@ class Reasons:
         return False
 
     def _is_expired(self, scope: str | None, atom: Atom, known: Entry | None) -> bool:
-        """Whether a fact is stored but no longer valid, or was removed after the end that its entry names."""
+        """Return whether a fact is stored but no longer valid, or was removed after the end that its entry names."""
         stored = self._partitions[scope].get(RelationSchema(atom.predicate, atom.arity, atom.positive))
         if stored is not None:
             symbols = array("I", [self._tenant.find(str(arg)) for arg in atom.args])

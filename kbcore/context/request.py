@@ -1,4 +1,4 @@
-"""What an agent asks of a context window."""
+"""The request for a context window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_FACTS = 100
 FILL_NONE = "none"
 FILL_SALIENCE = "salience"
 FILLS = (FILL_NONE, FILL_SALIENCE)
-"""What room is filled with that goals and query leave: nothing, or the most salient facts."""
+"""The filling of capacity that goals and query leave: nothing, or the most salient facts."""
 
 
 STRUCTURED = "structured"
@@ -70,7 +70,7 @@ class WindowRequest:
 
     @property
     def with_rules(self) -> bool:
-        """Whether rules come with the facts."""
+        """True if rules are included with the facts."""
         return bool(self.goals) if self.include_rules is None else self.include_rules
 
     @property
@@ -87,5 +87,5 @@ class WindowRequest:
 
     @property
     def optimizes(self) -> bool:
-        """Whether more is asked than the most salient facts: goals, a session or buckets."""
+        """True if the request has goals, a session or buckets."""
         return bool(self.goals or self.session is not None or self.buckets)

@@ -42,7 +42,7 @@ class Judge:
         return self._checked[fact.key]
 
     def _is_alone(self, stored: StoredRelation) -> bool:
-        """Whether no rule gives the opposite of any fact of a relation."""
+        """Return whether no rule derives the opposite of a fact of a relation."""
         found = self._alone.get(stored)
         if found is None:
             derived = self._witness.reasoner.tenant.rules.visible(stored.scope).derived

@@ -40,15 +40,15 @@ class Share:
 
     @property
     def left(self) -> int:
-        """How many facts it may still have."""
+        """Return the number of facts that still fit."""
         return self.allocation - len(self.included)
 
     def admits(self, predicate: str) -> bool:
-        """Whether a fact of a predicate may go into it."""
+        """Return whether a fact of a predicate is accepted."""
         return self.left > 0 and (self.bucket.predicates is None or predicate in self.bucket.predicates)
 
     def stats(self) -> BucketStats:
-        """What came of it."""
+        """Return the outcome."""
         found = [fact.salience for fact in self.included] or [0.0]
         return BucketStats(len(self.included), self.allocation, min(found), max(found))
 

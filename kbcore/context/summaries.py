@@ -12,11 +12,11 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.ir.schema import RelationSchema
 
 SUFFIX = "_consolidated"
-"""What the predicate of a summary ends in."""
+"""The suffix of the predicate of a summary."""
 
 
 def is_summary(metadata: Mapping[str, Any] | None) -> bool:
-    """Whether a fact with this metadata is the summary of a group."""
+    """Return whether a fact with this metadata is the summary of a group."""
     return metadata is not None and metadata.get("consolidated") is True
 
 
@@ -54,7 +54,7 @@ class Summaries:
         return self._behind[facts]
 
     def covered(self, summary: Candidate) -> int:
-        """How many facts, valid now, a summary stands for."""
+        """Return the number of currently valid facts that a summary represents."""
         place, row = summary.place, summary.row
         if place is None or not row["predicate"].endswith(SUFFIX):
             return 0

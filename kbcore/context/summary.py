@@ -22,7 +22,7 @@ from kbplanner.engine.backend import NO_ROW, Attribute
 from kbplanner.syntax.printer import print_constant, print_row
 
 SOON_MS = 3_600_000
-"""What expires within this time goes soon."""
+"""Facts that expire within this time count as expiring soon."""
 
 TOP_PREDICATES = 10
 TOP_FACTS = 5
@@ -88,7 +88,7 @@ def summarize(
 
 
 def _passing(stored: StoredRelation, now: int, budget: Budget) -> tuple[int, int]:
-    """How many facts that hold now have a ttl, and how many end soon."""
+    """Return the number of currently valid facts with a ttl, and of those that expire soon."""
     ttl = soon = 0
     for part in budget.slices(len(keys := list(stored.limited))):
         ids = _located(stored, keys[part.start : part.stop])

@@ -18,7 +18,7 @@ OVERFLOW = "overflow"
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a conclusion comes from: the text of a rule, and of the premises of one instance of it."""
+    """The origin of a conclusion: the text of a rule and of the premises of one instance."""
 
     rule: str
     premises: tuple[str, ...]
@@ -76,7 +76,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class BucketStats:
-    """What came of a bucket."""
+    """The outcome of a bucket."""
 
     facts_included: int
     max_allocation: int

@@ -1,4 +1,4 @@
-"""What is there and what is missing where a goal has no answer: each of its rules, matched as far as it goes."""
+"""Near misses of a goal without answers: each of its rules, matched as far as possible."""
 
 from __future__ import annotations
 

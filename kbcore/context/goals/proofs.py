@@ -70,7 +70,7 @@ class Goals:
                 self._take_partial(number, goal)
 
     def said(self) -> list[dict[str, Any]]:
-        """What became of each goal."""
+        """Return the outcome of each goal."""
         return [
             {
                 "goal": print_item(goal),

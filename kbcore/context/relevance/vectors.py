@@ -23,7 +23,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
 
 VECTOR_WEIGHT = 0.5
-"""What meaning weighs in a match; words weigh the rest."""
+"""The weight of vector similarity in a match; words have the rest."""
 
 NEAR = 0.3
 """Cosines below say nothing: most texts have something in common."""

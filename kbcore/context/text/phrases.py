@@ -110,5 +110,5 @@ def _condition(item: BodyItem) -> str:
 
 
 def _is_verb(word: str) -> bool:
-    """Whether a word looks like a verb in the third person."""
+    """Return whether a word looks like a verb in the third person."""
     return word == "has" or (len(word) > 3 and word.endswith("s") and not _NO_VERBS.fullmatch(word))

@@ -26,7 +26,7 @@ class TokenCounter:
 
     @property
     def exact(self) -> bool:
-        """Whether the units of the pieces of a text add up to the units of the text."""
+        """True if the units of the pieces of a text add up to the units of the text."""
         return self._tokenizer is None
 
     def units(self, text: str) -> int:
