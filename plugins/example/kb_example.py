@@ -22,24 +22,24 @@ TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class LatestTold:
-    """A merge strategy: of two scopes that disagree, the one wins whose fact was told last; the target where it is a tie."""
+    """A merge strategy: the fact asserted last wins; in a tie the target wins."""
 
     always = None  # it depends on the conflict
 
     def resolve(self, conflict: MergeConflict) -> Resolution:
-        """Who wins."""
+        """Return the winner."""
         source = max((fact.created_at for fact in conflict.source), default=0)
         target = max((fact.created_at for fact in conflict.target), default=0)
         return Resolution(Keep.SOURCE if source > target else Keep.TARGET)
 
 
 class Newest:
-    """A salience scorer: a fact matters less with each day since it was told, however often it is used."""
+    """A salience scorer: a fact matters less with each day since it was asserted, however often it is used."""
 
     weights = None  # a formula of its own
 
     def score(self, fact: FactUse, now_ms: int) -> float:
-        """From 1 for a fact of this moment down to 0."""
+        """Return a score from 1 for a fact asserted now down to 0."""
         days = max(0, now_ms - fact.created_at) / 86_400_000
         return 1 / (1 + days)
 
@@ -58,7 +58,7 @@ class Words:
 
 
 class SlowLog:
-    """A metrics sink: says in the log what took longer than a second."""
+    """A metrics sink: logs everything that took longer than a second."""
 
     pushes = False
 
@@ -66,7 +66,7 @@ class SlowLog:
         self.seconds = seconds
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
-        """What takes the values of a family."""
+        """Return a function that takes the values of a family."""
         if spec.kind is not Kind.HISTOGRAM or not spec.name.endswith("_seconds"):
             return lambda value: None
         what = " ".join((spec.name, *labels))
@@ -78,11 +78,11 @@ class SlowLog:
         return tell
 
     def expose(self) -> bytes | None:
-        """There is nothing to fetch."""
+        """Return None: there is nothing to fetch."""
         return None
 
     def close(self) -> None:
-        """There is nothing to send."""
+        """Do nothing: there is nothing to send."""
 
 
 @hookimpl
@@ -111,7 +111,7 @@ def kb_metrics_sinks() -> Mapping[str, Callable[[Sequence[MetricSpec]], Any]]:
 
 @hookimpl
 def kb_changes_committed(database: str, tenant: str, delta: Any) -> None:
-    """Say what was retracted: nobody waits for an answer."""
+    """Log what was retracted; the server does not wait for this hook."""
     for removed in delta.removed:
         for row in removed.rows:
             log.info("%s/%s lost %s(%s)", database, tenant, row["predicate"], ", ".join(row["args"]))

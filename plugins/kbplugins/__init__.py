@@ -1,1 +1,1 @@
-"""The built-in plugins: the outside world, behind the hooks of kbcore."""
+"""The built-in plugins: storage, metrics, language models and strategies behind the hooks of kbcore."""

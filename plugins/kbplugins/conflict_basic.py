@@ -1,4 +1,4 @@
-"""What may happen to a fact whose opposite is stored: both stay, it is refused, the newest wins, or the surest does."""
+"""Conflict strategies for a fact whose opposite is stored: keep both, refuse, newest wins, most certain wins."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kbplugins.merge_basic import Always
 
 
 class Surest:
-    """The higher confidence wins; one that is unknown counts as 1, and the new fact wins a tie."""
+    """The higher confidence wins; an unknown confidence counts as 1, and the new fact wins a tie."""
 
     always = None
 
     def resolve(self, conflict: MergeConflict) -> Resolution:
-        """Who wins."""
+        """Return the winner."""
         return Resolution(Keep.TARGET if _sure(conflict.target) > _sure(conflict.source) else Keep.SOURCE)
 
 

@@ -1,4 +1,4 @@
-"""The merge strategies every node has: the source wins, the target wins, both stay, or nothing happens."""
+"""The built-in merge strategies: source wins, target wins, keep both, or change nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Resolution
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Decides every conflict alike."""
+    """A strategy that resolves every conflict alike."""
 
     always: Keep | None
 
     def resolve(self, conflict: MergeConflict) -> Resolution:
-        """What it always decides."""
+        """Return the fixed resolution."""
         return Resolution(self.always or Keep.REFUSE)
 
 

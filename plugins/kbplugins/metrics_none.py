@@ -10,7 +10,7 @@ from kbcore.plug.ports import MetricsSink
 
 
 class Nothing:
-    """Forgets every value."""
+    """A sink that discards every value."""
 
     pushes = False
 
@@ -18,19 +18,19 @@ class Nothing:
         """Take the table as every sink does."""
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
-        """Give what does nothing."""
+        """Return a function that does nothing."""
         return _nothing
 
     def expose(self) -> bytes | None:
-        """There is nothing to expose."""
+        """Return None: there is nothing to expose."""
         return None
 
     def close(self) -> None:
-        """There is nothing to send."""
+        """Do nothing: there is nothing to send."""
 
 
 def _nothing(value: float) -> None:
-    """Forget it."""
+    """Discard a value."""
 
 
 @hookimpl

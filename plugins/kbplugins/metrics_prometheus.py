@@ -1,7 +1,8 @@
 """Metrics for a Prometheus server to fetch: `METRICS_SINKS=prometheus`, `GET /metrics`.
 
-The library writes the exposition. The numbers are kept here: its own children take a lock for every value, which under
-gevent is a microsecond or more; these append to a deque, and add up when somebody asks or when there is enough of it.
+The library writes the exposition. The numbers are stored here: the library's own children take a lock for
+every value, which under gevent costs a microsecond or more. These series append to a deque, and add up on a
+scrape or when the deque is long.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import MetricsSink
 
 FOLD_AT = 512
-"""Values that wait to be added up, at most, for each combination of labels."""
+"""Maximum number of values waiting to be added up, for each combination of labels."""
 
 
 class Series:
@@ -31,7 +32,7 @@ class Series:
         self.counts = [0] * (len(spec.buckets) + 1)
 
     def teller(self) -> Callable[[float], None]:
-        """What takes a value; safe between threads, and without a lock but for one value in many."""
+        """Return a function that takes a value; thread-safe, without a lock except for one value in many."""
         waiting = self._waiting
         append, fold = waiting.append, self.fold
 
@@ -43,11 +44,11 @@ class Series:
         return tell
 
     def set(self, value: float) -> None:
-        """Where a gauge stands."""
+        """Set the value of a gauge."""
         self.sum = value
 
     def fold(self) -> None:
-        """Add up what waits."""
+        """Add up the waiting values."""
         with self._mutex:
             bounds, counts = self._bounds, self.counts
             for _ in range(len(self._waiting)):
@@ -58,23 +59,23 @@ class Series:
 
 
 class Prometheus:
-    """Keeps every series, and writes them in the text format, version 0.0.4."""
+    """All series, written in the text format, version 0.0.4."""
 
     pushes = False
 
     def __init__(self, specs: Sequence[MetricSpec]) -> None:
-        from prometheus_client import core, exposition, utils  # 50 ms that only those who use it spend
+        from prometheus_client import core, exposition, utils  # imported here, because it takes 50 ms
 
         self._core, self._text, self._written = core, exposition.generate_latest, cast(Any, utils).floatToGoString
         self._families: dict[MetricSpec, dict[tuple[str, ...], Series]] = {spec: {} for spec in specs}
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
-        """What takes the values of a family with these labels."""
+        """Return a function that takes the values of a family with these labels."""
         series = self._families.setdefault(spec, {}).setdefault(labels, Series(spec))
         return series.set if spec.kind is Kind.GAUGE else series.teller()
 
     def expose(self) -> bytes:
-        """Return every family, also those nothing was told of."""
+        """Return every family, including those without values."""
         text = self._text(self)
         for spec in self._families:
             if spec.kind is Kind.COUNTER and not spec.name.endswith("_total"):
@@ -83,7 +84,7 @@ class Prometheus:
         return text
 
     def close(self) -> None:
-        """Nothing is sent from here."""
+        """Do nothing: there is nothing to send."""
 
     def collect(self) -> Iterator[Any]:
         """Yield the families as the library has them; it calls this as it does with a registry."""
@@ -105,11 +106,11 @@ class Prometheus:
             yield family
 
     def _buckets(self, spec: MetricSpec, series: Series) -> list[tuple[str, float]]:
-        found, below = [], 0
+        buckets, below = [], 0
         for bound, count in zip((*spec.buckets, float("inf")), series.counts, strict=True):
             below += count
-            found.append((str(self._written(bound)), float(below)))
-        return found
+            buckets.append((str(self._written(bound)), float(below)))
+        return buckets
 
 
 @hookimpl

@@ -1,7 +1,8 @@
 """Metrics sent to a StatsD daemon by UDP: `METRICS_SINKS=statsd`, `STATSD_ADDRESS`.
 
-Counters are added up and gauges kept until the next second, durations go one by one; labels become tags as DogStatsD and
-others read them. What does not fit into memory or into the socket at once is dropped: nobody waits for a daemon.
+Counters are added up and gauges kept until the next second, durations are sent one by one; labels become tags
+in the DogStatsD format. Values that do not fit into memory or into the socket are dropped: no request waits
+for the daemon.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import MetricsSink
 
 SECONDS = 1.0
-"""Between two sendings."""
+"""Seconds between two sendings."""
 
 PACKET = 1400
-"""Bytes of a datagram: under the usual size of a frame."""
+"""Maximum bytes of a datagram, below the usual size of a frame."""
 
 WAITING = 20_000
-"""Values that wait to be sent, at most; the oldest go."""
+"""Maximum number of values waiting to be sent; the oldest are dropped."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_./{}<>-]")
 
 
 class Statsd:
-    """Sends every second what was counted since the last time."""
+    """A sender of the values counted since its last run, once a second."""
 
     pushes = True
 
@@ -47,7 +48,7 @@ class Statsd:
         self._thread.start()
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
-        """What takes the values of a family with these labels."""
+        """Return a function that takes the values of a family with these labels."""
         pairs = zip(spec.labels, labels, strict=True)
         tags = ",".join(f"{name}:{_UNSAFE.sub('_', value)}" for name, value in pairs)
         name, kind, append = spec.name, spec.kind, self._waiting.append
@@ -58,18 +59,18 @@ class Statsd:
         return lambda value: append((name, kind, suffix, value))
 
     def expose(self) -> bytes | None:
-        """There is nothing to fetch."""
+        """Return None: there is nothing to fetch."""
         return None
 
     def send(self) -> int:
-        """Send what waits; how many datagrams went."""
+        """Send the waiting values; return the number of datagrams."""
         sent = 0
         with self._mutex:
             for packet in _packets(self._lines()):
                 try:
                     self._socket.sendto(packet, self._address)
                     sent += 1
-                except OSError:  # nobody listens, or the socket is full: the values are lost, as is usual for StatsD
+                except OSError:  # no daemon listens, or the socket is full: the values are lost, as is usual for StatsD
                     continue
         return sent
 
@@ -98,12 +99,12 @@ class Statsd:
                 stands[name, suffix] = value
             else:
                 timed.append(f"{name}:{value:.6g}|{'ms' if name.endswith('_ms') else 'h'}{suffix}")
-        found = [f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value]
+        lines = [f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value]
         for (name, suffix), value in stands.items():
             if value < 0:  # a gauge with a sign would be a change: it is set to 0 first
-                found.append(f"{name}:0|g{suffix}")
-            found.append(f"{name}:{value:.15g}|g{suffix}")
-        return found + timed
+                lines.append(f"{name}:0|g{suffix}")
+            lines.append(f"{name}:{value:.15g}|g{suffix}")
+        return lines + timed
 
 
 def _packets(lines: Sequence[str]) -> Iterator[bytes]:
@@ -119,15 +120,15 @@ def _packets(lines: Sequence[str]) -> Iterator[bytes]:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT` or `[V6]:PORT`; raises ConfigError. A name is looked up once, here."""
+    """Parse `HOST:PORT` or `[V6]:PORT`; raises ConfigError. A name is resolved once, here."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(f"STATSD_ADDRESS={text!r}: must be HOST:PORT")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
     except OSError as error:
         raise ConfigError(f"STATSD_ADDRESS={text!r}: {error}") from error
-    return str(found[0][4][0]), int(port)
+    return str(addresses[0][4][0]), int(port)
 
 
 @hookimpl

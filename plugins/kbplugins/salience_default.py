@@ -1,4 +1,4 @@
-"""How much a fact matters, by default: it was used lately, it is used often, somebody said that it is important."""
+"""The default salience scorer: recency, frequency of use, declared priority."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbplanner.engine.salience import Salience
 
 
 class DefaultScorer:
-    """The usual formula with weights and a half-life of one's own choice."""
+    """The usual formula with configurable weights and half-life."""
 
     def __init__(self, weights: SalienceWeights) -> None:
         self._weights = weights

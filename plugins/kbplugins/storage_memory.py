@@ -1,8 +1,8 @@
-"""A log that keeps nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
+"""A log that stores nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
 
-It counts records and throws them away, so it never grows. Reading it back would only ever be of use in the same
-process, whose state is in memory already. It does not pretend: records that were appended are reported as gone
-(`LogTruncated`), snapshots are not taken (their chunks are not even made), and a new store begins at 0.
+It counts records and discards them, so it never grows. Reading it back would only be useful in the same
+process, whose state is in memory already. Records that were appended are reported as gone (`LogTruncated`),
+snapshots are not taken (their chunks are not even generated), and a new store begins at 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import LogRecord, LogStatus, LogStore
 
 MAX_PAYLOAD = 64 << 20
-"""The limit of the durable log, so that what works here works there."""
+"""The limit of the durable log, so that both accept the same records."""
 
 
 class MemoryStore:
-    """Counts what a log would hold."""
+    """A store that counts what a log would hold."""
 
     def __init__(self, config: Config) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class MemoryStore:
         self._closed = False
 
     def append(self, records: Sequence[tuple[int, int, bytes]]) -> int:
-        """Check and count records; returns the last sequence number."""
+        """Check and count records; return the last sequence number."""
         with self._lock:
             self._check()
             for kind, version, payload in records:
@@ -43,25 +43,25 @@ class MemoryStore:
             return self._head
 
     def sync(self) -> None:
-        """As durable as it gets."""
+        """Do nothing: there is nothing to sync."""
         self._check()
         self._durable = self._head
 
     def read(self, after: int) -> Iterator[LogRecord]:
-        """Nothing after the head; LogTruncated for anything before it."""
+        """Yield nothing after the head; raise LogTruncated for anything before it."""
         self._check()
         if after < self._head:
             raise LogTruncated("this log keeps no records", {"first": self._head + 1})
         return iter(())
 
     def save_snapshot(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Nothing: there is no start it could serve."""
+        """Do nothing: no start could use the snapshot."""
         self._check()
         if not 0 <= seq <= self._head:
             raise InvalidInput(f"a snapshot at {seq} must be from 0 to {self._head}, the head")
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
-        """Count on from a number; the snapshot itself is not kept."""
+        """Continue counting from a number; the snapshot itself is not stored."""
         with self._lock:
             self._check()
             if self._head:
@@ -69,16 +69,16 @@ class MemoryStore:
             self._head = self._durable = seq
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
-        """None: there is none."""
+        """Return None: there is no snapshot."""
         self._check()
         return None
 
     def drop_before(self, seq: int) -> None:
-        """Nothing is kept to be dropped."""
+        """Do nothing: no records are stored."""
         self._check()
 
     def status(self) -> LogStatus:
-        """Where the log would stand."""
+        """Return the position that the log would have."""
         return LogStatus(
             head=self._head,
             durable=self._durable,

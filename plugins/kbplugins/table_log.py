@@ -1,4 +1,4 @@
-"""What logs in tables share: checksums, reading with nothing taken on trust, and which snapshots are sound.
+"""Code shared by logs in tables: checksums, verified reading, and the choice of sound snapshots.
 
 A record's CRC-32 covers the log id, its number, type, version and payload; a snapshot's row has one of its own, and every
 chunk too. So a byte that changed under the database, or a row that went missing, is noticed and never passed on.
@@ -23,7 +23,7 @@ MAX_PAYLOAD = 64 << 20
 KEPT_SNAPSHOTS = 2
 READ_ROWS = 512
 READ_BYTES = 8 << 20
-"""Records are fetched so many at a time, and so many bytes where they are large."""
+"""Records are fetched in batches of this many, or of this many bytes if they are large."""
 
 _HEAD = struct.Struct("<QBBI")
 _SNAPSHOT = struct.Struct("<QQQI")
@@ -44,13 +44,13 @@ class SnapshotRow:
 
 
 class Tables(Protocol):
-    """The rows of a log, as a database gives them. Values are what is stored, of whatever type damage left."""
+    """The rows of a log, as a database returns them. Values are as stored, of any type after damage."""
 
     place: str
     """The file or the redacted URL, for messages."""
 
     def first(self) -> int:
-        """Return the number of the lowest record that is kept, head + 1 where there is none."""
+        """Return the number of the lowest stored record, head + 1 for an empty log."""
 
     def bounds(self, first: int) -> tuple[int, int, int]:
         """Lowest number, highest number and count of the records from `first` on; zeros where there are none."""
@@ -69,7 +69,7 @@ class Tables(Protocol):
 
 
 def seed(log_id: bytes) -> int:
-    """Where every checksum of a log starts from, so that a row of another log is not mistaken for one of this."""
+    """Return the start value of every checksum of a log, so that rows of another log never match."""
     return crc32(log_id)
 
 
@@ -154,10 +154,10 @@ def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
     """Yield the chunks of a snapshot, each checked; raises LogCorrupted."""
     crc = size = 0
     for number in range(row.chunks):
-        found = tables.chunk(row.id, number)
-        if found is None:
+        chunk_row = tables.chunk(row.id, number)
+        if chunk_row is None:
             raise corrupted(tables.place, "chunks", row.seq, f"no chunk {number} of its snapshot")
-        check, data = found
+        check, data = chunk_row
         if not isinstance(data, bytes) or crc32(data) != check:
             raise corrupted(tables.place, "chunks", row.seq, f"chunk {number} of its snapshot with a wrong checksum")
         crc, size = crc32(data, crc), size + len(data)
@@ -186,19 +186,19 @@ def examine(tables: Tables, start: int, first: int, head: int) -> list[SnapshotR
     A damaged newest snapshot is given up if the one before it, or the empty state, and the log since then are there.
     """
     low, high, count = tables.bounds(first)
-    wanted = (first, head, head - first + 1) if head >= first else (0, 0, 0)
-    if (low, high, count) != wanted:
+    expected = (first, head, head - first + 1) if head >= first else (0, 0, 0)
+    if (low, high, count) != expected:
         raise corrupted(
-            tables.place, "log", first, f"{count} records from {low} to {high}; there must be {wanted[2]} up to {head}"
+            tables.place, "log", first, f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}"
         )
-    kept = list(tables.snapshots())
-    while kept and (wrong := problem(tables, start, kept[-1])):
-        before = kept[-2].seq if len(kept) > 1 else 0
+    sound = list(tables.snapshots())
+    while sound and (wrong := problem(tables, start, sound[-1])):
+        before = sound[-2].seq if len(sound) > 1 else 0
         if first > before + 1:
             raise corrupted(tables.place, "snapshots", before + 1, f"{wrong}, and the log before record {first} is gone")
         logger.warning("%s: %s; going on from record %d and the log since then", tables.place, wrong, before)
-        kept.pop()
-    newest = kept[-1].seq if kept else 0
+        sound.pop()
+    newest = sound[-1].seq if sound else 0
     if first > newest + 1 or newest > head:
         raise corrupted(tables.place, "log", newest + 1, f"a log from {first} to {head}")
-    return kept
+    return sound

@@ -1,6 +1,6 @@
-"""Language models over HTTP, one thin adapter an interface: `openai`, `anthropic`, `google`, `ollama`.
+"""Language models over HTTP, one small adapter per interface: `openai`, `anthropic`, `google`, `ollama`.
 
-`openai` speaks to whatever offers the chat completions interface, by LLM_BASE_URL: vLLM, llama.cpp, LM Studio, Ollama too.
+`openai` works with every server of the chat completions interface (LLM_BASE_URL): vLLM, llama.cpp, LM Studio, Ollama.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kbplugins.llm_http import anthropic, google, ollama, openai
 
 @hookimpl
 def kb_llm_providers(config: Config) -> Mapping[str, Callable[[Config], LLMProvider]]:
-    """Offer the adapters; nothing is opened before one is picked."""
+    """Offer the adapters; no connection is opened before one is chosen."""
     return {
         "anthropic": anthropic.Anthropic,
         "google": google.Google,

@@ -17,7 +17,7 @@ class Anthropic(HTTPProvider):
     base_url = "https://api.anthropic.com"
 
     def path(self) -> str:
-        """Where below the base address a request goes."""
+        """Return the path of a request below the base address."""
         return "/v1/messages"
 
     def headers(self) -> Mapping[str, str]:
@@ -26,8 +26,8 @@ class Anthropic(HTTPProvider):
         return {**key, "anthropic-version": "2023-06-01"}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """Return a request in the words of the interface."""
-        found: dict[str, Any] = {
+        """Return a request in the format of the interface."""
+        body: dict[str, Any] = {
             "model": self._model,
             "max_tokens": request.max_tokens,
             "system": request.system,
@@ -35,14 +35,14 @@ class Anthropic(HTTPProvider):
         }
         if request.schema is not None:
             shape = {"name": "answer", "description": "Give the answer.", "input_schema": dict(request.schema)}
-            found |= {"tools": [shape], "tool_choice": {"type": "tool", "name": "answer"}}
-        return found
+            body |= {"tools": [shape], "tool_choice": {"type": "tool", "name": "answer"}}
+        return body
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """Return an answer in ours: what the tool was given, else the text."""
+        """Parse an answer: the input of the tool, else the text."""
         parts = answer["content"]
-        given = [part["input"] for part in parts if part["type"] == "tool_use"]
-        text = json.dumps(given[0]) if given else "".join(part["text"] for part in parts if part["type"] == "text")
+        inputs = [part["input"] for part in parts if part["type"] == "tool_use"]
+        text = json.dumps(inputs[0]) if inputs else "".join(part["text"] for part in parts if part["type"] == "text")
         usage = answer.get("usage") or {}
         truncated = answer.get("stop_reason") == "max_tokens"
         return Completion(text, usage.get("input_tokens"), usage.get("output_tokens"), truncated)

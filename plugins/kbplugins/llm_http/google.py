@@ -17,7 +17,7 @@ class Google(HTTPProvider):
     base_url = "https://generativelanguage.googleapis.com"
 
     def path(self) -> str:
-        """Where below the base address a request goes."""
+        """Return the path of a request below the base address."""
         return f"/v1beta/models/{quote(self._model, safe='')}:generateContent"
 
     def headers(self) -> Mapping[str, str]:
@@ -25,7 +25,7 @@ class Google(HTTPProvider):
         return {"x-goog-api-key": self._key} if self._key else {}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """Return a request in the words of the interface."""
+        """Return a request in the format of the interface."""
         roles = {"user": "user", "assistant": "model"}
         settings: dict[str, Any] = {"maxOutputTokens": request.max_tokens, "temperature": 0}
         if request.schema is not None:
@@ -37,7 +37,7 @@ class Google(HTTPProvider):
         }
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """Return an answer in ours; a blocked prompt has no candidates, and no text."""
+        """Parse an answer; a blocked prompt has no candidates, and no text."""
         candidates = answer.get("candidates") or [{}]
         parts = candidates[0].get("content", {}).get("parts") or []
         usage = answer.get("usageMetadata") or {}
@@ -50,7 +50,7 @@ class Google(HTTPProvider):
 
 
 def _plain(schema: Any) -> Any:
-    """Return a schema without the keyword this interface does not know."""
+    """Return a schema without the keyword that this interface does not support."""
     if isinstance(schema, Mapping):
         return {key: _plain(value) for key, value in schema.items() if key != "additionalProperties"}
     return [_plain(value) for value in schema] if isinstance(schema, list) else schema

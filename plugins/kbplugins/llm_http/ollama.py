@@ -1,4 +1,4 @@
-"""Ollama's own interface, for models on a machine of one's own."""
+"""Ollama's own interface, for models on a local machine."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class Ollama(HTTPProvider):
     needs_key = False
 
     def path(self) -> str:
-        """Where below the base address a request goes."""
+        """Return the path of a request below the base address."""
         return "/api/chat"
 
     def headers(self) -> Mapping[str, str]:
-        """Return the header that carries the key, which only a proxy in front would want."""
+        """Return the header that carries the key, used only by a proxy in front."""
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """Return a request in the words of the interface."""
+        """Return a request in the format of the interface."""
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         options = {"temperature": 0, "num_predict": request.max_tokens}
-        found: dict[str, Any] = {"model": self._model, "messages": turns, "stream": False, "options": options}
+        body: dict[str, Any] = {"model": self._model, "messages": turns, "stream": False, "options": options}
         if request.schema is not None:
-            found["format"] = dict(request.schema)
-        return found
+            body["format"] = dict(request.schema)
+        return body
 
     def read(self, answer: dict[str, Any]) -> Completion:
-        """Return an answer in ours."""
+        """Parse an answer."""
         text = answer["message"]["content"]
         tokens = answer.get("prompt_eval_count"), answer.get("eval_count")
         return Completion(text, *tokens, truncated=answer.get("done_reason") == "length")

@@ -1,7 +1,7 @@
-"""What the adapters share: one request over HTTP with a time limit, a size limit and no redirects; failures without secrets.
+"""HTTP transport of the adapters: time and size limits, no redirects, failures without secrets.
 
-httpx's blocking client works on sockets of the standard library, so that under gevent a call waits without holding up
-anybody else.
+httpx's blocking client uses sockets of the standard library, so that under gevent a waiting call does not
+block other requests.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kbcore.errors import ConfigError, ProviderFailed
 from kbcore.plug.ports import Completion, CompletionRequest
 
 MAX_ANSWER_BYTES = 4 << 20
-"""Bytes of an answer that are read; a longer one is a failure."""
+"""Maximum bytes of an answer; a longer one is a failure."""
 
 CONNECT_SECONDS = 10.0
 
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
-"""Statuses after which another try may help."""
+"""Statuses after which a retry may succeed."""
 
 _REFUSED = frozenset((400, 404, 413, 415, 422, 501))
-"""Statuses that find fault with the request."""
+"""Statuses that reject the request itself."""
 
 _SHOWN = 300
 
@@ -40,7 +40,7 @@ log = logging.getLogger("kbplugins.llm_http")
 
 
 class HTTPProvider(ABC):
-    """A language model behind an HTTP interface; its address comes from the settings and from nowhere else."""
+    """A language model behind an HTTP interface; its address comes from the settings only."""
 
     name: ClassVar[str]
     base_url: ClassVar[str]
@@ -72,21 +72,21 @@ class HTTPProvider(ABC):
         """Answer a request; raises ProviderFailed."""
         answer = self._post(self.path(), self.headers(), self.body(request), request.timeout)
         try:
-            found = self.read(answer)
+            completion = self.read(answer)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True) from error
-        if type(found.text) is not str:
+        if type(completion.text) is not str:
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
-        used, made = (count if type(count) is int else None for count in (found.input_tokens, found.output_tokens))
-        return Completion(found.text, used, made, found.truncated)
+        used, made = (count if type(count) is int else None for count in (completion.input_tokens, completion.output_tokens))
+        return Completion(completion.text, used, made, completion.truncated)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close idle connections."""
         self._http.close()
 
     @abstractmethod
     def path(self) -> str:
-        """Where below the base address a request goes."""
+        """The path of a request below the base address."""
 
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
@@ -94,11 +94,11 @@ class HTTPProvider(ABC):
 
     @abstractmethod
     def body(self, request: CompletionRequest) -> dict[str, Any]:
-        """Return a request in the words of the interface."""
+        """Return a request in the format of the interface."""
 
     @abstractmethod
     def read(self, answer: dict[str, Any]) -> Completion:
-        """Return an answer in ours; any error about its shape means that it is of another one."""
+        """Parse an answer; any error about its shape means an unexpected format."""
 
     def _post(self, path: str, headers: Mapping[str, str], body: dict[str, Any], timeout: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout
@@ -114,12 +114,12 @@ class HTTPProvider(ABC):
         if answer.status_code != 200:
             raise self._failed(answer, content)
         try:
-            found = json.loads(content)
+            answer_object = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ProviderFailed(f"{self.name} gave an answer that is not JSON", retry=True) from error
-        if not isinstance(found, dict):
+        if not isinstance(answer_object, dict):
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
-        return found
+        return answer_object
 
     def _content(self, answer: httpx.Response, deadline: float) -> bytes:
         content = bytearray()
@@ -133,10 +133,10 @@ class HTTPProvider(ABC):
 
     def _failed(self, answer: httpx.Response, content: bytes) -> ProviderFailed:
         status = answer.status_code
-        said = content[:_SHOWN].decode("utf-8", "replace")
+        excerpt = content[:_SHOWN].decode("utf-8", "replace")
         if self._key:
-            said = said.replace(self._key, "[key]")
-        log.warning("%s answered %d: %s", self.name, status, said)
+            excerpt = excerpt.replace(self._key, "[key]")
+        log.warning("%s answered %d: %s", self.name, status, excerpt)
         if 300 <= status < 400:
             return ProviderFailed(f"{self.name} redirects, which is not followed")
         kind = "rate_limited" if status == 429 else "refused" if status in _REFUSED else "error"
@@ -153,7 +153,7 @@ def _is_here(base: str) -> bool:
 
 
 def _seconds(text: str | None) -> float | None:
-    """What a Retry-After header asks for: seconds, or a date; None for nothing of use."""
+    """Parse a Retry-After header, seconds or a date; None if it is unusable."""
     if text is None:
         return None
     if text.strip().isascii() and text.strip().isdigit():

@@ -1,4 +1,4 @@
-"""psycopg, imported when it is needed, and its errors turned into ours. No password gets into a message."""
+"""psycopg, imported when needed, with its errors translated. Messages never contain a password."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageF
 CONNECT_SECONDS = 5
 
 _MISTAKES = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "connection option")
-"""Signs of a URL or a login that another try will not mend."""
+"""Signs of a wrong URL or login, for which a retry is useless."""
 
 
 class Unreachable(Exception):
-    """The server does not answer, or the connection broke; nothing is known about what was under way."""
+    """The server does not answer, or the connection broke; the outcome of the current statement is unknown."""
 
 
 class Driver:
-    """Connects as the settings say, and judges errors."""
+    """Connections according to the settings, and translation of errors."""
 
     def __init__(self, config: Config) -> None:
         if not config.storage_url:
@@ -36,7 +36,7 @@ class Driver:
         self._url = config.storage_url
         self._secrets = secrets_of(config.storage_url)
         self._timeout = config.storage_timeout_ms
-        # What a lost write may cost is the policy's to say; the server never waits for less than its own memory.
+        # FSYNC_POLICY decides which writes may be lost; the server always waits at least for its own memory.
         self._synchronous = "on" if config.fsync_policy == "always" else "off"
         self.place = redacted(config.storage_url)
         self.timeout = config.storage_timeout_ms / 1000
@@ -47,7 +47,7 @@ class Driver:
         settings = {
             "statement_timeout": self._timeout,
             "synchronous_commit": self._synchronous,
-            # A peer that is gone must not keep its lock: noticed within a minute, also where no packet tells.
+            # A dead peer must not keep its lock: it is detected within a minute, also without any packet.
             "tcp_keepalives_idle": 30,
             "tcp_keepalives_interval": 10,
             "tcp_keepalives_count": 3,
@@ -73,7 +73,7 @@ class Driver:
         return connection
 
     def refused(self, error: Exception) -> Exception:
-        """What a failed connect means."""
+        """Translate the error of a failed connect."""
         text = self.clean(str(error))
         state = getattr(error, "sqlstate", None) or ""
         wrong = isinstance(error, self.psycopg.ProgrammingError) or state[:2] in ("28", "3D", "42")
@@ -82,7 +82,7 @@ class Driver:
         return ConfigError(f"STORAGE_URL={self.place!r}: {text}") if wrong else Unreachable(f"{self.place}: {text}")
 
     def verdict(self, error: Exception) -> Exception:
-        """What a failed statement means: no room, out of time, a broken connection, or something nobody foresaw."""
+        """Translate the error of a failed statement: disk full, timeout, broken connection, or unexpected."""
         errors = self.psycopg.errors
         text = f"{self.place}: {self.clean(str(error))}"
         if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
@@ -98,12 +98,12 @@ class Driver:
         return StorageFailed(text)
 
     def clean(self, text: str) -> str:
-        """Return a text of the server or the library, in one line and without what is secret."""
+        """Return a text of the server or the library as one line without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return " ".join(text.split())
 
 
 def stopped(error: Exception) -> KBError:
-    """Return the error to raise where nothing more can be tried."""
+    """Return the error to raise where no retry is left."""
     return error if isinstance(error, KBError) else NotReady(str(error))

@@ -1,4 +1,4 @@
-"""LISTEN and NOTIFY: those that follow a log are woken when it has grown, instead of asking again and again."""
+"""LISTEN and NOTIFY: followers of a log are woken when it has grown, instead of polling."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from kbplugins.storage_postgres.session import read_meta
 
 
 def channel_of(log_id: bytes) -> str:
-    """Return the channel on which appends to a log are told; what is said there is the new head, as text."""
+    """Return the channel on which appends to a log are announced, with the new head as text."""
     return f"kbcore_{log_id.hex()}"
 
 
 def wait_for(driver: Driver, channel: str, after: int, timeout: float) -> int:
-    """Wait up to `timeout` seconds until the log goes beyond `after`; its head. Raises Unreachable."""
+    """Wait up to `timeout` seconds until the log grows beyond `after`; return its head. Raises Unreachable."""
     connection = driver.connect("listen")
     try:
         connection.execute(f"LISTEN {channel}")
-        # Asked after listening began: an append in between is either seen here or told.
+        # Read after LISTEN: an append in between is either seen here or announced.
         meta = read_meta(connection.execute)
         head = meta.head if meta is not None else 0
         if head <= after:
-            for told in connection.notifies(timeout=timeout):
-                head = int(told.payload)
+            for notification in connection.notifies(timeout=timeout):
+                head = int(notification.payload)
                 if head > after:
                     break
         return head

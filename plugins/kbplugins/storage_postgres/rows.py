@@ -11,7 +11,7 @@ from kbplugins.table_log import SnapshotRow
 
 
 class Rows:
-    """Reads; each takes up the connection again where it has to."""
+    """Read access; each call reconnects where necessary."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -38,20 +38,20 @@ class Rows:
         return self._all(query, after, upto)
 
     def snapshots(self) -> Sequence[SnapshotRow]:
-        """Return the snapshots, oldest first; one that was not finished is not there."""
+        """Return the snapshots, oldest first; unfinished ones are left out."""
         query = 'SELECT id, seq, chunks, size, crc, "check" FROM kbcore_snapshots ORDER BY id'
         return [SnapshotRow(*row) for row in self._all(query)]
 
     def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
         """One chunk."""
-        found = self._all("SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s", snapshot, number)
-        return (found[0][0], found[0][1]) if found else None
+        rows = self._all("SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s", snapshot, number)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._session.lock:
             try:
                 self._session.again()
-                found: list[tuple[Any, ...]] = self._session.execute(query, values).fetchall()
+                rows: list[tuple[Any, ...]] = self._session.execute(query, values).fetchall()
             except Unreachable as error:
                 raise stopped(error) from None
-            return found
+            return rows

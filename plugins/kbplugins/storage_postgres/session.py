@@ -1,8 +1,8 @@
-"""The one connection that writes: the tables, the lock of the single writer, and taking up again after a break.
+"""The one connection that writes: the tables, the lock of the single writer, and reconnection.
 
-Two things keep writers apart. An advisory lock of the session says who may open the log; the server drops it when the
-connection ends. And each opening writes a token into `kbcore_meta` that every append demands to find there: a writer whose
-lock went with its connection cannot write behind the back of the one who came after.
+Two mechanisms exclude a second writer. An advisory lock of the session decides who may open the log; the server
+releases it when the connection ends. And each opening writes a token into `kbcore_meta` that every append
+requires: a writer whose lock was lost with its connection cannot write after its successor has started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbplugins.storage_postgres.driver import Driver, Unreachable
 from kbplugins.table_log import FORMAT, corrupted
 
 LOCK_SECONDS = 1
-"""How long to wait for a lock whose holder may just have died."""
+"""Seconds to wait for a lock whose holder may just have died."""
 
 _LOCK_CLASS = 0x6B626C67
 
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS kbcore_leader (one int PRIMARY KEY CHECK (one = 1), u
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the database says the log is."""
+    """Description of the log in the database."""
 
     log_id: bytes
     epoch: int
@@ -77,11 +77,11 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        """True if the connection was there when it was last used."""
+        """True if the connection was open when it was last used."""
         return self._connection is not None and not self._connection.broken and not self._connection.closed
 
     def again(self) -> None:
-        """Have a connection and the lock; raises Unreachable, and StorageFailed where another writer has taken over."""
+        """Reconnect and lock; raises Unreachable, and StorageFailed where another writer has taken over."""
         if self.connected:
             return
         self.drop()
@@ -89,16 +89,16 @@ class Session:
         self._connection = connection
         try:
             self._take_lock(mine=self._pid)
-            found = read_meta(self._execute)
-            if found is None or found.writer != self._token:
+            meta = read_meta(self._execute)
+            if meta is None or meta.writer != self._token:
                 raise StorageFailed(f"{self.driver.place}: another writer has taken over; this one must stop")
-            self.meta, self._pid = found, connection.info.backend_pid
+            self.meta, self._pid = meta, connection.info.backend_pid
         except BaseException:
             self.drop()
             raise
 
     def execute(self, query: str, values: Any = None, *, binary: bool = True) -> Any:
-        """Run a statement; a cursor. Raises what the driver makes of an error."""
+        """Run a statement and return a cursor. Raises the driver's translation of an error."""
         try:
             return self._execute(query, values, binary=binary)
         except self.driver.psycopg.Error as error:
@@ -109,7 +109,7 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Statements that count together."""
+        """Run statements as one transaction."""
         try:
             with self._connection.transaction():
                 yield
@@ -118,11 +118,11 @@ class Session:
 
     @property
     def token(self) -> bytes:
-        """What an append demands to find."""
+        """The token that an append must find."""
         return self._token
 
     def drop(self) -> None:
-        """Let go of the connection and, with it, of the lock."""
+        """Close the connection and, with it, release the lock."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -137,7 +137,7 @@ class Session:
                 raise ConfigError(f"STORAGE_URL={self.driver.place!r}: the schema of its search_path does not exist")
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
             if mine:
-                # Our own connection of before may hang on the other side of a dead network, lock and all.
+                # Our previous connection may still hold the lock on the other side of a dead network.
                 self._execute(
                     "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN kbcore_meta m ON m.writer = %s"
                     " WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = %s::int8::bit(32)::int8 AND l.pid = %s"
@@ -154,17 +154,17 @@ class Session:
             raise self.driver.verdict(error) from error
 
     def _busy(self, key: int) -> tuple[str, dict[str, Any]]:
-        found = self._execute(
+        row = self._execute(
             "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted"
             " AND classid = %s AND objid = %s::int8::bit(32)::int8"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
             (_LOCK_CLASS, key),
         ).fetchone()
-        holder = (found[0] if found else "").removeprefix("kbcore ") or "an unknown process"
+        holder = (row[0] if row else "").removeprefix("kbcore ") or "an unknown process"
         return f"{self.driver.place} is in use by {holder}", {"directory": self.driver.place, "holder": holder}
 
     def _begin(self, log_id: bytes) -> Meta:
-        """Make the tables where there are none, and put our token in."""
+        """Create missing tables, and store our token."""
         try:
             with self._connection.transaction():
                 self._connection.execute("SET LOCAL client_min_messages = error")
@@ -174,18 +174,18 @@ class Session:
                     (FORMAT, log_id, self._token),
                 )
                 self._execute("UPDATE kbcore_meta SET writer = %s", (self._token,))
-                found = read_meta(self._execute)
+                meta = read_meta(self._execute)
                 number = self._execute("SELECT format FROM kbcore_meta").fetchone()
                 if number[0] > FORMAT:
                     raise ConfigError(f"{self.driver.place} has format {number[0]}; this version reads format {FORMAT}")
         except self.driver.psycopg.Error as error:
             raise self.driver.verdict(error) from error
-        if found is None or len(found.log_id) != 16:
+        if meta is None or len(meta.log_id) != 16:
             raise corrupted(self.driver.place, "kbcore_meta", 1, "no row that says whose log it is")
-        return found
+        return meta
 
 
 def read_meta(execute: Callable[[str], Any]) -> Meta | None:
     """Return the row of kbcore_meta."""
-    found = execute("SELECT log_id, epoch, writer, first, head FROM kbcore_meta").fetchone()
-    return None if found is None else Meta(*found)
+    row = execute("SELECT log_id, epoch, writer, first, head FROM kbcore_meta").fetchone()
+    return None if row is None else Meta(*row)

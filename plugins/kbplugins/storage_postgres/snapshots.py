@@ -1,4 +1,4 @@
-"""A snapshot in one transaction, over a connection of its own so that appends go on beside it."""
+"""A snapshot in one transaction, over a connection of its own so that appends continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def save(
     driver: Driver, token: bytes, start: int, seq: int, chunks: Iterable[bytes], *, keep: list[int], begin: bool
 ) -> SnapshotRow:
-    """Store a snapshot and delete those that are not to be kept; with `begin` the log begins with it.
+    """Store a snapshot and delete those not to keep; with `begin` the log begins with it.
 
     Raises StorageFull or SnapshotFailed with nothing changed, and what making the chunks raises.
     """
@@ -45,7 +45,7 @@ def _transaction(driver: Driver, seq: int, work: Callable[[Any], T]) -> T:
 
 
 def replace(driver: Driver, token: bytes, seed: LogSeed, chunks: Iterable[bytes]) -> SnapshotRow | None:
-    """Put another log in the place of what is there, in one transaction; its snapshot, None for a log from 0 on."""
+    """Replace the log by another, in one transaction; return its snapshot, None for a log from 0 on."""
     log_id = bytes.fromhex(seed.log_id)
 
     def work(connection: Any) -> SnapshotRow | None:
@@ -78,14 +78,14 @@ def _save(
     keep: list[int],
     begin: bool,
 ) -> SnapshotRow:
-    # Whatever the policy: nothing may rest on a snapshot that the server could still lose.
+    # Under every policy: nothing may depend on a snapshot that the server could still lose.
     connection.execute("SET LOCAL synchronous_commit = on")
     cursor = connection.cursor(binary=True)
     query = "SELECT nextval(pg_get_serial_sequence('kbcore_snapshots', 'id')) FROM kbcore_meta WHERE writer = %s"
-    found = cursor.execute(query, (token,)).fetchone()
-    if found is None:
+    id_row = cursor.execute(query, (token,)).fetchone()
+    if id_row is None:
         raise SnapshotFailed(f"{driver.place}: another writer has taken over")
-    id = found[0]
+    id = id_row[0]
     count = size = crc = 0
     with cursor.copy("COPY kbcore_chunks (snapshot, number, crc, data) FROM STDIN (FORMAT BINARY)") as copy:
         copy.set_types(["int8", "int8", "int8", "bytea"])
@@ -97,9 +97,9 @@ def _save(
     row = SnapshotRow(id, seq, count, size, crc, table_log.snapshot_check(start, seq, count, size, crc))
     cursor.execute("INSERT INTO kbcore_snapshots VALUES (%s, %s, %s, %s, %s, %s)", (id, seq, count, size, crc, row.check))
     _verify(cursor, row)
-    kept = [*keep, id]
-    cursor.execute("DELETE FROM kbcore_snapshots WHERE NOT id = ANY(%s)", (kept,))
-    cursor.execute("DELETE FROM kbcore_chunks WHERE NOT snapshot = ANY(%s)", (kept,))
+    kept_ids = [*keep, id]
+    cursor.execute("DELETE FROM kbcore_snapshots WHERE NOT id = ANY(%s)", (kept_ids,))
+    cursor.execute("DELETE FROM kbcore_chunks WHERE NOT snapshot = ANY(%s)", (kept_ids,))
     if begin:
         moved = cursor.execute(
             "UPDATE kbcore_meta SET first = %s, head = %s WHERE head = 0 AND writer = %s", (seq + 1, seq, token)
@@ -110,14 +110,14 @@ def _save(
 
 
 def _verify(cursor: Any, row: SnapshotRow) -> None:
-    """Before it counts: what the server gives back is what it was given."""
+    """Verify that the server returns what was written, before the snapshot counts."""
     crc = number = 0
     for number in range(row.chunks):
-        found = cursor.execute(
+        chunk = cursor.execute(
             "SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s", (row.id, number)
         ).fetchone()
-        if found is None or crc32(found[1]) != found[0]:
+        if chunk is None or crc32(chunk[1]) != chunk[0]:
             raise SnapshotFailed(f"snapshot at {row.seq} was not stored: chunk {number} was not read back as it was written")
-        crc = crc32(found[1], crc)
+        crc = crc32(chunk[1], crc)
     if crc != row.crc:
         raise SnapshotFailed(f"snapshot at {row.seq} was not stored: it was not read back as it was written")

@@ -1,9 +1,9 @@
 """The log in PostgreSQL: an append is one statement, which is one transaction; the server's commit is the sync.
 
-When the connection breaks, nobody knows whether the statement under way was committed. The store connects again, takes the
-lock, and looks: the head is where it was (the statement is sent again), or one batch on (it was committed). No other answer
-is possible while the token is ours. A server that stays away longer than STORAGE_TIMEOUT_MS ends the process if something
-may have been written, and otherwise refuses the write.
+When the connection breaks, it is unknown whether the current statement was committed. The store reconnects, takes
+the lock, and checks: the head is where it was (the statement is sent again), or one batch further (it was
+committed). No other state is possible while the token is ours. A server that stays away longer than
+STORAGE_TIMEOUT_MS ends the process if something may have been written, and otherwise refuses the write.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ class PostgresStore:
                 return
 
     def _stored(self, head: int) -> bool:
-        """After connecting again: was the batch under way committed? Anything but yes or no ends the process."""
-        found = self._session.meta.head
-        if found not in (self._head, head):
+        """Return True if the current batch was committed, after reconnecting; any other state ends the process."""
+        stored_head = self._session.meta.head
+        if stored_head not in (self._head, head):
             raise StorageFailed(
-                f"{self._driver.place}: the log ends at {found} and not at {self._head}: "
+                f"{self._driver.place}: the log ends at {stored_head} and not at {self._head}: "
                 "what the server lost, or another wrote, is not what is in memory"
             )
-        return found == head
+        return stored_head == head
 
     def _wait(self, give_up: float, sent: bool, error: Unreachable) -> None:
         if time.monotonic() >= give_up or self._closing.wait(_RETRY_SECONDS):
@@ -133,7 +133,7 @@ class PostgresStore:
             raise NotReady(f"the storage does not answer: {error}") from None
 
     def sync(self) -> None:
-        """Nothing more: the server synced when it committed, as far as FSYNC_POLICY asks it to."""
+        """Do nothing: the server synced at the commit, as far as FSYNC_POLICY requires."""
         self._check()
 
     # -- reading ------------------------------------------------------------
@@ -189,7 +189,7 @@ class PostgresStore:
             self._first, self._head, self._durable = seed.seq + 1, seed.seq, seed.seq
 
     def raise_epoch(self, epoch: int) -> None:
-        """Enter a later term; the commit is synced whatever the policy."""
+        """Enter a later term; the commit is synced under every policy."""
         with self._snapshotting, self._session.lock:
             self._check()
             if not self._epoch < epoch < 1 << 31:
@@ -207,18 +207,18 @@ class PostgresStore:
             self._epoch = epoch
 
     def leader(self) -> str:
-        """Whom the node follows, "" for nobody."""
+        """Return the address of the leader that the node follows, "" for none."""
         with self._session.lock:
             self._check()
             try:
                 self._session.again()
-                found = self._session.execute("SELECT url FROM kbcore_leader").fetchone()
+                row = self._session.execute("SELECT url FROM kbcore_leader").fetchone()
             except Unreachable as error:
                 raise stopped(error) from None
-        return "" if found is None else str(found[0])
+        return "" if row is None else str(row[0])
 
     def remember(self, leader: str) -> None:
-        """Note whom the node follows; the commit is synced whatever the policy."""
+        """Store the leader that the node follows; the commit is synced under every policy."""
         with self._session.lock:
             self._check()
             try:
@@ -234,8 +234,8 @@ class PostgresStore:
 
     def _save(self, seq: int, chunks: Iterable[bytes], *, begin: bool = False) -> None:
         others = [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
-        kept = [row.id for row in others]
-        row = save(self._driver, self._session.token, self._seed, seq, chunks, keep=kept, begin=begin)
+        kept_ids = [row.id for row in others]
+        row = save(self._driver, self._session.token, self._seed, seq, chunks, keep=kept_ids, begin=begin)
         self._snapshots = [*others, row]
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
@@ -266,7 +266,7 @@ class PostgresStore:
                     raise stopped(error) from None
 
     def _drop_rows(self) -> None:
-        """Delete records that do not count any more, some at a time, so that no append waits for long."""
+        """Delete records that no longer count, in parts, so that no append waits for long."""
         while True:
             with self._session.lock:
                 done = self._session.execute(
@@ -279,7 +279,7 @@ class PostgresStore:
     # -- state --------------------------------------------------------------
 
     def status(self) -> LogStatus:
-        """Where the log stands, without asking the server; `durable` is what it is known to have synced."""
+        """Return the state of the log without asking the server; `durable` is what is known to be synced."""
         return LogStatus(
             head=self._head,
             durable=self._durable,
@@ -291,7 +291,7 @@ class PostgresStore:
         )
 
     def close(self, *, clean: bool = True) -> None:
-        """Let the connection go, and the lock with it."""
+        """Close the connection, and release the lock."""
         self._closing.set()
         with self._snapshotting, self._session.lock:
             self._session.drop()

@@ -1,9 +1,10 @@
-"""One SQLite file with the tables of a log: how it is made, opened and written, and its errors turned into ours.
+"""One SQLite file with the tables of a log: creation, opening, writing, and translation of errors.
 
-Journal. Under FSYNC_POLICY=always it is a rollback journal (PERSIST) with synchronous=FULL: whatever was acknowledged
-lies in the file itself, where the checksum of its record guards it. SQLite's write-ahead log syncs once a commit instead
-of three times, but takes a damaged frame for the end of it: the commits after that would be gone in silence. Under
-`interval` and `never` it is that log with synchronous=NORMAL, which a power loss cuts short but cannot break.
+Journal. Under FSYNC_POLICY=always it is a rollback journal (PERSIST) with synchronous=FULL: every acknowledged
+record is in the file itself, where its checksum guards it. SQLite's write-ahead log syncs once a commit instead
+of three times, but treats a damaged frame as its end: the commits after it would be lost silently. Under
+`interval` and `never` it is the write-ahead log with synchronous=NORMAL, which a power loss cuts short but
+cannot corrupt.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ APPLICATION = 0x6B62_6C67
 """Marks the file as ours for `file` and for us."""
 
 ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What the library raises; the second where the message of the first would quote damaged text."""
+"""Errors of the library; the second where the message of the first would quote damaged text."""
 
 TABLES = """
 CREATE TABLE meta (
@@ -46,7 +47,7 @@ _META = struct.Struct("<I16sIQQ")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The one row that says what must be there: first and last record, whose log it is, and its term."""
+    """The one row of meta: first and last record, log id, and term."""
 
     log_id: bytes
     epoch: int
@@ -92,8 +93,8 @@ class SqliteFile:
 
     def bounds(self, first: int) -> tuple[int, int, int]:
         """Lowest and highest number, and count."""
-        found = self._read("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?", first)
-        return found[0][0], found[0][1], found[0][2]
+        rows = self._read("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?", first)
+        return rows[0][0], rows[0][1], rows[0][2]
 
     def sizes(self, after: int, limit: int) -> Sequence[tuple[int, int]]:
         """Numbers and sizes of the next records."""
@@ -109,15 +110,15 @@ class SqliteFile:
     def snapshots(self) -> Sequence[SnapshotRow]:
         """Return the finished snapshots, oldest first."""
         query = 'SELECT id, seq, chunks, size, crc, "check" FROM snapshots WHERE whole = 1 ORDER BY id'
-        found = [SnapshotRow(*row) for row in self._read(query)]
-        if not all(isinstance(row.seq, int) for row in found):
+        snapshots = [SnapshotRow(*row) for row in self._read(query)]
+        if not all(isinstance(row.seq, int) for row in snapshots):
             raise corrupted(self.place, "snapshots", self.meta.head, "values of another type")
-        return found
+        return snapshots
 
     def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
         """One chunk."""
-        found = self._read("SELECT crc, data FROM chunks WHERE snapshot = ? AND number = ?", snapshot, number)
-        return (found[0][0], found[0][1]) if found else None
+        rows = self._read("SELECT crc, data FROM chunks WHERE snapshot = ? AND number = ?", snapshot, number)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     # -- writing -------------------------------------------------------------
 
@@ -157,14 +158,14 @@ class SqliteFile:
                 raise StorageFailed(f"{self.place}: {error}; what is on the disk is unknown") from error
 
     def close(self) -> None:
-        """Give the file back. An error here says nothing new: what counts was committed before."""
+        """Close the file. An error here is ignored, because all that counts was committed before."""
         with self.lock, suppress(sqlite3.Error):
             self._db.close()
 
     # -- inside --------------------------------------------------------------
 
     def _make(self, disk: Disk, name: str, log_id: bytes) -> None:
-        """A new file, made aside: under its own name there is never one that is empty or half made."""
+        """Create a file under a temporary name, so that its own name never holds an incomplete file."""
         aside = name + ".new"
         disk.discard(aside)
         os.close(os.open(disk.path(aside), os.O_RDWR | os.O_CREAT, 0o600))
@@ -201,10 +202,10 @@ class SqliteFile:
         self._db.execute("COMMIT")
 
     def _read_meta(self) -> Meta:
-        found = self._db.execute("SELECT format, log_id, epoch, first, head, crc FROM meta").fetchall()
-        if len(found) != 1:
-            raise corrupted(self.place, "meta", 1, f"{len(found)} rows")
-        number, log_id, epoch, first, head, crc = found[0]
+        rows = self._db.execute("SELECT format, log_id, epoch, first, head, crc FROM meta").fetchall()
+        if len(rows) != 1:
+            raise corrupted(self.place, "meta", 1, f"{len(rows)} rows")
+        number, log_id, epoch, first, head, crc = rows[0]
         try:
             meta = Meta(log_id, epoch, first, head)
             right = crc32(_META.pack(number, log_id, epoch, first, head)) == crc and len(log_id) == 16
@@ -237,7 +238,7 @@ class SqliteFile:
         return StorageFailed(f"{self.place}: {error}; what is on the disk is unknown", {"file": self.place})
 
     def refusal(self, error: BaseException) -> KBError:
-        """What an error while opening or reading means."""
+        """Translate an error of opening or reading."""
         text = str(error)
         if "locked" in text:
             return StorageBusy(f"{self.place} is in use by another program", {"file": self.place})

@@ -1,4 +1,4 @@
-"""The log in a SQLite file: append, snapshots, dropping. Every call that touches the disk may run beside others."""
+"""The log in a SQLite file: append, snapshots, dropping. Calls that touch the disk may run concurrently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kbplugins.storage_sqlite.file import SqliteFile
 from kbplugins.storage_wal import lock
 from kbplugins.storage_wal.files import Disk, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
-from kbplugins.storage_wal.leader_mark import PledgeFile
+from kbplugins.storage_wal.leader_mark import LeaderMark
 from kbplugins.storage_wal.replacing import later
 from kbplugins.storage_wal.space import Space
 from kbplugins.table_log import KEPT_SNAPSHOTS, MAX_PAYLOAD, SnapshotRow
@@ -45,8 +45,8 @@ _WHOLE = 'UPDATE snapshots SET chunks = ?, size = ?, crc = ?, "check" = ?, whole
 logger = logging.getLogger(__name__)
 
 
-class SqliteStore(PledgeFile):
-    """A `LogStore` in one SQLite file; beside it lie the file of its lock, SQLite's journal and whom a follower follows.
+class SqliteStore(LeaderMark):
+    """A `LogStore` in one SQLite file, with its lock file, SQLite's journal and the leader mark next to the file.
 
     Locks, always in this order: `_snapshotting`, then the one of the file. `clock` and `random_bytes` are seams for tests.
     """
@@ -56,7 +56,7 @@ class SqliteStore(PledgeFile):
     ) -> None:
         path = os.path.abspath(path_of(config.storage_url) or os.path.join(config.storage_dir, NAME))
         self._disk = Disk(OsFiles(), os.path.dirname(path))
-        self._pledge_name = os.path.basename(path) + ".follows"
+        self._mark_name = os.path.basename(path) + ".follows"
         self._policy = config.fsync_policy
         self._failed: StorageFailed | None = None
         self._closed = False
@@ -85,7 +85,7 @@ class SqliteStore(PledgeFile):
         self._head = self._durable = meta.head
         try:
             self._drop_rows()
-        except StorageFailed as error:  # nothing was acknowledged yet: damage is told as damage
+        except StorageFailed as error:  # nothing was acknowledged yet: report damage as damage
             raise self._file.refusal(error.__cause__ or error) from error
 
     # -- writing ------------------------------------------------------------
@@ -115,7 +115,7 @@ class SqliteStore(PledgeFile):
             return self._head
 
     def sync(self) -> None:
-        """Nothing more under `always`, where each commit was synced; under `interval` a thread syncs in time."""
+        """Do nothing under `always`, where each commit was synced; under `interval` a thread syncs in time."""
         self._check()
         if self._flusher is not None and self._durable < self._head:
             self._flusher.written()
@@ -161,7 +161,7 @@ class SqliteStore(PledgeFile):
             self._count(self._write(seq, chunks, self._seed), begin=True)
 
     def replace_with(self, seed: LogSeed, chunks: Iterable[bytes]) -> None:
-        """Put another log in the place of this one: the snapshot is written beside it, the exchange is one transaction."""
+        """Replace this log by another: write the snapshot first, exchange in one transaction."""
         with self._snapshotting:
             self._check()
             log_id = bytes.fromhex(seed.log_id)
@@ -241,13 +241,13 @@ class SqliteStore(PledgeFile):
                 db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?)", part)
 
     def _count(self, row: SnapshotRow, *, begin: bool = False) -> None:
-        """Make a snapshot count, and those it replaces not, at one instant."""
-        kept = [*(each for each in self._snapshots if each.seq != row.seq), row][-KEPT_SNAPSHOTS:]
+        """Make a snapshot count, and those it replaces not, atomically."""
+        kept_snapshots = [*(each for each in self._snapshots if each.seq != row.seq), row][-KEPT_SNAPSHOTS:]
         try:
             with self._file.transaction() as db:
                 db.execute(_WHOLE, (row.chunks, row.size, row.crc, row.check, row.id))
                 for gone in self._snapshots:
-                    if gone not in kept:
+                    if gone not in kept_snapshots:
                         db.execute("DELETE FROM snapshots WHERE id = ?", (gone.id,))
                 if begin:
                     meta = self._file.save_meta(first=row.seq + 1, head=row.seq)
@@ -257,7 +257,7 @@ class SqliteStore(PledgeFile):
         if begin:
             self._file.meta = meta
             self._head = self._durable = row.seq
-        self._snapshots = kept
+        self._snapshots = kept_snapshots
 
     def drop_before(self, seq: int) -> None:
         """Delete records up to `seq` that both kept snapshots cover; with fewer than two, none."""
@@ -295,7 +295,7 @@ class SqliteStore(PledgeFile):
     # -- state --------------------------------------------------------------
 
     def status(self) -> LogStatus:
-        """Where the log stands. `durable` is what was really synced, under every policy."""
+        """Return the state of the log. `durable` is what was really synced, under every policy."""
         return LogStatus(
             head=self._head,
             durable=self._durable,
@@ -307,7 +307,7 @@ class SqliteStore(PledgeFile):
         )
 
     def close(self, *, clean: bool = True) -> None:
-        """Sync what a weaker policy has not yet, where `clean`, and let the file go."""
+        """Sync what a weaker policy has not yet synced, if `clean`, and close the file."""
         if self._flusher is not None:
             self._flusher.stop()
         with self._snapshotting, self._file.lock:

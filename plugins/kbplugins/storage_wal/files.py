@@ -1,4 +1,4 @@
-"""The only door to the file system: calls that tests can make fail, and errors turned into ours.
+"""The only access to the file system: calls that tests can make fail, with errors translated.
 
 `Files` is the seam (one method a system call), `OsFiles` the real one. `Disk` is what the rest of the plugin
 uses: it repeats interrupted calls and turns every `OSError` into one of three verdicts:
@@ -287,7 +287,7 @@ class Disk:
         except StorageFull:
             self.discard(aside)
             raise
-        # After the rename: whoever goes on from here relies on the new content being found.
+        # After the rename: the caller relies on the new content being there.
         self.sync_folder()
 
     def free_bytes(self) -> int:

@@ -13,7 +13,7 @@ def _in_place(call: Callable[[], None]) -> None:
 
 
 class Flusher:
-    """Calls `flush` at most once an interval and only when something was written; sleeps otherwise.
+    """A thread that calls `flush` at most once per interval, and only after a write.
 
     It ends at the first failure: the owner of `flush` remembers it and refuses everything from then on. `offload` makes the
     call: where threads are greenlets, a sync in place would stop them all.
@@ -30,7 +30,7 @@ class Flusher:
         self._thread.start()
 
     def written(self) -> None:
-        """Say that there is something to sync within an interval from now."""
+        """Request a sync within an interval from now."""
         if self._written:  # already known; read without the lock because only a sync clears it, and first of all
             return
         with self._state:
@@ -38,7 +38,7 @@ class Flusher:
             self._state.notify()
 
     def stop(self) -> None:
-        """End the thread and wait for a sync under way; what is unsynced stays so."""
+        """End the thread and wait for a sync in progress; unsynced data stays unsynced."""
         with self._state:
             self._stopped = True
             self._state.notify()
@@ -48,7 +48,7 @@ class Flusher:
         while True:
             with self._state:
                 self._state.wait_for(lambda: self._written or self._stopped)
-                # The interval passes before the sync, so one sync serves all that is written meanwhile.
+                # The interval passes before the sync, so one sync serves everything written during it.
                 self._state.wait_for(lambda: self._stopped, timeout=self._interval)
                 if self._stopped:
                     return

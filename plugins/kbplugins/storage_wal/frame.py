@@ -60,7 +60,7 @@ def encode(
 
 
 def checksum(header: bytes, payload: bytes | memoryview, id_crc: int) -> int:
-    """What the crc field of a record must hold, from its 32 header bytes and its payload."""
+    """Return the crc field of a record, from its 32 header bytes and its payload."""
     return crc32(payload, crc32(header[8:], crc32(header[:4], id_crc)))
 
 
@@ -83,9 +83,9 @@ def find(data: bytes, expected: int, id_crc: int) -> Iterator[tuple[int, int, in
     start = 0
     while (hit := pattern.search(data, start + _HIGH_SEQ)) is not None:
         start = hit.start() - _HIGH_SEQ
-        found = _record_at(data, start, expected, id_crc)
-        if found is not None:
-            end, seq, durable = found
+        record = _record_at(data, start, expected, id_crc)
+        if record is not None:
+            end, seq, durable = record
             yield start, seq, durable
             start = end
         else:

@@ -1,4 +1,4 @@
-"""From a folder to a log that can be written: judge what is there, then make it ready.
+"""Opening of a log folder: check the existing files, then make the log writable.
 
 The order matters. Nothing is changed before everything was judged; after an unclean stop what survived is made
 durable before anything is served; and MANIFEST stops saying "clean" before the first record is written.
@@ -37,30 +37,30 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     """Open the log of a locked folder, or begin one in an empty folder."""
     names = disk.names()
     manifest = _manifest(disk, names, new_id)
-    found = recovery.examine(disk, names, manifest)
-    kept = sound_snapshots(disk, manifest, found.extents, found.head)
-    if found.dropped:
+    content = recovery.examine(disk, names, manifest)
+    kept_snapshots = sound_snapshots(disk, manifest, content.extents, content.head)
+    if content.dropped:
         logger.warning(
             "%s: torn tail cut at byte %d after record %d, %d bytes dropped; none of it was acknowledged",
-            disk.path(found.extents[-1].name),
-            found.extents[-1].end,
-            found.head,
-            found.dropped,
+            disk.path(content.extents[-1].name),
+            content.extents[-1].end,
+            content.head,
+            content.dropped,
         )
 
     # From here on the folder is changed.
-    _tidy(disk, names, found.surplus, kept)
+    _tidy(disk, names, content.surplus, kept_snapshots)
     log_id = bytes.fromhex(manifest.log_id)
-    sealed, crc = found.extents[:-1], found.crc
-    if found.extents:
-        tail = _reopen(disk, clock, log_id, manifest, found, segment_bytes)
+    sealed, crc = content.extents[:-1], content.crc
+    if content.extents:
+        tail = _reopen(disk, clock, log_id, manifest, content, segment_bytes)
     else:
         tail = begin(disk, clock, log_id, manifest.epoch, 1, 0, 0, segment_bytes)
     manifest = replace(
         manifest,
         segments=tuple(extent.first for extent in (*sealed, tail.extent)),
-        snapshots=kept,
-        durable=found.head,
+        snapshots=kept_snapshots,
+        durable=content.head,
         clean=False,
         end=0,
     )
@@ -69,7 +69,7 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
     except BaseException:
         tail.close()
         raise
-    return Opened(manifest, tuple(sealed), tail, found.head, crc, found.dropped)
+    return Opened(manifest, tuple(sealed), tail, content.head, crc, content.dropped)
 
 
 def begin(
@@ -87,7 +87,7 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
     strays = [name for name in names if segment.first_of(name) is not None or snapshots.seq_of(name) is not None]
     if strays:
         raise LogCorrupted(
-            f"{disk.folder}/{manifests.NAME}: there is none, but there is {strays[0]}. "
+            f"{disk.folder}/{manifests.NAME}: the file is missing, but {strays[0]} exists. "
             "Ways out: `kbcore restore` a backup, or `kbcore salvage` what is sound",
             directory=disk.folder,
             segment=manifests.NAME,
@@ -102,16 +102,16 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
 
 def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
     """Return the snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
-    kept = list(manifest.snapshots)
+    kept_snapshots = list(manifest.snapshots)
     first = extents[0].first if extents else 1
     log_id = bytes.fromhex(manifest.log_id)
     names = disk.names()
-    while kept:
-        name = snapshots.name_of(kept[-1])
-        problem = snapshots.verify(disk, log_id, kept[-1]) if name in names else "no such file"
+    while kept_snapshots:
+        name = snapshots.name_of(kept_snapshots[-1])
+        problem = snapshots.verify(disk, log_id, kept_snapshots[-1]) if name in names else "no such file"
         if not problem:
             break
-        base = kept[-2] if len(kept) > 1 else 0
+        base = kept_snapshots[-2] if len(kept_snapshots) > 1 else 0
         if first > base + 1:
             raise LogCorrupted(
                 f"{disk.path(name)}: {problem}, and the log before record {first} is gone. "
@@ -123,26 +123,28 @@ def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head:
                 found=problem,
             )
         logger.warning("%s: %s; going on from record %d and the log since then", disk.path(name), problem, base)
-        kept.pop()
-    newest = kept[-1] if kept else 0
+        kept_snapshots.pop()
+    newest = kept_snapshots[-1] if kept_snapshots else 0
     if first > newest + 1 or newest > head:
         name = extents[0].name if extents else manifests.NAME
         raise recovery.corrupted(disk.folder, name, 0, newest + 1, f"a log from {first} to {head}", 0)
-    return tuple(kept)
+    return tuple(kept_snapshots)
 
 
-def _tidy(disk: Disk, names: list[str], surplus: list[str], kept: tuple[int, ...]) -> None:
+def _tidy(disk: Disk, names: list[str], surplus: list[str], kept_snapshots: tuple[int, ...]) -> None:
     """Remove what a crash left behind: half-written files, and files MANIFEST no longer names."""
     for name in names:
         seq = snapshots.seq_of(name)
-        if name.endswith(".tmp") or name in surplus or (seq is not None and seq not in kept):
+        if name.endswith(".tmp") or name in surplus or (seq is not None and seq not in kept_snapshots):
             logger.info("%s: left behind, removed", disk.path(name))
             disk.discard(name)
 
 
-def _reopen(disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, found: recovery.Found, segment_bytes: int) -> Tail:
-    extent = found.extents[-1]
-    if found.clean:
+def _reopen(
+    disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, content: recovery.Found, segment_bytes: int
+) -> Tail:
+    extent = content.extents[-1]
+    if content.clean:
         fd = disk.open(extent.name, UPDATE)
         return Tail(disk, fd, disk.size(extent.name, fd), extent)
     # After an unclean stop a page may be in the cache only: a sync may have failed, its page been marked clean,
@@ -159,5 +161,5 @@ def _reopen(disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, found: 
 
 
 def id_checksum(log_id: bytes) -> int:
-    """Where every record's checksum starts from."""
+    """Return the start value of every record's checksum."""
     return crc32(log_id)

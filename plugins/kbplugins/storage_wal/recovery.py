@@ -1,4 +1,4 @@
-"""What a start finds: a whole log, a torn tail to cut, or damage to refuse.
+"""Recovery at start: an intact log, a torn tail to cut, or damage to refuse.
 
 At the first place that is no valid record the rules of docs/reference/log-format.md decide, in this order:
 
@@ -173,7 +173,7 @@ class _Log:
 
     def _judge(self, name: str, fd: int, reader: Reader, size: int, last: bool) -> None:
         rest = self._disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0")
-        found = reader.problem or "zeros and then something else"
+        description = reader.problem or "zeros and then something else"
         after = 0
         vouched = 0
         for _, _, durable in frame.find(rest, reader.seq, self._id_crc):
@@ -189,7 +189,7 @@ class _Log:
         elif self.clean:
             why = "the log was closed cleanly"
         if why:
-            raise corrupted(self._disk.folder, name, reader.offset, reader.seq, found, after, why)
+            raise corrupted(self._disk.folder, name, reader.offset, reader.seq, description, after, why)
         self.dropped = len(rest)
 
     def _count(self, name: str, first: int) -> int:

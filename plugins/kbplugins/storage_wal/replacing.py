@@ -1,4 +1,4 @@
-"""Another log put in the place of this one: made whole in a folder aside, then moved over, which a crash only delays.
+"""Replacement of a log by another: written completely in a folder aside, then moved; a crash only delays it.
 
 The folder counts as soon as it has a MANIFEST, which is written last. From then on every start moves it over before anything
 else, so that what is found is the old log or the new one, never a mixture.
@@ -35,7 +35,7 @@ def stage(disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segm
 
 
 def finish(disk: Disk) -> bool:
-    """Move what was made aside over what is here; whether there was something whole. To be called before a log is opened."""
+    """Move a complete staged log over the current one; return whether there was one. Call before opening a log."""
     if ASIDE not in disk.names():
         return False
     aside = Disk(disk.files, disk.path(ASIDE))
@@ -53,15 +53,15 @@ def finish(disk: Disk) -> bool:
 def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
     new = manifests.load(aside)
     logger.info("%s: log %s from record %d on takes the place of what was here", disk.folder, new.log_id, new.durable + 1)
-    wanted = [snapshots.name_of(seq) for seq in new.snapshots] + [segment.name_of(first) for first in new.segments]
-    moved = {name for name in wanted if name not in there}  # before a crash
+    new_files = [snapshots.name_of(seq) for seq in new.snapshots] + [segment.name_of(first) for first in new.segments]
+    moved = {name for name in new_files if name not in there}  # before a crash
     for name in disk.names():
         if (segment.first_of(name) is not None or snapshots.seq_of(name) is not None) and name not in moved:
             disk.unlink(name)
-    for name in wanted:
+    for name in new_files:
         if name not in moved:
             disk.rename(f"{ASIDE}/{name}", name)
-    # Before MANIFEST: it must never name a file that a power cut takes back.
+    # Before MANIFEST: it must never name a file that a power cut removes.
     disk.sync_folder()
     disk.rename(f"{ASIDE}/{manifests.NAME}", manifests.NAME)
     disk.sync_folder()

@@ -89,7 +89,7 @@ class Header:
 
 @dataclass(slots=True)
 class Extent:
-    """What is known of a segment's content: its first record, its end in bytes, and places to start reading.
+    """Content of a segment: its first record, its end in bytes, and places to start reading.
 
     `marks` are (seq, offset) of a record every 64 KiB, so that a reader near the end skips what it does not need.
     """
@@ -206,7 +206,7 @@ def create(disk: Disk, header: Header, body: Iterable[bytes], want: int, need: i
         offset = disk.write(aside, fd, header.encode(), 0)
         for part in body:
             offset = disk.write(aside, fd, part, offset)
-        # Content before name before manifest: whatever a crash leaves, a file that is named is readable.
+        # Content before name before manifest: after any crash, a named file is readable.
         disk.fsync(aside, fd)
         disk.rename(aside, name)
         disk.sync_folder()
@@ -242,7 +242,7 @@ class Tail:
         self.extent = extent
 
     def write(self, data: bytes) -> None:
-        """Hand a batch to the kernel in one call; on any failure nothing of it stays in the file.
+        """Hand a batch to the kernel in one call; on any failure none of it stays in the file.
 
         Raises StorageFull when there is no room, which a short write means too; StorageFailed otherwise.
         """

@@ -1,7 +1,8 @@
-"""Whether there is room on the disk to take writes: refused early, taken up again with a margin; and a reserve.
+"""Free-space guard of the disk: writes are refused early and resumed with a margin; a reserve file.
 
-The reserve is a file of no use but its size. It is given up once, for writes that make room (retractions, deletions) and for
-the snapshot after them, which lets the log be dropped; it is made again before ordinary writes are taken.
+The reserve is a file that only occupies space. It is released once, for writes that free space (retractions,
+deletions) and for the snapshot after them, which lets the log be dropped; it is created again before ordinary
+writes are accepted.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ class Space:
         return StorageFull(message, {**((cause.details or {}) if cause else {}), **details})
 
     def writable(self) -> bool:
-        """Return True if the next write would be tried; looks again while full, so that room made is noticed unasked."""
+        """Return True if the next write would be tried; checks again while full, to notice freed space."""
         try:
             return not self.full or self._disk.free_bytes() >= self._limit()
         except (StorageFull, StorageFailed):
             return False
 
     def release(self) -> bool:
-        """Give up the reserve; False where there is none to give up."""
+        """Release the reserve; False if it does not exist."""
         if self.released:
             return False
         logger.warning("%s: given up, so that room can be made", self._disk.path(RESERVE))
@@ -109,7 +110,7 @@ class Space:
         return True
 
     def _probe(self) -> bool:
-        """Return True if the disk takes a file; what it says of its free room may not hold for us."""
+        """Return True if a file can be written; quotas can make the reported free space wrong."""
         try:
             fd = self._disk.open(PROBE, CREATE)
             try:

@@ -22,7 +22,7 @@ from kbplugins.storage_wal import frame, lock, opening, recovery, replacing, seg
 from kbplugins.storage_wal import manifest as manifests
 from kbplugins.storage_wal.files import READ, Disk, Files, OsFiles
 from kbplugins.storage_wal.flusher import Flusher
-from kbplugins.storage_wal.leader_mark import PledgeFile
+from kbplugins.storage_wal.leader_mark import LeaderMark
 from kbplugins.storage_wal.segment import Extent, Tail
 from kbplugins.storage_wal.space import RESERVE_BYTES, Space
 
@@ -34,7 +34,7 @@ MAX_BATCH = 1 << 30
 """Bytes of one append: the kernel takes less than 2 GiB in one call, and a short write counts as a failure."""
 
 
-class WalStore(PledgeFile):
+class WalStore(LeaderMark):
     """A `LogStore` on files. `fs`, `clock`, `random_bytes` and sizes of segments and of the reserve are seams for tests."""
 
     def __init__(
@@ -87,7 +87,7 @@ class WalStore(PledgeFile):
         self._id_crc = opening.id_checksum(self._log_id)
 
     def work_through(self, offload: Callable[[Callable[[], None]], None]) -> None:
-        """Have `offload` make the syncs that no caller waits for, so that they hold up nobody."""
+        """Run the syncs that no caller waits for through `offload`, so that they block no other task."""
         if self._flusher is not None:
             self._flusher.offload = offload
 
@@ -203,9 +203,9 @@ class WalStore(PledgeFile):
 
     def _name(self, old: Tail, tail: Tail) -> None:
         with self._naming:
-            kept = (*self._sealed, old.extent)
+            sealed = (*self._sealed, old.extent)
             try:
-                self._save(segments=tuple(extent.first for extent in (*kept, tail.extent)), durable=self._durable)
+                self._save(segments=tuple(extent.first for extent in (*sealed, tail.extent)), durable=self._durable)
             except StorageFull:
                 # MANIFEST is the old one and the segment is in the way. After any other failure MANIFEST may
                 # already name it, on the disk or in the cache, so it must stay.
@@ -215,7 +215,7 @@ class WalStore(PledgeFile):
             except BaseException:
                 tail.close()
                 raise
-            self._sealed = kept
+            self._sealed = sealed
 
     # -- reading ------------------------------------------------------------
 
@@ -255,8 +255,8 @@ class WalStore(PledgeFile):
                 if number > after:
                     yield LogRecord(number, kind, version, payload)
             if reader.offset < end:
-                found = reader.problem or "zeros"
-                raise recovery.corrupted(self._disk.folder, extent.name, reader.offset, reader.seq, found, 0)
+                problem = reader.problem or "zeros"
+                raise recovery.corrupted(self._disk.folder, extent.name, reader.offset, reader.seq, problem, 0)
         finally:
             self._disk.close(fd)
 
@@ -317,8 +317,8 @@ class WalStore(PledgeFile):
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
         """Return the newest snapshot; it was read and found sound when the log was opened or when it was saved."""
         self._check()
-        kept = self._manifest.snapshots
-        return (kept[-1], snapshots.read(self._disk, self._log_id, kept[-1])) if kept else None
+        seqs = self._manifest.snapshots
+        return (seqs[-1], snapshots.read(self._disk, self._log_id, seqs[-1])) if seqs else None
 
     def drop_before(self, seq: int) -> None:
         """Delete segments of records up to `seq` that both kept snapshots cover; with fewer than two, none."""
@@ -347,7 +347,7 @@ class WalStore(PledgeFile):
     # -- state --------------------------------------------------------------
 
     def status(self) -> LogStatus:
-        """Where the log stands. `durable` is what was really synced, under every policy."""
+        """Return the state of the log. `durable` is what was really synced, under every policy."""
         return LogStatus(
             head=self._head,
             durable=self._durable,

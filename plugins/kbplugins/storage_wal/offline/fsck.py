@@ -1,4 +1,4 @@
-"""`kbcore fsck`: every file of a log read and judged, nothing changed."""
+"""`kbcore fsck`: read and check every file of a log without changing it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check(disk: Disk) -> dict[str, Any]:
     problems: list[dict[str, Any]] = report["problems"]
     report["segments"] = [_segment(disk, name, manifest) for name in names if segment.first_of(name) is not None]
     report["snapshots"] = [_snapshot(disk, seq, seq in manifest.snapshots, manifest) for seq in _snapshots(names, manifest)]
-    problems += [{"file": found["file"], "found": found["problem"]} for found in report["snapshots"] if found["problem"]]
+    problems += [{"file": entry["file"], "found": entry["problem"]} for entry in report["snapshots"] if entry["problem"]]
     try:
-        found = recovery.examine(disk, names, manifest)
-        report |= {"head": found.head, "tornTailBytes": found.dropped}
-        opening.sound_snapshots(disk, manifest, found.extents, found.head)
+        log_content = recovery.examine(disk, names, manifest)
+        report |= {"head": log_content.head, "tornTailBytes": log_content.dropped}
+        opening.sound_snapshots(disk, manifest, log_content.extents, log_content.head)
         report["opens"] = True
     except (LogCorrupted, ConfigError, StorageFailed) as error:
         if not any(known["file"] == (error.details or {}).get("segment") for known in problems):

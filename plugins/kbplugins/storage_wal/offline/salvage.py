@@ -1,7 +1,8 @@
-"""`kbcore salvage`: what is sound of a damaged log, and what is lost of it, tenant by tenant.
+"""`kbcore salvage`: the sound parts of a damaged log, and the losses tenant by tenant.
 
-Every file is read, whatever MANIFEST says. The copy begins with the snapshot from which the sound records lead furthest. The
-records after it get numbers without gaps, so the copy has a higher term: who followed the damaged log begins anew.
+Every file is read, independent of MANIFEST. The copy begins with the snapshot from which the sound records lead
+furthest. The records after it get numbers without gaps, so the copy has a higher term: followers of the damaged
+log start again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Salvage:
 
     @property
     def seed(self) -> LogSeed:
-        """What the copy begins with."""
+        """Return the identity and start of the copy."""
         return LogSeed(self._log_id.hex(), self._epoch + 1, self._base)
 
     def chunks(self) -> Iterator[bytes]:
@@ -73,22 +74,22 @@ class Salvage:
             yield batch
 
     def report(self) -> dict[str, Any]:
-        """What was kept and what is lost: ranges of sequence numbers of the damaged log, in all and by tenant.
+        """Return what was kept and what is lost: ranges of sequence numbers, in all and by tenant.
 
         `certain` is False where the records themselves cannot be read, and the tenant is a guess from what is left of them.
         """
-        kept = set(self._later)
-        missing = [seq for seq in range(self._reach + 1, self._highest + 1) if seq not in kept]
+        kept_seqs = set(self._later)
+        missing = [seq for seq in range(self._reach + 1, self._highest + 1) if seq not in kept_seqs]
         by_tenant: dict[tuple[str | None, str | None, bool], list[int]] = {}
         for seq in missing:
             if seq in self._places:
                 index = self._places[seq]
-                found: set[tuple[str | None, str | None]] = set(self._owners(self._record(index)[2]))
-                certain = bool(found)
+                owners: set[tuple[str | None, str | None]] = set(self._owners(self._record(index)[2]))
+                certain = bool(owners)
             else:
-                found = self._guess(seq)
+                owners = self._guess(seq)
                 certain = False
-            for owner in found or {(None, None)}:
+            for owner in owners or {(None, None)}:
                 by_tenant.setdefault((*owner, certain), []).append(seq)
         order = sorted(by_tenant.items(), key=lambda item: (item[1][0], str(item[0])))
         return {
@@ -107,15 +108,15 @@ class Salvage:
         }
 
     def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:
-        """Whom the unreadable bytes speak of where a record should have been."""
+        """Return the owners that the unreadable bytes in place of a record mention."""
         before = [(first, data) for first, data in self._debris if first <= seq]
-        return set(self._owners(max(before, key=lambda found: found[0])[1])) if before else set()
+        return set(self._owners(max(before, key=lambda candidate: candidate[0])[1])) if before else set()
 
     def _identity(self) -> bytes:
-        found: bytes | None = None
+        log_id: bytes | None = None
         try:
             manifest = manifests.load(self._disk)
-            found = bytes.fromhex(manifest.log_id)
+            log_id = bytes.fromhex(manifest.log_id)
             self._epoch = manifest.epoch
             self._highest = max(manifest.durable, *manifest.snapshots, 0)
         except KBError:
@@ -128,14 +129,14 @@ class Salvage:
                 except ConfigError:
                     continue
             elif snapshots.seq_of(name) is not None:
-                found = found or snapshots.log_id_of(self._disk, name)
-            if header is not None and found in (None, header.log_id):
-                found, self._epoch = header.log_id, max(self._epoch, header.epoch)
-        if found is None:
+                log_id = log_id or snapshots.log_id_of(self._disk, name)
+            if header is not None and log_id in (None, header.log_id):
+                log_id, self._epoch = header.log_id, max(self._epoch, header.epoch)
+        if log_id is None:
             raise LogCorrupted(
                 f"{self._disk.folder}: no file of a log can be read", directory=self._disk.folder, segment="", offset=0
             )
-        return found
+        return log_id
 
     def _read_segment(self, name: str) -> None:
         data = self._disk.read_file(name).rstrip(b"\0")
@@ -155,7 +156,7 @@ class Salvage:
         """Return the snapshot to begin with, and the last record that can be reached from it without a gap."""
         there = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
         bases = [0, *(seq for seq in there if self._is_sound(seq))]
-        return max(((base, self._reached(base)) for base in bases), key=lambda found: (found[1], found[0]))
+        return max(((base, self._reached(base)) for base in bases), key=lambda reach: (reach[1], reach[0]))
 
     def _is_sound(self, seq: int) -> bool:
         try:
@@ -180,10 +181,10 @@ class Salvage:
 
 def _ranges(numbers: list[int]) -> list[list[int]]:
     """Rising numbers as [first, last] of each run."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return found
+            ranges.append([number, number])
+    return ranges

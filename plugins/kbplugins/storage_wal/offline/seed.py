@@ -28,7 +28,7 @@ def plant(disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segm
             snapshots.write(disk, log_id, seed.epoch, seed.seq, clock.now_ms(), chunks)
         tail = opening.begin(disk, clock, log_id, seed.epoch, seed.seq + 1, 0, 0, segment_bytes)
         tail.close()
-        kept = (seed.seq,) if seed.seq else ()
-        manifests.save(disk, Manifest(seed.log_id, seed.epoch, (seed.seq + 1,), kept, durable=seed.seq))
+        snapshot_seqs = (seed.seq,) if seed.seq else ()
+        manifests.save(disk, Manifest(seed.log_id, seed.epoch, (seed.seq + 1,), snapshot_seqs, durable=seed.seq))
     finally:
         disk.close(held)

@@ -1,4 +1,4 @@
-"""What an operator does to a folder that no process has open: check it, salvage it, make one."""
+"""Operator tools for a folder that no process has open: check, salvage, create."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class WalTools:
         disk = Disk(self._fs, folder)
         held = lock.look(disk)
         try:
-            found = Salvage(disk, owners, skip_damaged=skip_damaged)
-            self.plant(to, found.seed, found.chunks())
+            salvage = Salvage(disk, owners, skip_damaged=skip_damaged)
+            self.plant(to, salvage.seed, salvage.chunks())
             config = replace(self._config, storage_dir=to, fsync_policy="always", min_free_mb=0)
             store = WalStore(config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes)
             try:
-                for batch in found.batches():
+                for batch in salvage.batches():
                     store.append(batch)
                 store.sync()
             finally:
                 store.close()
-            return found.report()
+            return salvage.report()
         finally:
             if held is not None:
                 disk.close(held)
