@@ -35,7 +35,7 @@ static void enter(kb_run *run, const kb_step *step, kb_cursor *cursor)
     cursor->entry = first;
 }
 
-/* Opens the group the cursor stands at; 0: there is none left. */
+/* Opens the group the cursor stands at; 0: no group is left. */
 static int open_group(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_pair *loads = run->plan->pairs + step->pairs;

@@ -8,7 +8,7 @@
 #include "internal.h"
 
 #define DENSE 4u                      /* rows a block has to hold for the change to blocks */
-#define SPARSE 2u                     /* fewer than this, and the change is taken back */
+#define SPARSE 2u                     /* fewer than this, and the change is reverted */
 #define FULL 4u                       /* words that a rectangle may have for each block */
 
 /* A table of twice the size, or at first of 64. */
@@ -61,7 +61,7 @@ void kb_blocks_free(kb_relation *relation)
     relation->block_mask = relation->block_count = 0;
 }
 
-/* Room for one block more, in whatever form that takes. */
+/* Room for one block more, in any representation. */
 static kb_status reserve_block(kb_relation *relation)
 {
     if (relation->block_count < (relation->block_mask + UINT64_C(1)) / 2 || try_matrix(relation))

@@ -1,4 +1,4 @@
-"""How cffi builds the engine: the declarations are cut from kbengine.h, so there is one header and no copy.
+"""The cffi build of the engine: the declarations are cut from kbengine.h, so there is one header and no copy.
 
 `setup.py` asks for `ffibuilder`; `python setup.py build_ext --inplace` compiles into planner/kbplanner.
 KB_WERROR=1 makes warnings errors.

@@ -4,7 +4,7 @@
  * can be written. Otherwise the living move together, in their order, and the table of ids is made for them. */
 #include "internal.h"
 
-#define DEAD_SHARE 8u                 /* one dead row in so many is not worth looking at each */
+#define DEAD_SHARE 8u                 /* with at most one dead row in 8, rows are not tested one by one */
 
 /* Items of `size` bytes, those of dead rows left out. */
 static void pack(void *to, const void *from, size_t size, const uint8_t *state, uint32_t rows)

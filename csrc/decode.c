@@ -5,7 +5,7 @@
 
 #define MAGIC 0x4B425031u
 #define VERSION 1u
-#define MAX_REGISTERS 0x10000u        /* so that one fits a kb_pair */
+#define MAX_REGISTERS 0x10000u        /* so that a register number fits a kb_pair */
 #define MAX_WORDS 0x10000000u
 
 static int read_rule(kb_reader *reader)

@@ -6,7 +6,7 @@
 
 #define CACHED_WORDS (1u << 17)       /* a table of bits up to this size stays in the cache */
 
-/* Adds a head that is not there yet, if the budget of rows allows it. */
+/* Adds a head that does not exist yet, if the budget of rows allows it. */
 static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
 {
     kb_relation *target = run->target;
@@ -29,7 +29,7 @@ static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
     return KB_OK;
 }
 
-/* Heads of which each is new: the set is made when somebody asks for it. */
+/* Heads that are all new: the set is built on the first look-up. */
 static kb_status append_all(kb_run *run, uint32_t count, uint64_t room)
 {
     kb_relation *target = run->target;

@@ -100,7 +100,7 @@ kb_status kb_engine_open(const kb_options *options, kb_engine **out)
     if (engine == NULL)
         return KB_NOMEM;
     engine->heap = heap;
-    engine->symbols.seed = kb_mix((uint64_t)(uintptr_t)engine);   /* so that nobody can aim at one slot from outside */
+    engine->symbols.seed = kb_mix((uint64_t)(uintptr_t)engine);   /* so that clients cannot choose texts that collide */
     *out = engine;
     return KB_OK;
 }

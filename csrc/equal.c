@@ -54,7 +54,7 @@ static kb_status catch_up(kb_engine *engine)
     kb_equals *equals = &symbols->equals;
     kb_number number;
 
-    if (equals->seen > symbols->count) {   /* some were taken back */
+    if (equals->seen > symbols->count) {   /* some were rolled back */
         while (equals->count > 0 && equals->items[equals->count - 1].symbol > symbols->count)
             equals->count--;
         equals->seen = symbols->count;

@@ -5,7 +5,7 @@
 #include "internal.h"
 
 #define SAMPLE 16384u                 /* rows looked at, at most */
-#define DRIFT 8u                      /* an estimate is kept until the relation has grown by one part in so many */
+#define DRIFT 8u                      /* an estimate is kept until the relation has grown by an eighth */
 
 typedef struct kb_seen { uint64_t hash; uint32_t times, taken; } kb_seen;   /* taken 0: a free place */
 

@@ -1,5 +1,12 @@
 /* fixpoint.c - components in order, rounds until nothing new (semi-naive evaluation), budgets, fuel.
- * Owns: the marks and views, the decision what is worked on next. Never: looks into a rule; that is run.c. All of its place is in the struct, none on the C stack, so that any step can be the last. */
+ * Owns: the marks and views, the decision what is evaluated next. Never: looks into a rule; that is run.c.
+ *
+ * Stages of a row of a recursive relation, by its id against the marks of its slot:
+ *   1. new: emitted in the current round; no view shows it before the next round;
+ *   2. delta: emitted in the previous round; views DELTA and FULL show it, so that each rule reads it once as new;
+ *   3. stable: emitted before that; views OLD and FULL show it.
+ * The end of a round makes new rows delta and delta rows stable. All state is in the struct, none on the C stack, so that
+ * any step can be the last. */
 #include "machine.h"
 
 #define CHUNK 4096u                   /* steps between two looks at fuel, budgets and the cancel flag */

@@ -1,7 +1,7 @@
-/* freeze.c - a relation as it is at one moment, copied by and by.
+/* freeze.c - a snapshot of a relation, copied incrementally.
  * Owns: which blocks of rows a frozen relation still has to copy, and who copies them. Never: reads a frozen relation for others
  * before all of it is there.
- * Freezing takes memory and copies nothing. From then on whoever changes a row of the source first has its block copied, and
+ * Freezing takes memory and copies nothing. From then on a change of a row of the source first copies its block, and
  * kb_relation_settle copies the others, some at a time. Memory is taken at once, so no change of the source can fail for it. */
 #include "internal.h"
 
@@ -34,7 +34,7 @@ static void detach(kb_relation *frozen)
     frozen->freezing->source = frozen->freezing->next = NULL;
 }
 
-/* Copies a block that is not there yet. */
+/* Copies a block that is not copied yet. */
 static void save(kb_relation *frozen, uint32_t block)
 {
     const kb_relation *source = frozen->freezing->source;

@@ -3,7 +3,7 @@
  * first round, or a rule of another shape.
  * In `p(x, z) :- p(x, y), e(y, z)` a row makes only rows with its own x. So the rows of one x are worked to their end
  * before those of the next, and whether a row is new is one bit by its other column, in an array that stays in the
- * cache however large the relation becomes. The set of the relation is not kept meanwhile; it is made when somebody
+ * cache however large the relation becomes. The set of the relation is not updated during this; it is built when a caller
  * asks for it (kb_relation_ready). A relation of one column is one group. Each row comes after the row it was made
  * from, and the rows of a group in the order of their distance. */
 #include "cursor.h"

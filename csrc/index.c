@@ -191,7 +191,7 @@ kb_status kb_index_add(kb_lookup *index, const kb_relation *relation, uint32_t i
     return KB_OK;
 }
 
-/* Rows are taken back newest first, so an entry that goes with its only row is the newest entry. */
+/* Rows are rolled back newest first, so an entry that goes with its only row is the newest entry. */
 void kb_index_undo(kb_lookup *index, const kb_relation *relation, uint32_t id)
 {
     kb_sym key[KB_MAX_ARITY];

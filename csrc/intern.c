@@ -1,6 +1,6 @@
 /* intern.c - bytes to symbols and back.
  * Owns: the text of every symbol, the table that finds it, the number beside a numeric text.
- * Never: forgets a symbol; only a batch that could not be finished is taken back.
+ * Never: forgets a symbol; only a batch that could not be finished is rolled back.
  * A symbol costs its text, 8 bytes for where it starts, some 16 in the table, 8 more if it is a number. */
 #include "internal.h"
 

@@ -1,6 +1,6 @@
 /* internal.h - what the files of the engine share; never leaves csrc.
  * Owns: the structs behind the handles and the small inline helpers of the hot paths. Never: policy;
- * each struct is changed only by the file named beside it. */
+ * each struct is changed only by the file named next to the struct. */
 #ifndef KB_INTERNAL_H
 #define KB_INTERNAL_H
 #include "kbengine.h"
@@ -62,7 +62,7 @@ typedef struct kb_symbols {
     uint64_t *slots;                  /* open addressing: hash << 32 | symbol, 0 = free */
     uint32_t count, mask;             /* mask 0 = no table yet */
     uint64_t seed;
-    const void *maker;                /* the run that made all symbols after `made_from`, which nobody else has seen */
+    const void *maker;                /* the run that made all symbols after `made_from`, which no other code has seen */
     uint32_t made_from;
     kb_equals equals;
 } kb_symbols;
@@ -87,8 +87,8 @@ size_t kb_number_text(const kb_number *number, char *out);             /* decima
 double kb_round_decimal(double value, uint32_t places);                /* halves away from zero */
 /* A symbol for a text that a run has worked out; `heap` is charged for a new one. */
 kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, const char *text, size_t len, kb_sym *out);
-void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym);   /* somebody learns of it: only its maker may take it back */
-kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len);   /* 0: there is none */
+void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym);   /* the symbol becomes visible: only its maker may roll it back */
+kb_sym kb_symbol_find(const kb_symbols *symbols, const char *text, size_t len);   /* 0: not interned */
 void kb_symbols_settle(kb_engine *engine, const void *maker, int forget);   /* the maker is done; `forget`: with what only it knows */
 uint32_t kb_lower(uint32_t point);                                     /* casing.c */
 uint32_t kb_upper(uint32_t point);
@@ -154,8 +154,8 @@ typedef struct kb_relation {
     uint32_t block_mask, block_count, placed;
     uint32_t by_id;                   /* asked for ids while it grows: no blocks */
     uint32_t owned;                   /* by a run: only the run changes it */
-    struct kb_relation *frozen;       /* the first of those that are copied from this one by and by */
-    struct kb_freezing *freezing;     /* of one that was frozen, which nobody changes */
+    struct kb_relation *frozen;       /* the first of those that are copied from this one incrementally */
+    struct kb_freezing *freezing;     /* of a snapshot, which is never changed */
     kb_rel handle;
 } kb_relation;
 
@@ -299,14 +299,14 @@ void kb_relation_clear(kb_relation *relation);
 void kb_frozen_keep(kb_relation *source, uint32_t first, size_t count);   /* before these rows change */
 void kb_frozen_end(kb_relation *relation);
 kb_status kb_relation_place(kb_relation *relation);                    /* after it `slots` finds every row */
-kb_status kb_relation_ready(kb_relation *relation);                    /* after it the set has every row, in whatever form */
+kb_status kb_relation_ready(kb_relation *relation);                    /* after it the set has every row, in any representation */
 kb_status kb_relation_reserve(kb_relation *relation, uint32_t more);   /* room for the cells of `more` rows */
 /* The rows start .. end by a column and, where that is equal, by id: value << 32 | id; NULL: no room. */
 uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_t column, uint32_t start, uint32_t end);
 /* `id` gets the id of the row, new or old; KB_NO_ROW for an old row of a relation with blocks. */
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh);
-kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that is not there */
-void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* takes back the newest rows */
+kb_status kb_relation_append(kb_relation *relation, const kb_sym *row); /* a row that does not exist yet */
+void kb_relation_truncate(kb_relation *relation, uint32_t rows);       /* rolls back the newest rows */
 void kb_relation_unplace(kb_relation *relation, uint32_t id);           /* out of the table of ids */
 void kb_relation_compact(kb_relation *relation);
 

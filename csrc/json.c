@@ -81,7 +81,7 @@ static int64_t cell(const kb_relation *relation, uint32_t attribute, uint32_t id
     return relation->columns[attribute] == NULL ? kb_attribute_default(attribute) : relation->columns[attribute][id];
 }
 
-/* The values after the arguments: the stored row's, or none where nobody has asserted the row. */
+/* The values after the arguments: the stored row's, or null for a row that was not asserted. */
 static int put_values(kb_writer *writer, const kb_relation *stored, uint32_t id, const char *const *pieces, const size_t *lengths)
 {
     int there = id != KB_NO_ROW;

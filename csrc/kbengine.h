@@ -1,6 +1,6 @@
 /* kbengine.h - the public face of the engine.
  * Owns: symbols, relations, indexes, verified plans, runs. Never: strings of the caller, files, time.
- * Ownership: whoever opened a handle closes it; pointers returned are borrowed until the next call
+ * Ownership: the caller that opened a handle closes it; pointers returned are borrowed until the next call
  *   that changes the same handle.
  * Threads: one call at a time per kb_engine and everything opened from it; different engines are
  *   independent. Only kb_run_cancel may be called while another call works.
@@ -104,10 +104,10 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out);
  * yet: rows are copied before they change and by kb_relation_settle. Until that says KB_DONE a frozen relation can only be settled
  * or dropped, afterwards also read; a change of it is always KB_MISUSE. What happens to the original does not matter. */
 kb_status kb_relation_freeze(kb_engine *engine, const kb_rel *from, size_t count, kb_rel *out);
-/* Copies some more, about so many rows; KB_DONE when all of it is there. */
+/* Copies about `rows` rows more; KB_DONE when the copy is complete. */
 kb_status kb_relation_settle(kb_engine *engine, kb_rel rel, size_t rows);
 kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out);   /* what it holds: rows, set, columns, indexes */
-/* Adds rows that are not there yet, all or none; ids (may be NULL) gets the id of every row, new or old:
+/* Adds rows that do not exist yet, all or none; ids (may be NULL) gets the id of every row, new or old:
  * a row is new exactly when its id is at or past the row count before the call. */
 kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added);
 kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, size_t *removed);
@@ -138,7 +138,7 @@ typedef struct kb_sum {
 } kb_sum;
 typedef struct kb_total {             /* of one column of rows */
     uint64_t matched;                 /* rows */
-    kb_sym least, greatest, other;    /* of the numbers in answer order; the first value that is none; 0: there is none */
+    kb_sym least, greatest, other;    /* of the numbers in answer order; the first value that is none; 0: none */
     kb_sum sum;
 } kb_total;
 /* Adds up a column of the rows that kb_match would give, `most` of them at most, from *cursor on, which is moved past them;
@@ -146,9 +146,9 @@ typedef struct kb_total {             /* of one column of rows */
 kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t most,
                        kb_total *total);
 
-/* Two relations of equal arity, hidden rows counted as there: the rows that one of them alone has, and the pairs of equal rows
+/* Two relations of equal arity, hidden rows included: the rows that only one of them has, and the pairs of equal rows
  * that differ in KB_VALID_FROM, KB_VALID_UNTIL, KB_TTL or KB_CONFIDENCE. The caller gives four arrays of `room` ids, at least
- * one, and a cursor that starts with 0; each call fills them anew and counts the pairs it found equal. `more`: one of them
+ * one, and a cursor that starts with 0; each call overwrites them and counts the pairs it found equal. `more`: one of them
  * was full, call again with this cursor. */
 typedef struct kb_difference {
     uint32_t *only_here, *only_there, *modified_here, *modified_there;
@@ -227,7 +227,7 @@ kb_status kb_lexical_best(const kb_lexical *how, uint32_t *facts, double *scores
 kb_status kb_lexical_having(const kb_lexical *how, uint64_t *counts);
 
 /* answers as JSON: the objects of `count` rows, with commas between them. The caller gives what stands between the values,
- * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it is not there
+ * in this order; after the pieces CREATED to TTL come the attributes of the row in `stored`, or null where it does not exist
  * or hidden (0: nowhere). A relation in which a confidence was ever set is refused. Fills as many rows as fit. */
 enum { KB_JSON_HEAD, KB_JSON_CREATED, KB_JSON_FROM, KB_JSON_UNTIL, KB_JSON_TTL, KB_JSON_END, KB_JSON_PIECES };
 kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *rows, uint32_t arity, size_t count,
@@ -248,7 +248,7 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count);
 /* Works for about `fuel` steps: DONE, PAUSED, STALE as kb_run_check says it, or an error after which the run can
  * only be closed. After DONE a further step continues from new seeds and new base rows. */
 kb_status kb_run_step(kb_run *run, uint64_t fuel);
-/* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and start anew. */
+/* DONE: nothing it read has changed and all seeds are worked in. OK: step to continue. STALE: close and open a new run. */
 kb_status kb_run_check(kb_run *run);
 typedef struct kb_answer {
     uint64_t count;                   /* rows written, in answer order; more than `room`: there are more, read them by kb_match */

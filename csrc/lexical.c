@@ -3,7 +3,7 @@
  * knows an engine: all it reads is the caller's.
  * Lists are walked side by side, a window of places after the other, so that what is added up stays in the cache. Once as many
  * rows as are wanted are better than the lightest words together can make one, their lists are read only for facts that have
- * one of the others (MaxScore). Every score is added up in the order of the words, whatever was walked. */
+ * one of the others (MaxScore). Every score is added up in the order of the words, independent of the lists that were read. */
 #include "internal.h"
 
 #define WINDOW 2048u                  /* places worked on together */

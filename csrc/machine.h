@@ -1,5 +1,5 @@
 /* machine.h - what the files share that verify plans and run them: decode.c, plan.c, run.c, emit.c, fixpoint.c, session.c.
- * Owns: the structs of plans and runs. Never: policy; each struct is changed only by the file named beside it. */
+ * Owns: the structs of plans and runs. Never: policy; each struct is changed only by the file named next to the struct. */
 #ifndef KB_MACHINE_H
 #define KB_MACHINE_H
 #include "internal.h"
@@ -113,7 +113,7 @@ typedef struct kb_group {             /* group.c */
 } kb_group;
 
 typedef struct kb_profile {           /* profile.c */
-    kb_rule_counts *rules;            /* by rule of the plan; NULL: nobody wants to know */
+    kb_rule_counts *rules;            /* by rule of the plan; NULL: not profiled */
     uint64_t *steps;                  /* by step of the plan: what went on from it */
     uint64_t rows_made, probes, used; /* how far the run had come when a rule was last charged */
     uint8_t at_end;                   /* a component has just come to its end */
@@ -167,7 +167,7 @@ static inline void kb_charge(kb_run *run)
         kb_profile_charge(run);
 }
 
-/* So many rows or combinations have gone on from a step. */
+/* Counts rows or combinations that passed a step. */
 static inline void kb_count_step(kb_run *run, const kb_step *step, uint64_t count)
 {
     if (KB_UNLIKELY(run->profile.steps != NULL))
@@ -207,7 +207,7 @@ static inline int kb_has_checks(const kb_step *step)
 }
 
 /* compute.c */
-int kb_function_takes(uint32_t function, uint32_t count);   /* may it have so many arguments? */
+int kb_function_takes(uint32_t function, uint32_t count);   /* is this number of arguments allowed? */
 kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value);
 
 kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, int *has_value);   /* strings.c */
@@ -223,10 +223,10 @@ int kb_text_test(kb_run *run, const kb_step *step);
 uint32_t kb_pattern_check(const kb_word *program, uint32_t count);
 kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on);
 
-/* aggregate.c: OK: the next group is in the registers; DONE: there is none; PAUSED: `left` is used up */
+/* aggregate.c: OK: the next group is in the registers; DONE: no group is left; PAUSED: `left` is used up */
 kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
 
-/* equal.c: OK: the next text that is the same number is in the register; DONE: there is none */
+/* equal.c: OK: the next text that is the same number is in the register; DONE: no text is left */
 kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering);
 
 /* emit.c */

@@ -1,5 +1,5 @@
 /* pattern.c - MATCHES: a text against a regular expression that the planner has compiled.
- * Owns: the states a text can be in, all worked on side by side, so that the time is linear in the text whatever the
+ * Owns: the states a text can be in, all simulated in parallel, so that the time is linear in the text for every
  * pattern. Never: goes back in the text, or trusts a program that kb_pattern_check has not seen.
  * Thompson, "Regular expression search algorithm" (1968). The compiler, and the Python twin, is pattern.py. */
 #include "machine.h"

@@ -1,5 +1,5 @@
 /* profile.c - what each rule of a run has done, kept for those who ask before it begins.
- * Owns: the counts. Never: makes a run that nobody watches pay more than a look at a pointer; reads a clock.
+ * Owns: the counts. Never: costs an unprofiled run more than the test of a pointer; reads a clock.
  * Rules are charged with differences of the counters every run has, at the moments when another rule takes over. */
 #include "machine.h"
 

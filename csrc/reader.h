@@ -42,7 +42,7 @@ static inline int kb_read_below(kb_reader *reader, uint32_t bound, uint32_t *out
     return kb_read_next(reader, out) && (*out < bound || kb_read_refuse(reader, reader->at - 1));
 }
 
-/* Room for one more item at the end of a growing array; NULL when there is none. */
+/* Room for one more item at the end of a growing array; NULL when out of memory. */
 static inline void *kb_read_push(void *array, uint32_t *count, size_t size)
 {
     char **items = array;

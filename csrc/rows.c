@@ -258,7 +258,7 @@ void kb_relation_truncate(kb_relation *relation, uint32_t rows)
     }
 }
 
-/* Moves the living rows together. Cannot fail: indexes are dropped and made anew when next needed. */
+/* Moves the living rows together. Cannot fail: indexes are dropped and rebuilt when next needed. */
 void kb_relation_compact(kb_relation *relation)
 {
     uint32_t kept = 0, was = relation->rows;

@@ -31,7 +31,7 @@ static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
 }
 
 /* Which column of the rows of `step` is the one key of the PROBE after it, if its index is too large for the cache? */
-static uint32_t foreseen(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
+static uint32_t prefetch_column(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
 {
     const kb_pair *loads = run->plan->pairs + step->pairs + step->keys;
 
@@ -45,7 +45,7 @@ static uint32_t foreseen(const kb_run *run, const kb_step *step, const kb_cursor
 
 /* Fetches what the next seeks will read: each stage reads what an earlier one has asked for. A key that is not at
  * its own place in a table by hash is not found here, which costs time and nothing else. */
-static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_step *step, const kb_cursor *cursor,
+static KB_ALWAYS_INLINE void prefetch(const kb_run *run, const kb_step *step, const kb_cursor *cursor,
                                      const uint32_t *list, uint32_t column)
 {
     const uint64_t *order = cursor->order;
@@ -90,7 +90,7 @@ static int looks_up_rows(const kb_step *step)
 }
 
 /* Fetches the places of the set at which the next rows of the loop will be looked up by the step after it. */
-static KB_ALWAYS_INLINE void foresee_rows(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
+static KB_ALWAYS_INLINE void prefetch_rows(const kb_run *run, const kb_step *step, const kb_cursor *cursor)
 {
     const kb_relation *relation = run->slots[step->slot], *set = run->slots[step[1].slot];
     const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
@@ -116,12 +116,12 @@ static KB_ALWAYS_INLINE void foresee_rows(const kb_run *run, const kb_step *step
  * in the inner loop; KB_OK: the rows of the outer one are done, or `left` is. */
 static kb_status join_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
-    uint32_t column = foreseen(run, step, cursor);
+    uint32_t column = prefetch_column(run, step, cursor);
     kb_status status;
 
     while (next_row(run, step, cursor)) {
         if (column != KB_NONE)
-            foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
+            prefetch(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL, column);
         kb_count_step(run, step, 1);
         kb_cursor_seek(run, step + 1, cursor + 1);
         run->left--;
@@ -316,10 +316,10 @@ kb_status kb_rule_work(kb_run *run, const kb_rule *rule)
             } else {
                 if ((entering || cursor->at % FAR == 0) && cursor->at < cursor->end && looks_up_rows(step + 1)
                     && step[1].arity == 2 && run->slots[step[1].slot]->rows > LARGE_INDEX)
-                    foresee_rows(run, step, cursor);
+                    prefetch_rows(run, step, cursor);
                 goes_on = next_row(run, step, cursor);
-                if (goes_on && step[1].op == KB_OP_PROBE && (column = foreseen(run, step, cursor)) != KB_NONE)
-                    foresee(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL,
+                if (goes_on && step[1].op == KB_OP_PROBE && (column = prefetch_column(run, step, cursor)) != KB_NONE)
+                    prefetch(run, step, cursor, step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL,
                             column);
             }
             if (!goes_on && cursor->at < cursor->end) {   /* stopped between rows */

@@ -2,7 +2,7 @@
  * Owns: the formula of kbengine.h, and the search for the rows with the highest score. Never: writes a cell.
  * A power of two for each row would cost more than reading it. So a row is dropped at once if its last access lies before the
  * time from which on a row can still be better than the worst of those kept, or if an upper bound of its score, which takes a
- * few multiplications, is too low. Each so many-th row is visited before the others: whatever the order of the rows, what is
+ * few multiplications, is too low. A regular sample of rows is visited first: for every order of the rows, what is
  * kept of them leaves few of the others to look at closely. */
 #include "internal.h"
 #include <math.h>

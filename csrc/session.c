@@ -151,7 +151,7 @@ void kb_run_cancel(kb_run *run)
         atomic_store_explicit(&run->cancelled, 1, memory_order_relaxed);
 }
 
-/* Does not look at the plan: whoever lost both may give them back in either order. */
+/* Does not look at the plan: a caller that lost both may free them in either order. */
 void kb_run_close(kb_run *run)
 {
     kb_engine *engine;

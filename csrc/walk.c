@@ -6,7 +6,7 @@
 #define LARGE_INDEX 65536u            /* keys; fewer are in the cache anyhow */
 
 /* Fetches what the look-ups of the coming places of the queue will read: each stage what an earlier one asked for. */
-static KB_ALWAYS_INLINE void foresee(const kb_run *run, const kb_relation *target, const kb_lookup *index,
+static KB_ALWAYS_INLINE void prefetch(const kb_run *run, const kb_relation *target, const kb_lookup *index,
                                      const kb_relation *inner, uint32_t column, uint32_t place, uint32_t end)
 {
     static const uint32_t distance[] = { 16, 11, 7, 3 };
@@ -113,7 +113,7 @@ uint32_t kb_walk_rows(kb_run *run, const kb_component *component, const kb_rule 
         uint32_t count;
 
         if (far)
-            foresee(run, target, index, inner, walk->key, place, place < group->next ? end : rows);
+            prefetch(run, target, index, inner, walk->key, place, place < group->next ? end : rows);
         if (left <= 0)
             break;
         if (entry == KB_NONE) {

@@ -233,7 +233,7 @@ static kb_status work_item(kb_model *m, uint64_t *work)
     return KB_OK;
 }
 
-/* The phase after one that is at its end; KB_DONE when there is none. */
+/* The phase after one that is at its end; KB_DONE after the last phase. */
 static kb_status next_phase(kb_model *m)
 {
     switch (m->phase) {
