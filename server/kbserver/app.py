@@ -17,7 +17,7 @@ from kbcore.metrics.catalogue import EVENT_STREAMS, HTTP_BODY_BYTES, MCP_SUBSCRI
 from kbserver.answers import JSON
 from kbserver.errors import ErrorAnswer, answer_of
 from kbserver.events.streams import EventHub
-from kbserver.fast_path import Lean
+from kbserver.fast_path import FastPath
 from kbserver.http.body_memory import Bodies
 from kbserver.http.compress import VARY, compressed, compressible, wanted_by
 from kbserver.http.cors import Cors
@@ -181,7 +181,7 @@ def create_app(
     runtime.metrics.on_collect(reading(MCP_SUBSCRIBERS, lambda: len(tools.streams)))
 
     if lean:
-        app.wsgi_app = Lean(  # type: ignore[method-assign]
+        app.wsgi_app = FastPath(  # type: ignore[method-assign]
             app.wsgi_app, runtime, failed, meters, bodies, guard if guarded else None
         )
     if runtime.config.cors_origins:

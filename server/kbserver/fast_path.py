@@ -1,8 +1,8 @@
-"""A short way for the usual request of the five hot routes, in front of Flask.
+"""Fast path for common requests of the five hot routes, in front of Flask.
 
-It takes POSTs of a small JSON body with the usual headers, reads them with the same readers and schemas, and calls the same
-methods of the core. Anything unusual, and every body that is not sound, goes to Flask as if it had never been here; so both
-ways give the same bytes, which a differential test holds them to.
+It serves POSTs with a small JSON body and common headers, with the same readers, schemas and core methods as the Flask
+routes. All other requests, and every invalid body, are passed on to Flask unchanged. A differential test checks that
+both give the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
 MAX_BYTES = 64 * 1024
-"""Larger bodies take the long way."""
+"""Larger bodies are served by the Flask route."""
 
 UNUSUAL = (
     *("HTTP_PREFER", "HTTP_X_TRANSACTION_ID", "HTTP_TRANSFER_ENCODING", "HTTP_CONTENT_ENCODING"),
@@ -51,22 +51,22 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 Fail = Callable[[Exception, str], ErrorAnswer]
 
 
-class Lean:
-    """The short way; `fail` makes the answer to an error of the core, and does what must be done about it.
+class FastPath:
+    """The fast path as a WSGI application; `fail` handles an error of the core and returns its answer.
 
-    `guard` is None where everybody may do everything.
+    `guard` is None if authentication and limits are off.
     """
 
     def __init__(
         self,
-        long_way: Application,
+        flask_app: Application,
         runtime: Runtime,
         fail: Fail,
         meters: HttpMeters,
         bodies: Bodies,
         guard: Guard | None = None,
     ) -> None:
-        self._long_way = long_way
+        self._flask_app = flask_app
         self._runtime = runtime
         self._fail = fail
         self._meters = meters
@@ -84,10 +84,10 @@ class Lean:
         self._needs = {path: need_of("POST", path) for path in self._routes}
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Serve a request as WSGI says."""
+        """Serve a WSGI request."""
         route = self._routes.get(environ.get("PATH_INFO", ""))
         if route is None or not self._usual(environ):
-            return self._long_way(environ, start_response)
+            return self._flask_app(environ, start_response)
         clock, meters = self._runtime.clock, self._meters
         started = clock.monotonic()
         meters.under_way += 1
@@ -107,7 +107,7 @@ class Lean:
             except InvalidInput:
                 environ["wsgi.input"] = BytesIO(body)
                 meters.under_way -= 1
-                return self._long_way(environ, start_response)
+                return self._flask_app(environ, start_response)
             kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER))
             parts = answer(kb, asked, notes)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
@@ -121,7 +121,7 @@ class Lean:
         size = sum(map(len, parts))
         more: list[tuple[str, str]] = []
         rated: list[tuple[str, str]] = []
-        if guard is not None:  # an error names the limit it met, which goes before how another one stands
+        if guard is not None:  # an error already names the limit that was exceeded
             rated = [pair for pair in headers_of(environ).items() if all(pair[0] != name for name, _ in headers)]
         if compressible(headers[-1][1], size):
             more.append(("Vary", VARY))

@@ -1,4 +1,4 @@
-"""The hooks that know HTTP. The application adds them to those of the core; a program without a server ignores them."""
+"""Plugin hooks of the HTTP server, in addition to those of the core; programs without a server ignore them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling, and the databases and tenants that one may touch; empty is all of them.
+    """The caller of a request, and the databases and tenants it may access; empty means all.
 
-    One that may not touch everything may not use the routes that are about databases and tenants as a whole either. `role`
-    is reader, writer, admin or replica; `key` is the id of the key that was sent, None where a plugin says who is calling.
+    A principal with limits may not use routes that concern all databases or tenants. `role` is reader, writer, admin
+    or replica; `key` is the id of the API key, None if a plugin authenticated the caller.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Principal:
 
     @property
     def limited(self) -> bool:
-        """Whether there is something this one may not touch."""
+        """True if access is limited to some databases or tenants."""
         return bool(self.databases or self.tenants)
 
     def may_touch(self, database: str, tenant: str | None) -> bool:
-        """Whether a tenant of a database is open to this one; None where the database is asked for."""
+        """Return True if the principal may access a tenant, or with None the database."""
         return (not self.databases or database in self.databases) and (
             tenant is None or not self.tenants or tenant in self.tenants
         )
@@ -43,14 +43,14 @@ class Principal:
 
 @hookspec(firstresult=True)
 def kb_http_authenticate(headers: Mapping[str, str]) -> Principal | None:
-    """Say who sends a request, by its headers (names in lower case); None leaves it to the next plugin.
+    """Authenticate a request by its headers (names in lower case); None passes it to the next plugin.
 
-    Raise `kbcore.errors.Unauthorized` for credentials that are wrong. With such a plugin every request needs an answer but
-    those for public routes: where no plugin gives one the keys of the server are asked, and without keys it is 401. An
-    exception is 500, and nothing is served.
+    Raise `kbcore.errors.Unauthorized` for wrong credentials. With such a plugin every request except those for public
+    routes needs a principal: if no plugin returns one, the keys of the server are checked, and without keys the
+    response is 401. Other exceptions give 500.
     """
 
 
 @hookspec
 def kb_http_blueprints(runtime: Runtime) -> Iterable[Blueprint]:  # type: ignore[empty-body]
-    """More routes, mounted under `/x/`; their errors leave in the one shape, and they are counted as all are."""
+    """Return blueprints to mount under `/x/`; their errors and metrics are handled like those of the server."""

@@ -56,8 +56,8 @@ def log_request(fields: Mapping[str, Any]) -> None:
 
 def traced(environ: Mapping[str, Any]) -> dict[str, str]:
     """The field with the trace a request belongs to, if its `traceparent` names one."""
-    found = trace_id(environ.get("HTTP_TRACEPARENT"))
-    return {"traceId": found} if found else {}
+    trace_number = trace_id(environ.get("HTTP_TRACEPARENT"))
+    return {"traceId": trace_number} if trace_number else {}
 
 
 def _when(record: logging.LogRecord) -> str:

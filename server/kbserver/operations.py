@@ -1,7 +1,7 @@
-"""What a route says about itself: its answers, headers and errors. The OpenAPI document is made of it.
+"""Declarations of routes: answers, headers and errors, from which the OpenAPI document is generated.
 
-The declaration stands above the function of a route. Name, summary and description come from the function's docstring, the
-body from the envelope of its shape, the paths and methods from Flask, the examples from `example_scenarios/single_node.py`.
+A declaration decorates the function of a route. Name, summary and description come from the function's docstring, the
+body from the envelope of its shape, paths and methods from Flask, examples from `example_scenarios/single_node.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLAIN = "text/plain"
 View = TypeVar("View", bound=Callable[..., Any])
 
 ALWAYS = frozenset({400, 401, 403, 429, 500, 503})
-"""Statuses any request may meet: a head nobody can read, no key or one that may not, too much at once, a bug, a stop."""
+"""Statuses of any request: malformed head, missing or insufficient key, rate limit, bug, shutdown."""
 
 OF_TENANTS = frozenset({404})
 OF_BODIES = frozenset({413, 415})
@@ -29,7 +29,7 @@ OF_GOALS = frozenset({422})
 OF_WRITES = frozenset({409, 413, 507})
 OF_TRANSACTIONS = frozenset({404, 409})
 OF_NODES = frozenset({409})
-"""Of what a node refuses for what it is: a follower, no leader."""
+"""Status of requests that a node's replication role does not allow."""
 
 OF_MODELS = frozenset({501, 502})
 OF_PAGES = frozenset({409})
@@ -48,7 +48,7 @@ COUNTED = {"X-Total-Count": said(COUNT, "Of a page: how many there are in all.")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that is no error: what it says, and its schema for each media type it may have; headers with schemas."""
+    """A successful response: description, schema per media type, and headers with schemas."""
 
     says: str
     content: Mapping[str, Schema]
@@ -58,12 +58,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a route says about itself.
+    """The declaration of a route.
 
-    `tenant`: it needs X-Tenant-ID. `transaction`: it takes X-Transaction-ID. `writes`, `asks`: it meets the errors of
-    writes, of goals. `query`, `headers`: more of the request's parameters, none required. `prefer`: what it honours of
-    `Prefer` beside `handling=strict`. `tagged`: a body has an ETag, and who has it gets 304. `paged`: it takes `limit` and
-    `cursor`. `errors`: more statuses. `listed`: it is in the document.
+    `tenant`: requires X-Tenant-ID. `transaction`: accepts X-Transaction-ID. `writes`, `asks`: can fail like writes, like
+    goals. `query`, `headers`: further optional parameters. `prefer`: preferences beside `handling=strict`. `tagged`:
+    responses have an ETag, and If-None-Match gives 304. `paged`: accepts `limit` and `cursor`. `errors`: further
+    statuses. `listed`: appears in the OpenAPI document.
     """
 
     answers: tuple[Answer, ...]
@@ -81,7 +81,7 @@ class Operation:
     listed: bool = True
 
     def statuses(self) -> list[int]:
-        """Give every status of an error it may answer."""
+        """Return all error statuses of the route."""
         codes = set(ALWAYS).union(self.errors)
         for holds, more in (
             (self.tenant, OF_TENANTS),
@@ -100,7 +100,7 @@ _OPERATIONS: dict[Callable[..., Any], Operation] = {}
 
 
 def operation(*answers: Answer, **more: Any) -> Callable[[View], View]:
-    """Declare the route below: its answers, and the fields of `Operation` by name."""
+    """Declare a route: its answers, and fields of `Operation` by name."""
     declared = Operation(answers, **more)
 
     def mark(view: View) -> View:
@@ -111,7 +111,7 @@ def operation(*answers: Answer, **more: Any) -> Callable[[View], View]:
 
 
 def operation_of(view: Callable[..., Any]) -> Operation | None:
-    """Give what a route says about itself, None where it says nothing."""
+    """Return the declaration of a route, None if it has none."""
     return _OPERATIONS.get(view)
 
 

@@ -1,4 +1,4 @@
-"""The `RateLimit` headers of a request that counts against a limit; without limits there are none."""
+"""`RateLimit` headers of requests that count against a limit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How a limit stands: `quota` requests in `window` seconds, of which `left` are left; it is full in `reset` seconds.
+    """State of a limit: `quota` requests per `window` seconds, `left` remaining, full again in `reset` seconds.
 
-    `window` None: the quota is of what there may be at a time.
+    With `window` None the quota limits concurrent requests.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Rate:
 
 
 def rate_headers(rate: Rate | None) -> dict[str, str]:
-    """The headers of an answer; none where nothing is limited."""
+    """Return the headers of a response; none without a limit."""
     if rate is None:
         return {}
     window = "" if rate.window is None else f";w={rate.window}"
@@ -34,9 +34,9 @@ def rate_headers(rate: Rate | None) -> dict[str, str]:
 
 
 def used_up(details: Mapping[str, Any] | None, seconds: float) -> Rate:
-    """The limit a RateLimited names in its details (`limit`; `value`, or `requests` and `seconds`); nothing of it is left.
+    """Return the exhausted limit in the details of RateLimited (`limit`; `value`, or `requests` and `seconds`).
 
-    What a guest's error does not say, or says in other words, is left out.
+    Errors of plugins may lack these details; defaults replace them.
     """
     fields = details or {}
     name, quota, window = fields.get("limit"), fields.get("requests", fields.get("value")), fields.get("seconds")

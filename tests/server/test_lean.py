@@ -131,7 +131,7 @@ LAST = [("X-Request-ID", "n-1"), ("X-KB-Version", __version__)]
 
 def test_the_usual_requests_never_reach_flask(monkeypatch):
     with Both() as both:
-        monkeypatch.setattr(both.apps[0].wsgi_app, "_long_way", None)
+        monkeypatch.setattr(both.apps[0].wsgi_app, "_flask_app", None)
         told = json.dumps({"predicate": "p", "args": ["a", 1]}).encode()
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         assert both.ask("/tell", told) == (

@@ -43,7 +43,7 @@ _REFUSED = frozenset(
         *(f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")),
     )
 )
-"""What the protocol knows and this agent does not do."""
+"""Methods of the protocol that this agent does not support."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ SYNTHESIZE = Skill(
     "synthesize", "Answer in words", "Answers questions in words from what is known (synthesize).", ("language",),
     '{"op": "synthesize", "question": "Who is Cid descended from?"}',
 )  # fmt: skip
-"""There where a language model is configured."""
+"""Offered only if a language model is configured."""
 
 
 _SECURED: Json = {
@@ -122,21 +122,21 @@ def card(url: str, model: bool = False, keys: bool = False) -> Json:
 
 
 class Agent:
-    """What answers messages, with the tools of the tool protocol."""
+    """Answers A2A messages with the MCP tools."""
 
     def __init__(self, toolbox: Toolbox, model: bool) -> None:
         self._toolbox = toolbox
         self._tools = tools_of("all", model)
 
     def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
-        """The result of a request; raises Failure. `version` is what the client says it speaks."""
+        """Return the result of a request; raises Failure. `version` is the A2A version of the client, if sent."""
         if version is not None and ".".join(version.split(".")[:2]) not in VERSIONS:
-            raise failure(BAD_VERSION, f"version {version[:20]} is not spoken here; {' and '.join(VERSIONS)} are")
+            raise failure(BAD_VERSION, f"version {version[:20]} is not supported; supported: {' and '.join(VERSIONS)}")
         method = message.method
         if method in _GET_TASK:
             raise failure(TASK_NOT_FOUND, "there are no tasks here: every message is answered at once")
         if method in _REFUSED:
-            raise failure(UNSUPPORTED, f"{method} is not done here; the agent card says so")
+            raise failure(UNSUPPORTED, f"{method} is not supported; see the agent card")
         if method not in _SEND:
             raise failure(METHOD_NOT_FOUND, f"there is no method {method[:64]!r}")
         tenant = message.params.get("tenant") or who.tenant
@@ -147,11 +147,11 @@ class Agent:
         content = message.params.get("message")
         if type(content) is not dict:
             raise failure(INVALID_PARAMS, "params.message must be an object")
-        outcome = self._done(content.get("parts"), replace(who, tenant=tenant), call)
+        outcome = self._run(content.get("parts"), replace(who, tenant=tenant), call)
         return _reply(outcome, content.get("contextId"), _SEND[method])
 
-    def _done(self, parts: Any, who: Who, call: Call) -> Json:
-        """What the parts of a message ask for, one after the other; one alone answers for itself."""
+    def _run(self, parts: Any, who: Who, call: Call) -> Json:
+        """Run the operations of the parts of a message in order; a single part returns its own result."""
         if type(parts) is not list or not parts:
             raise failure(INVALID_PARAMS, "params.message.parts must be an array with a part")
         asked = [_operation(part, f"params.message.parts[{index}]", self._tools) for index, part in enumerate(parts)]
@@ -185,7 +185,7 @@ def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Js
 
 
 def _spoken(text: str) -> tuple[str, Json]:
-    """What a text asks for: a goal, with `?-` in front or with variables and no rule in it, is asked; the rest is told."""
+    """Return the operation of a text: `ask` for a goal (`?-` in front, or variables without a rule), else `ingest`."""
     if not text.startswith("?-") and ("?" not in text or ":-" in text):
         return "ingest", {"text": text}
     try:
@@ -205,5 +205,5 @@ def _reply(outcome: Json, context: Any, version: str) -> Json:
 
 
 def version_of(environ: Mapping[str, Any]) -> str | None:
-    """The version a request says it is of, None where it does not say."""
+    """Return the protocol version in the headers of a request, or None."""
     return environ.get("HTTP_A2A_VERSION") or None

@@ -179,14 +179,14 @@ def _told(app: Flask) -> dict[str, Any]:
         media, status = answer.mimetype, str(answer.status_code)
         if media == OCTETS or answer.status_code == NO_CONTENT:
             continue
-        shown = _stable(answer.get_json() if media == JSON else answer.text)
+        content = _stable(answer.get_json() if media == JSON else answer.text)
         if answer.status_code >= 400:
-            errors.setdefault(status, shown)
+            errors.setdefault(status, content)
             continue
         known = operations.setdefault(f"{method} {path}", {"answers": {}})
         if body is not None:
             known.setdefault("request", body)
-        known["answers"].setdefault(status, {}).setdefault(media, shown)
+        known["answers"].setdefault(status, {}).setdefault(media, content)
     for made in (*map(answer_of, MADE), UNEXPECTED):
         errors.setdefault(str(made.status), {"code": made.code, "message": made.message, "details": made.details})
     return {"operations": operations, "errors": errors}

@@ -1,7 +1,7 @@
-"""How much memory the bodies of all requests under way take together: there is a limit, and over it a request waits outside.
+"""Limit on the memory that the bodies of all active requests use together; requests over the limit get 503.
 
-A body counts for what has come in of it and the part that is being read, so that clients who promise much and send it slowly
-keep nobody else out, and until its request is answered, since what was read from it lives as long.
+A body counts with the bytes received and the part being read, so that slow clients with a large Content-Length do not
+block others. It counts until its request is answered, because the parsed values live that long.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from kbcore.errors import NotReady
 
 _HELD = "kbcore.body_bytes"
-"""Where a request's WSGI environment says how many bytes it is counted for."""
+"""Key in the WSGI environment of the bytes counted for a request."""
 
 
 class TooManyBodies(NotReady):
-    """The bodies of the requests under way leave no room for this one."""
+    """The bodies of active requests leave no memory for this one."""
 
 
 class Bodies:
-    """Counts the bytes of bodies, `most` of them at a time; one request alone may hold more."""
+    """Counter of body bytes, limited to `most`; a single request may exceed the limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -43,7 +43,7 @@ class Bodies:
             environ[_HELD] = max(size, environ.get(_HELD, 0))
 
     def release(self, environ: MutableMapping[str, Any]) -> None:
-        """Count a request no longer; once or several times."""
+        """Stop counting a request; repeated calls have no effect."""
         if _HELD in environ:
             with self._mutex:
                 self.bytes -= environ.pop(_HELD, 0)

@@ -1,4 +1,4 @@
-"""gzip for answers of some size, for clients that take it. Streams of events are never compressed: they would be held up."""
+"""gzip compression of larger responses for clients that accept it; event streams are never compressed (buffering delay)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-LEAST_BYTES = 1024
+MIN_BYTES = 1024
 LARGE_BYTES = 256 * 1024
-"""From here on it is done off the event loop, where it holds up nobody."""
+"""Responses from this size on are compressed in a thread, so that they do not block the event loop."""
 
 LEVEL = 2
 _GZIP = 31
@@ -22,7 +22,7 @@ VARY = "Accept-Encoding"
 
 @lru_cache(maxsize=256)
 def takes_gzip(accepted: str) -> bool:
-    """Whether an `Accept-Encoding` header allows gzip."""
+    """Return True if an `Accept-Encoding` header allows gzip."""
     wishes: dict[str, bool] = {}
     for part in accepted.lower().split(","):
         coding, _, parameter = part.partition(";")
@@ -32,12 +32,12 @@ def takes_gzip(accepted: str) -> bool:
 
 
 def compressible(kind: str, size: int) -> bool:
-    """Whether an answer of a content type and size in bytes is worth it."""
-    return size >= LEAST_BYTES and kind.startswith(_KINDS)
+    """Return True if a response of this content type and size in bytes is worth compressing."""
+    return size >= MIN_BYTES and kind.startswith(_KINDS)
 
 
 def compressed(parts: list[bytes], size: int, offload: Callable[[Callable[[], bytes]], bytes]) -> bytes:
-    """The parts of an answer of `size` bytes as one gzip member; `offload` calls where it holds up nobody."""
+    """Return the parts of a response of `size` bytes as one gzip member; `offload` runs large ones in a thread."""
     return offload(lambda: _gzip(parts)) if size >= LARGE_BYTES else _gzip(parts)
 
 
@@ -47,6 +47,6 @@ def _gzip(parts: list[bytes]) -> bytes:
 
 
 def wanted_by(environ: Mapping[str, Any]) -> bool:
-    """Whether the client of a request takes gzip."""
+    """Return True if the client of a request accepts gzip."""
     accepted = environ.get("HTTP_ACCEPT_ENCODING")
     return bool(accepted) and takes_gzip(accepted)

@@ -1,4 +1,4 @@
-"""How many connections each address has: one client must not take them all."""
+"""Limit on open connections per address, so that one client cannot take them all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import Counter
 from functools import lru_cache
 
 _NETWORK_BITS = 64
-"""Bits of an IPv6 address that one customer of a provider is given; those after them are theirs to choose."""
+"""IPv6 prefix length of one customer; addresses within the prefix count as one client."""
 
 
 class Crowd:
-    """Counts open connections by address; `most` a piece, 0 for no limit. The machine itself is not counted.
+    """Counter of open connections per address, at most `most` each (0: no limit). Loopback addresses are not counted.
 
-    A reverse proxy on the machine brings everybody's connections from one address; one elsewhere needs `most` set to suit.
+    With a reverse proxy on another machine all connections share its address, so `most` must be set accordingly.
     """
 
     def __init__(self, most: int) -> None:
@@ -21,7 +21,7 @@ class Crowd:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count a connection that was opened; whether it may be served. Each is to be followed by `leave`."""
+        """Count a new connection. Returns True if it may be served; every call needs a later `leave`."""
         counted = origin(address)
         if not counted or not self.most:
             return True
@@ -29,7 +29,7 @@ class Crowd:
         return self._open[counted] <= self.most
 
     def leave(self, address: str) -> None:
-        """Count a connection that was closed."""
+        """Remove a closed connection from the count."""
         counted = origin(address)
         if self._open[counted] > 1:
             self._open[counted] -= 1
@@ -37,20 +37,20 @@ class Crowd:
             del self._open[counted]
 
     def swamped(self, address: str) -> bool:
-        """Whether an address has twice what it may: not even a refusal is owed to it."""
+        """Return True if an address has twice the limit; its connections are dropped without an answer."""
         return bool(self.most) and self._open[origin(address)] >= 2 * self.most
 
     def __len__(self) -> int:
-        """How many addresses have connections that are counted."""
+        """Return the number of addresses with counted connections."""
         return len(self._open)
 
 
 @lru_cache(maxsize=4096)
 def origin(address: str) -> str:
-    """Give what an address is counted as: an IPv4 address, the network of an IPv6 one, nothing for this machine."""
+    """Return the key of an address: the IPv4 address, the IPv6 network, or "" for loopback."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:  # a socket of the file system
+    except ValueError:  # a Unix domain socket
         return ""
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is None:

@@ -1,7 +1,7 @@
-"""While a long goal is worked on: noticing that its client leaves, or that the server gives up on stopping politely.
+"""Disconnect detection: stops long goals when their client disconnects or the server's shutdown timeout ends.
 
-A client that closes its side of the connection has left, though it could still read: nothing tells that from a closed
-connection before an answer is sent. One that has sent more, its next request, has not, and is not watched any longer.
+A half-closed connection counts as disconnected, because it cannot be told from a closed one before the response is
+sent. A client that sends its next request is still connected, and is not watched any longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Stop = Callable[[KBError], None]
 
 
 class Watches:
-    """The long goals under way on the connections of a server."""
+    """The active long goals on the connections of a server."""
 
     def __init__(self) -> None:
         self._stops: dict[object, Stop] = {}
@@ -29,7 +29,7 @@ class Watches:
         return len(self._stops)
 
     def begin(self, sock: Any, stop: Stop, left: Callable[[], None]) -> Callable[[], None]:
-        """Watch a connection nobody reads from; on a leave call `left`, then `stop`. Gives what ends the watch."""
+        """Watch an idle connection; on disconnect call `left`, then `stop`. Returns a function that ends the watch."""
         if self._ended is not None:
             stop(self._ended)
         watched = object()
@@ -48,7 +48,7 @@ class Watches:
         return end
 
     def stop_all(self, error: KBError) -> None:
-        """Stop what is watched now, and from now on whatever comes."""
+        """Stop all watched goals, and every goal that begins later."""
         self._ended = error
         for stop in list(self._stops.values()):
             stop(error)

@@ -78,21 +78,21 @@ class Idempotency:
         if not _KEY.fullmatch(key):
             raise InvalidInput(f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER})
         context = read_headers(request.environ)
-        wanted = RequestKey(key, self._digest(context))
+        request_key = RequestKey(key, self._digest(context))
         place = (context.database, context.tenant, key)
         with self._mutex:
             running = self._under_way.get(place)
             known = None if running else self._known(context, key)
             if running is None and known is None:
-                self._under_way[place] = wanted.digest
-                g.idempotent = (place, wanted)
+                self._under_way[place] = request_key.digest
+                g.idempotent = (place, request_key)
         if known is not None:
-            return _again(known, wanted)
+            return _again(known, request_key)
         if running is not None:
-            if running != wanted.digest:
+            if running != request_key.digest:
                 raise _another()
             raise InFlight("the first request with this key is still being carried out", {"reason": "in_flight"})
-        mark: AbstractContextManager[None] = carrying_out(context.database, context.tenant, wanted)
+        mark: AbstractContextManager[None] = carrying_out(context.database, context.tenant, request_key)
         mark.__enter__()
         g.idempotent_mark = mark
         return None
@@ -110,14 +110,14 @@ class Idempotency:
 
     def _end(self, response: Response) -> Response:
         if "idempotent" in g and response.status_code < 300:
-            (database, tenant, _), wanted = g.idempotent
+            (database, tenant, _), request_key = g.idempotent
             headers = [pair for pair in response.headers if pair[0].lower() not in _OF_THE_TRIP]
             body = response.get_data()
             answer = None
             if len(body) <= ANSWER_BYTES:
                 answer = Answer(response.status_code, tuple(headers), body.decode())
             try:
-                self._runtime.commit(ChangeSet(database, tenant, (NoteAnswer(wanted, answer),)))
+                self._runtime.commit(ChangeSet(database, tenant, (NoteAnswer(request_key, answer),)))
             except KBError as error:
                 log.warning("an answer was not kept for its key: %s", error.message)
         return response
@@ -132,8 +132,8 @@ class Idempotency:
                 self._under_way.pop(held[0], None)
 
 
-def _again(known: Answered, wanted: RequestKey) -> Response:
-    if known.digest != wanted.digest:
+def _again(known: Answered, request_key: RequestKey) -> Response:
+    if known.digest != request_key.digest:
         raise _another()
     if known.answer is None:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""What the headers of a request say: whose knowledge base it is for, and how the answer is wanted."""
+"""Context of a request from its headers: database, tenant, transaction, and preferences for the response."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NAME_PATTERN = r"[A-Za-z0-9_.:@-]{1,128}"
 _NAME = re.compile(NAME_PATTERN)
 _SHOWN = 128
 _WAIT_DIGITS = 9
-_LONGEST_WAIT = 10**12
+_MAX_WAIT_MS = 10**12
 
 CALLER = "kbcore.caller"
-"""Where a server leaves in the WSGI environment who waits for the answer, if it can tell when that one leaves."""
+"""Key in the WSGI environment of the caller, if the server can detect its disconnect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RequestContext:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text may name a database, tenant, scope or session."""
+    """Return True if a text is a valid name of a database, tenant, scope or session."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
@@ -69,7 +69,7 @@ def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) 
 
 
 def current() -> RequestContext:
-    """Give the context of the request being served."""
+    """Return the context of the current request."""
     if "context" not in g:
         g.context = read_headers(request.environ)
     context: RequestContext = g.context
@@ -84,9 +84,9 @@ def named(kind: str, name: str) -> str:
 
 
 def wait_wanted() -> int | None:
-    """Milliseconds the client waits for this request as its `Prefer: wait` says (RFC 7240), which the answer will confirm.
+    """Return the milliseconds of `Prefer: wait` (RFC 7240) or None, and confirm the preference in the response.
 
-    Whole seconds; 0 is for an answer that is at hand. Raises InvalidInput.
+    The header has whole seconds. Raises InvalidInput.
     """
     text = current().wait
     if text is None:
@@ -94,47 +94,47 @@ def wait_wanted() -> int | None:
     if not (text.isascii() and text.isdigit()):
         raise InvalidInput("header Prefer: wait must be a whole number of seconds", {"header": "Prefer"})
     applied(f"wait={text}")
-    return int(text[-_WAIT_DIGITS:]) * 1000 if len(text.lstrip("0")) <= _WAIT_DIGITS else _LONGEST_WAIT
+    return int(text[-_WAIT_DIGITS:]) * 1000 if len(text.lstrip("0")) <= _WAIT_DIGITS else _MAX_WAIT_MS
 
 
 def applied(preference: str) -> None:
-    """Note a preference that is honoured, for the header of the answer that says so."""
+    """Record an honoured preference for the header `Preference-Applied`."""
     g.setdefault("applied", []).append(preference)
 
 
 def runtime() -> Runtime:
-    """Give the runtime this application serves."""
-    found: Runtime = current_app.extensions["kbcore"]
-    return found
+    """Return the runtime that this application serves."""
+    value: Runtime = current_app.extensions["kbcore"]
+    return value
 
 
 def bodies() -> Bodies:
-    """Give what counts the bodies of the requests under way."""
-    found: Bodies = current_app.extensions["kbcore.bodies"]
-    return found
+    """Return the counter of request bodies."""
+    value: Bodies = current_app.extensions["kbcore.bodies"]
+    return value
 
 
 def reader() -> KnowledgeBase:
-    """Give the knowledge base the request reads, as its transaction sees it if it names one."""
+    """Return the knowledge base to read, seen through the request's transaction if it has one."""
     return _knowledge_base(current(), writes=False)
 
 
 def writer() -> KnowledgeBase:
-    """Give the knowledge base the request writes to, or its transaction, which any error of the request then ends."""
+    """Return the knowledge base or transaction to write to; any error of the request ends the transaction."""
     return _knowledge_base(current(), writes=True)
 
 
 def release(error: BaseException | None) -> None:
-    """Let go of the transaction the request works in, if any; `error` is how the request failed."""
+    """Release the transaction of the request, if any; `error` is the exception of the request."""
     held: TransactionKB | None = g.pop("transaction", None)
     if held is not None:
         held.__exit__(type(error) if error else None, error, None)
 
 
 def outside(tenant_default: str | None = None) -> RequestContext:
-    """The headers of a request that cannot be part of a transaction; raises InvalidInput if it names one.
+    """Return the context of a request outside transactions; raises InvalidInput if it names one.
 
-    With a default it needs no tenant.
+    With `tenant_default` the tenant header is optional.
     """
     context = g.context = read_headers(request.environ, tenant_default)
     if context.transaction is not None:
@@ -152,7 +152,7 @@ def _knowledge_base(context: RequestContext, writes: bool) -> KnowledgeBase:
 
 
 def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:
-    """A handle on a transaction, to be entered; raises UnknownTransaction, and at the door Conflict where it has ended."""
+    """Return a handle on a transaction; raises UnknownTransaction, and on entry Conflict if it has ended."""
     if len(id) > _SHOWN:
         raise UnknownTransaction(id[:_SHOWN])
     caller = request.environ.get(CALLER)
@@ -170,7 +170,7 @@ def _name(environ: Mapping[str, Any], header: str, key: str, default: str | None
 
 
 def _wishes(prefer: str) -> dict[str, str]:
-    """Read a `Prefer` header; as its specification says, what is not understood is ignored."""
+    """Parse a `Prefer` header; unknown preferences are ignored, as RFC 7240 says."""
     wishes: dict[str, str] = {}
     for part in prefer.split(","):
         name, _, value = part.split(";")[0].partition("=")

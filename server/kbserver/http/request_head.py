@@ -61,15 +61,15 @@ class Head:
     def environ(self) -> dict[str, str]:
         """Give the part of the WSGI environment that comes from the request."""
         path, _, query = self.target.partition("?")
-        found = {
+        environ = {
             "REQUEST_METHOD": self.method,
             "SERVER_PROTOCOL": self.version,
             "PATH_INFO": unquote_to_bytes(path).decode("latin-1") if "%" in path else path,
             "QUERY_STRING": query,
         }
         for name, value in self.headers.items():
-            found[name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + name] = value
-        return found
+            environ[name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + name] = value
+        return environ
 
 
 class BadRequest(Exception):

@@ -24,5 +24,5 @@ def trace_id(offered: str | None) -> str | None:
     """Give the trace a well-formed `traceparent` names (W3C Trace Context), None for any other."""
     if offered is None:
         return None
-    found = _TRACE.fullmatch(offered)
-    return found[1] if found and found[1] != _NO_TRACE else None
+    match = _TRACE.fullmatch(offered)
+    return match[1] if match and match[1] != _NO_TRACE else None

@@ -1,4 +1,4 @@
-"""What the tools answer, as JSON Schema: only what a model or program looks at first, since every prompt carries it."""
+"""Output schemas of the tools; they describe only the main members, because every prompt includes them."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ Stop = Callable[[KBError], None]
 
 
 class Call:
-    """One call under way, as the core sees who waits for it; it can be stopped from any thread.
+    """An active call; it can be stopped from any thread.
 
-    `connection` is whoever waits at the other end of a connection, if that can be told.
+    `connection` detects disconnects of the client, if the transport can.
     """
 
     def __init__(self, connection: Caller | None = None) -> None:
@@ -73,9 +73,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whose knowledge base a request is about, by its headers, and the number of the request.
+    """Database, tenant and transaction of a request, by its headers, and its request id.
 
-    `principal` is who sends it, None where nobody is asked.
+    `principal` is the authenticated caller, None if authentication is off.
     """
 
     database: str
@@ -104,11 +104,11 @@ class Toolbox:
         clock = self._runtime.clock
         began = clock.monotonic()
         with ignored_fields() as ignored:
-            done, found = self.attempt(tool, arguments, who, call)
+            done, transaction_id = self.attempt(tool, arguments, who, call)
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
-        content = [{"type": "text", "text": written(found).decode()}]
-        result = {"content": content, "isError": not done, **({"structuredContent": found} if done else {})}
+        content = [{"type": "text", "text": written(transaction_id).decode()}]
+        result = {"content": content, "isError": not done, **({"structuredContent": transaction_id} if done else {})}
         return {**result, "_meta": {IGNORED_META: ignored.names()}} if ignored.paths else result
 
     def attempt(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> tuple[bool, dict[str, Any]]:
@@ -147,12 +147,12 @@ def _as_it_is(kb: KnowledgeBase) -> Iterator[KnowledgeBase]:
 
 
 def _transaction(arguments: dict[str, Any], who: Who) -> str | None:
-    found = arguments.get(TRANSACTION)
-    if found is None:
+    transaction_id = arguments.get(TRANSACTION)
+    if transaction_id is None:
         return who.transaction
-    if type(found) is not str or len(found) > _LONGEST_ID:
+    if type(transaction_id) is not str or len(transaction_id) > _LONGEST_ID:
         raise InvalidInput.at(TRANSACTION, "is no id of a transaction")
-    return found
+    return transaction_id
 
 
 _LONGEST_ID = 128

@@ -18,7 +18,7 @@ _EVERY = "*"
 
 
 class Guard:
-    """What the settings allow: `MCP_ALLOWED_ORIGINS`, the name in `PUBLIC_URL`, and this machine by its own names."""
+    """Origins allowed by the settings: `MCP_ALLOWED_ORIGINS`, the host of `PUBLIC_URL`, and local names."""
 
     def __init__(self, config: Config) -> None:
         own = [config.public_url] if config.public_url else []
@@ -31,8 +31,8 @@ class Guard:
         """Refuse a request from a foreign page; raises Forbidden."""
         origin = environ.get("HTTP_ORIGIN")
         if origin and not self._any and _name(origin) not in _HERE and _origin(origin) not in self._origins:
-            said = "pages of this origin may not call; MCP_ALLOWED_ORIGINS lists those that may"
-            raise Forbidden(said, {"header": "Origin"})
+            message = "pages of this origin may not call; MCP_ALLOWED_ORIGINS lists those that may"
+            raise Forbidden(message, {"header": "Origin"})
         if self._loopback and not self._any and _name(f"//{environ.get('HTTP_HOST', '')}") not in self._hosts:
             raise Forbidden("this server is for this machine only; it is not called by that name", {"header": "Host"})
 
@@ -42,7 +42,7 @@ def _origin(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """The host of an origin; empty where there is none to be read."""
+    """Return the host of an origin, "" if it has none."""
     try:
         return (urlsplit(text).hostname or "").lower()
     except ValueError:

@@ -1,6 +1,6 @@
-"""What waits to be sent on a stream: messages in their order, and resources that have changed, each named once.
+"""Queue of a stream: messages in order, and URIs of changed resources, each once.
 
-One writer at a time takes from an outbox. It is never waited for: who adds to a full one closes it.
+One connection at a time reads from an outbox. Adding never blocks: an outbox that is full is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEEP_ALIVE_SECONDS = 10.0
 COALESCE_SECONDS = 0.25
 """Changes of one resource within this time are one notification."""
 
-MOST_WAITING = 1000
+MAX_PENDING = 1000
 
 COMMENT = b": still here\n\n"
 
@@ -48,13 +48,13 @@ class Outbox:
 
     @property
     def taken(self) -> bool:
-        """Whether a connection takes from it."""
+        """True while a connection reads from the outbox."""
         return self._taker is not None
 
     def put(self, message: Json) -> None:
-        """Add a message; one too many closes the stream."""
+        """Add a message; a full outbox is closed instead."""
         with self._ready:
-            if len(self._messages) >= MOST_WAITING:
+            if len(self._messages) >= MAX_PENDING:
                 self.closed = True
             elif not self.closed:
                 self._messages.append(message)
@@ -65,34 +65,34 @@ class Outbox:
         with self._ready:
             if uri in self._changed or self.closed:
                 return
-            if len(self._changed) >= MOST_WAITING:
+            if len(self._changed) >= MAX_PENDING:
                 self.closed = True
             else:
                 self._changed[uri] = None
             self._ready.notify_all()
 
     def forget(self, uri: str) -> None:
-        """Do not tell of a resource any more."""
+        """Drop a pending change of a resource."""
         with self._ready:
             self._changed.pop(uri, None)
 
     def close(self, last: Json | None = None) -> None:
-        """End the stream once what waits is sent, with a last message if there is one."""
+        """End the stream after the pending events, with an optional last message."""
         with self._ready:
             self._last = last if not self.closed else self._last
             self.closed = True
             self._ready.notify_all()
 
     def frames(self) -> Iterator[bytes]:
-        """What goes out, as server-sent events, until the stream is closed or another taker comes."""
+        """Yield server-sent events until the stream is closed or another connection takes over."""
         taker = object()
         with self._ready:
             self._taker = taker
             self._ready.notify_all()
-        told_at = -COALESCE_SECONDS
+        changes_sent_at = -COALESCE_SECONDS
         try:
             while True:
-                parts, told_at, done = self._next(taker, told_at)
+                parts, changes_sent_at, done = self._next(taker, changes_sent_at)
                 if parts:
                     yield b"".join(parts)
                 if done:
@@ -102,15 +102,15 @@ class Outbox:
                 if self._taker is taker:
                     self._taker = None
 
-    def _next(self, taker: object, told_at: float) -> tuple[list[bytes], float, bool]:
-        """Wait for what is next: the events to send, when changes were told of last, and whether that was all."""
+    def _next(self, taker: object, changes_sent_at: float) -> tuple[list[bytes], float, bool]:
+        """Wait for events. Returns the events, the time changes were last sent, and True at the end of the stream."""
         until = time.monotonic() + KEEP_ALIVE_SECONDS
         with self._ready:
             while True:
                 now = time.monotonic()
-                due = told_at + COALESCE_SECONDS
+                due = changes_sent_at + COALESCE_SECONDS
                 if self._taker is not taker:
-                    return [], told_at, True
+                    return [], changes_sent_at, True
                 tell = bool(self._changed) and (now >= due or self.closed)
                 if self._messages or tell or self.closed:
                     parts = [frame(message) for message in self._messages]
@@ -118,10 +118,10 @@ class Outbox:
                     if tell:
                         parts += [frame(self._updated(uri)) for uri in self._changed]
                         self._changed.clear()
-                        told_at = now
+                        changes_sent_at = now
                     if self.closed and self._last is not None:
                         parts.append(frame(self._last))
-                    return parts, told_at, self.closed
+                    return parts, changes_sent_at, self.closed
                 if now >= until:
-                    return [COMMENT], told_at, False
+                    return [COMMENT], changes_sent_at, False
                 self._ready.wait(min(until, due if self._changed else until) - now)

@@ -1,6 +1,6 @@
-"""What each request of the protocol is answered with, whichever way it came.
+"""Handlers of MCP requests, independent of the transport.
 
-Streams are the business of `transport.py`: a request that is answered by one never comes here.
+Requests that are answered by a stream are handled in `transport.py`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ INSTRUCTIONS = (
 )
 
 LIST_TTL_MS = 300_000
-"""How long a client may keep the lists of tools, resources and prompts: they change only with the version."""
+"""Time that clients may cache the lists of tools, resources and prompts; these change only with the server version."""
 
 NO_RESOURCE = -32002
-"""What clients of the first era are told where there is no such resource."""
+"""Error code for unknown resources in protocol versions with sessions."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request to be answered: of whom, in which era, in which session if it has one, and how it can be stopped."""
+    """A request with its caller, protocol version family (`modern`: without sessions), session, and cancellation."""
 
     message: Message
     who: Who
@@ -52,7 +52,7 @@ class Request:
 
 
 class Protocol:
-    """The tool protocol over one runtime; `fail` makes the answer to an error of the core."""
+    """The MCP server of one runtime; `fail` converts an error of the core to an answer."""
 
     def __init__(self, runtime: Runtime, fail: Fail) -> None:
         self._runtime = runtime
@@ -86,7 +86,7 @@ class Protocol:
         return tool
 
     def answer(self, asked: Request) -> Json:
-        """The result of a request; raises Failure."""
+        """Return the result of a request; raises Failure."""
         methods = self._modern if asked.modern else self._legacy
         method = methods.get(asked.message.method)
         if method is None:
@@ -102,14 +102,14 @@ class Protocol:
         return complete(result)
 
     def failure(self, error: Exception, number: str) -> Failure:
-        """An error of the core as one of the protocol, with the shape HTTP has for it as its data."""
+        """Convert an error of the core to a protocol error; `data` is the error object of the HTTP interface."""
         failed = self._fail(error, number)
         wrong = isinstance(error, KBError) and 400 <= failed.status < 500
         data = {"code": failed.code, "message": failed.message, "details": failed.details}
         return Failure(INVALID_PARAMS if wrong else INTERNAL_ERROR, failed.message, data)
 
     def welcome(self, message: Message) -> Json:
-        """What `initialize` is answered with: the version agreed on, and what there is."""
+        """Return the answer of `initialize`: the negotiated version and the capabilities."""
         version = agreed(message.params.get("protocolVersion"))
         return {
             "protocolVersion": version,
@@ -119,7 +119,7 @@ class Protocol:
         }
 
     def close(self) -> None:
-        """End what is under way for clients: sessions, and the streams that hang on them."""
+        """Close all sessions and their streams."""
         self.sessions.close_all()
 
     def _tools_list(self, asked: Request) -> Json:
@@ -178,7 +178,7 @@ CAPABILITIES: Json = {
 
 
 def complete(result: Json) -> Json:
-    """Mark a result as the whole one, and as ours, as the era without sessions wants it."""
+    """Add the members that protocol versions without sessions require: the result type and the server info."""
     return {**result, "resultType": "complete", "_meta": {**result.get("_meta", {}), SERVER_KEY: SERVER}}
 
 

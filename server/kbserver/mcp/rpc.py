@@ -47,9 +47,9 @@ class Message:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What stands beside the parameters; empty where it is not an object."""
-        found = self.params.get("_meta")
-        return found if isinstance(found, dict) else {}
+        """The `_meta` member of the parameters; empty if it is not an object."""
+        meta = self.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
 
     def text(self, name: str) -> str:
         """A parameter that must be a text; raises Failure."""
@@ -71,20 +71,20 @@ class Message:
 def read_message(body: bytes, max_depth: int) -> Message:
     """Read the one message of a body; raises Failure. Batches are refused."""
     try:
-        found = parse_object(body, max_depth)
+        fields = parse_object(body, max_depth)
     except InvalidInput as error:
         code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
         hint = "; batches are not taken" if body.lstrip()[:1] == b"[" else ""
         raise Failure(code, error.message + hint) from error
     if not body:
         raise Failure(PARSE_ERROR, "the body is empty")
-    id = found.get("id")
-    if "id" in found and type(id) not in (str, int):
+    id = fields.get("id")
+    if "id" in fields and type(id) not in (str, int):
         raise Failure(INVALID_REQUEST, "id must be a text or a whole number")
-    if found.get("jsonrpc") != "2.0":
+    if fields.get("jsonrpc") != "2.0":
         raise Failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
-    method, params = found.get("method"), found.get("params")
-    if method is None and id is not None and ("result" in found or "error" in found):
+    method, params = fields.get("method"), fields.get("params")
+    if method is None and id is not None and ("result" in fields or "error" in fields):
         return Message("", {}, id, reply=True)
     if type(method) is not str or not method:
         raise Failure(INVALID_REQUEST, "method must be a text", id=id)
@@ -94,20 +94,20 @@ def read_message(body: bytes, max_depth: int) -> Message:
 
 
 def result(id: Id | None, value: Any) -> Json:
-    """The answer to a request."""
+    """Return the JSON-RPC result of a request."""
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
 def error(id: Id | None, failure: Failure) -> Json:
-    """The error that answers a request; null as the id where it could not be read."""
-    said: Json = {"code": failure.code, "message": failure.message}
+    """Return the JSON-RPC error of a request; the id is null if it could not be read."""
+    body: Json = {"code": failure.code, "message": failure.message}
     if failure.data is not None:
-        said["data"] = failure.data
-    return {"jsonrpc": "2.0", "id": failure.id if id is None else id, "error": said}
+        body["data"] = failure.data
+    return {"jsonrpc": "2.0", "id": failure.id if id is None else id, "error": body}
 
 
 def notification(method: str, params: Json) -> Json:
-    """A message that wants no answer."""
+    """Return a JSON-RPC notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 

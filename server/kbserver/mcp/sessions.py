@@ -1,6 +1,6 @@
 """Sessions of clients of the first era: opened by `initialize`, ended by DELETE, by silence, or with the process.
 
-A client whose session is gone is told so (404) and opens a new one; nothing a session holds is more than a convenience.
+A client whose session has ended gets 404 and opens a new one; sessions hold no state that matters.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Sessions:
             self.close(session)
 
     def follow(self, session: Session, uri: str) -> bool:
-        """Have a session told of changes of a resource; whether there can be such a resource."""
+        """Subscribe a session to a resource. Returns False if the URI cannot name a resource."""
         if len(session.followed) >= MOST_FOLLOWED and uri not in session.followed:
             limit = {"limit": "resources", "value": MOST_FOLLOWED}
             raise RateLimited(f"a session follows at most {MOST_FOLLOWED} resources", 1.0, limit)

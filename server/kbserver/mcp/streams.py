@@ -25,7 +25,7 @@ MOST_STREAMS = 100
 """Streams of a tenant that are open at a time."""
 
 PROGRESS_SECONDS = 1.0
-"""How often a long call says that it is at work."""
+"""Interval of progress notifications of long calls."""
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -140,14 +140,14 @@ class Listening:
         self.outbox = Outbox(self._updated)
 
     def frames(self, uris: list[str]) -> Iterator[bytes]:
-        """What goes out: first which of the resources are followed, then changes of them."""
+        """Yield the stream: first the subscribed resources, then their changes."""
         try:
             for uri in dict.fromkeys(uris):
                 if self._subscriptions.follow(self._whose, uri, self.outbox):
                     self._followed.append(uri)
             taken = {"resourceSubscriptions": self._followed} if self._followed else {}
-            said = {"_meta": self._meta, "notifications": taken}
-            yield frame(notification("notifications/subscriptions/acknowledged", said))
+            params = {"_meta": self._meta, "notifications": taken}
+            yield frame(notification("notifications/subscriptions/acknowledged", params))
             yield from self.outbox.frames()
         finally:
             for uri in self._followed:

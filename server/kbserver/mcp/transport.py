@@ -51,11 +51,11 @@ _STATUS = {
     HEADER_MISMATCH: 400,
     UNSUPPORTED_VERSION: 400,
 }
-"""What HTTP says to an error in the era without sessions; before, errors of a sound request went with 200."""
+"""HTTP statuses of errors in protocol versions without sessions; in older versions valid requests always get 200."""
 
 
 class Transport:
-    """What the routes call, one for an application."""
+    """The HTTP transport of MCP, one per application; the routes call it."""
 
     def __init__(self, app: Flask, runtime: Runtime, fail: Fail) -> None:
         self.protocol = Protocol(runtime, fail)
@@ -113,8 +113,8 @@ class Transport:
                 session = self.protocol.sessions.open((who.database, who.tenant))
             except RateLimited as error:
                 raise self.protocol.failure(error, who.number) from error
-            found = rpc.result(message.id, self.protocol.welcome(message))
-            return _as_json(found, headers={"Mcp-Session-Id": session.id})
+            result = rpc.result(message.id, self.protocol.welcome(message))
+            return _as_json(result, headers={"Mcp-Session-Id": session.id})
         check_version(environ.get(VERSION_HEADER))
         asked.session = self._session(environ, who)
         return self._reply(asked, environ)
@@ -130,7 +130,7 @@ class Transport:
         return events(self._counted(asked, followed_by(work, asked.call, token)))
 
     def _run(self, asked: Request) -> Json:
-        """Answer, and let the request be cancelled meanwhile."""
+        """Answer a request that can be cancelled while it runs."""
         id, session = asked.message.id, asked.session
         if session is None or id is None:
             return self.protocol.answer(asked)

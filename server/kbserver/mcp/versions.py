@@ -41,7 +41,7 @@ _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 
 def is_modern(message: Message, environ: Mapping[str, Any]) -> bool:
-    """Whether a request says that it is of the era without sessions, in its body or its headers."""
+    """Return True if the body or headers of a request name a protocol version without sessions."""
     return VERSION_KEY in message.meta or environ.get(VERSION_HEADER) in MODERN
 
 
@@ -61,8 +61,8 @@ def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
     if environ.get(METHOD_HEADER) != message.method:
         raise Failure(HEADER_MISMATCH, "header Mcp-Method must be the method of the body")
     name = NAMED.get(message.method)
-    said = None if name is None else message.params.get(name)
-    if said is not None and decoded(environ.get(NAME_HEADER)) != said:
+    name_in_body = None if name is None else message.params.get(name)
+    if name_in_body is not None and decoded(environ.get(NAME_HEADER)) != name_in_body:
         raise Failure(HEADER_MISMATCH, f"header Mcp-Name must be params.{name} of the body")
     check_version(version, MODERN)
 
@@ -81,11 +81,11 @@ def agreed(wanted: Any) -> str:
 
 def decoded(value: str | None) -> str | None:
     """The text of a header that may be in base64; None where it is absent or broken, so that it equals nothing."""
-    found = None if value is None else _ENCODED.fullmatch(value)
-    if found is None:
+    match = None if value is None else _ENCODED.fullmatch(value)
+    if match is None:
         return value
     try:
-        raw = base64.b64decode(found[1], validate=True)
-        return raw.decode() if base64.b64encode(raw).decode() == found[1] else None
+        raw = base64.b64decode(match[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == match[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None

@@ -1,4 +1,4 @@
-"""What operations have in common: parameters, headers, and errors, written once and referred to."""
+"""Shared parts of the OpenAPI operations: parameters, headers and errors, defined once and referenced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PAGE_ROWS = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "X-Tenant-ID": {"required": True, "schema": _NAME, "description": f"Whose knowledge: {NAME_RULE}."},
-    "X-Database": {"schema": {**_NAME, "default": "default"}, "description": "Which database; 404 where there is none."},
+    "X-Database": {"schema": {**_NAME, "default": "default"}, "description": "The database; 404 if it does not exist."},
     "X-Transaction-ID": {
         "schema": TEXT,
         "description": "The transaction the request belongs to; 404 where it is not known, 409 where it has ended.",
@@ -87,10 +87,10 @@ SECURITY: dict[str, dict[str, str]] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the server asks for keys."},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key in another header."},
 }
-"""How a key is sent."""
+"""The ways to send a key."""
 
 PAGED: dict[str, Schema] = {
-    "limit": said(_PAGE_ROWS, "So many at most; where there are more, `Link` has the address of the next page."),
+    "limit": said(_PAGE_ROWS, "Maximum number of rows; if there are more, `Link` has the address of the next page."),
     "cursor": said(TEXT, "Where the page begins: out of the `Link` of the one before. 409 after a change."),
 }
 
@@ -154,7 +154,7 @@ def statuses(path: str, method: str, declared: Operation) -> list[int]:
 
 
 def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
-    """What an operation may answer, by status."""
+    """Return the responses of an operation by status."""
     more: list[str] = [REPLAYED] if _keyed(path, method) else []
     more += [IGNORED_HEADER] if declared.body is not None else []
     more += ["ETag", "Cache-Control", "Vary"] if declared.tagged else []

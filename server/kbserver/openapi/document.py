@@ -49,10 +49,10 @@ def document(app: Flask) -> dict[str, Any]:
         tag = endpoint.split(".")[0]
         tags.setdefault(tag, _first_line(inspect.getmodule(view)))
         known = examples["operations"].get(f"{method} {path}") or _of_alias(examples, app, endpoint, method)
-        made = _operation(path, method, view, declared, known)
-        used.update(references(made))
+        operation = _operation(path, method, view, declared, known)
+        used.update(references(operation))
         statuses.update(common.statuses(path, method, declared))
-        spec.path(path, operations={method.lower(): {**made, "tags": [tag]}})
+        spec.path(path, operations={method.lower(): {**operation, "tags": [tag]}})
     for status in sorted(statuses):
         refused = common.error(status, examples["errors"].get(str(status)))
         used.update(references(refused))
@@ -61,8 +61,8 @@ def document(app: Flask) -> dict[str, Any]:
         spec.components.schema(name, COMPONENTS[name]())
     for tag, description in tags.items():
         spec.tag({"name": tag, "description": description})
-    found: dict[str, Any] = spec.to_dict()
-    return found
+    words: dict[str, Any] = spec.to_dict()
+    return words
 
 
 def listed(app: Flask) -> Iterator[tuple[str, str, Any, Operation, str]]:
@@ -83,46 +83,46 @@ def routes(app: Flask) -> Iterator[tuple[str, str, str]]:
 
 def operation_id(path: str, method: str) -> str:
     """Name an operation: the words of its path, after the method where that is not POST."""
-    found = [word for word in re.split(r"[^A-Za-z0-9]+", path) if word]
+    words = [word for word in re.split(r"[^A-Za-z0-9]+", path) if word]
     if method != "POST":
-        found.insert(0, method.lower())
-    return found[0] + "".join(word[0].upper() + word[1:] for word in found[1:])
+        words.insert(0, method.lower())
+    return words[0] + "".join(word[0].upper() + word[1:] for word in words[1:])
 
 
 def _operation(path: str, method: str, view: Any, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
     first, _, rest = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
-    found: dict[str, Any] = {"operationId": operation_id(path, method), "summary": first.rstrip(".")}
+    words: dict[str, Any] = {"operationId": operation_id(path, method), "summary": first.rstrip(".")}
     if rest:
-        found["description"] = rest
-    found["x-role"], found["security"] = common.needed(path, method)
-    found["parameters"] = list(common.parameters(path, method, declared))
+        words["description"] = rest
+    words["x-role"], words["security"] = common.needed(path, method)
+    words["parameters"] = list(common.parameters(path, method, declared))
     if declared.body is not None:
         envelope = envelope_of(declared.body)
         shown: dict[str, Any] = {"schema": envelope.ref}
         if "request" in example:
             shown["example"] = example["request"]
-        found["requestBody"] = {"required": not envelope.optional, "content": {JSON: shown}}
-    found["responses"] = common.answers(path, method, declared, example)
-    return found
+        words["requestBody"] = {"required": not envelope.optional, "content": {JSON: shown}}
+    words["responses"] = common.answers(path, method, declared, example)
+    return words
 
 
 def _closure(names: set[str]) -> set[str]:
-    found: set[str] = set()
+    words: set[str] = set()
     todo = [name for name in names if name in COMPONENTS]
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
+        if name not in words:
+            words.add(name)
             todo += references(COMPONENTS[name]())
-    return found
+    return words
 
 
 def _of_alias(examples: Mapping[str, Any], app: Flask, endpoint: str, method: str) -> Mapping[str, Any]:
     """The example of another path of the same function."""
     for path, other, same in routes(app):
         if (other, same) == (method, endpoint) and f"{method} {path}" in examples["operations"]:
-            found: Mapping[str, Any] = examples["operations"][f"{method} {path}"]
-            return found
+            words: Mapping[str, Any] = examples["operations"][f"{method} {path}"]
+            return words
     return {}
 
 
@@ -131,5 +131,5 @@ def _first_line(module: Any) -> str:
 
 
 def _examples() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
-    return found
+    words: dict[str, Any] = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
+    return words

@@ -1,7 +1,7 @@
-"""When Python looks for garbage in cycles: seldom over everything, since a look at all objects holds up everybody.
+"""Garbage collection schedule: full collections are rare, because they stop all requests.
 
-The youngest objects are looked at often, in a millisecond or so, those that outlive that now and then. All of them are
-looked at only while no long goal is under way, whose answers can be millions of objects.
+Young generations are collected often, in about a millisecond each. Full collections run only while no long goal is
+active, since its answers can be millions of objects.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from collections.abc import Callable
 
 import gevent
 
-YOUNG, YOUNGER = 20_000, 5
-"""New objects before a look at them; such looks before one that takes in those that outlived the first."""
+GENERATION_0_OBJECTS, GENERATION_1_RUNS = 20_000, 5
+"""Thresholds of `gc`: new objects before a collection of generation 0; such collections before one of generation 1."""
 
-NEVER = 1 << 30
+NO_GENERATION_2 = 1 << 30
+"""Threshold that disables automatic full collections."""
 
-EVERY_SECONDS = 60.0
+FULL_COLLECTION_SECONDS = 60.0
 
 
 def arrange(quiet: Callable[[], bool]) -> gevent.Greenlet:
-    """Set this up for the process; looks at everything happen when `quiet` says so. Kill what it gives to end them."""
+    """Configure the process and start full collections at times when `quiet()` is true; kill the result to stop them."""
     gc.freeze()
-    gc.set_threshold(YOUNG, YOUNGER, NEVER)
+    gc.set_threshold(GENERATION_0_OBJECTS, GENERATION_1_RUNS, NO_GENERATION_2)
     return gevent.spawn(_collect, quiet)
 
 
 def _collect(quiet: Callable[[], bool]) -> None:
     while True:
-        gevent.sleep(EVERY_SECONDS)
+        gevent.sleep(FULL_COLLECTION_SECONDS)
         if quiet():
             gc.collect()

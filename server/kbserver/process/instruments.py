@@ -1,4 +1,4 @@
-"""What HTTP counts: requests by route template, their time, and errors by code."""
+"""HTTP metrics: requests by route template, duration, and errors by code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Off the hub: work that lets the interpreter go (the C engine, a sync of the disk) runs in gevent's thread pools.
+"""Thread pool for work that releases the interpreter lock: the C engine, syncs of the disk.
 
-Greenlets share one thread, so a call that takes long there would hold up everybody; in the pool it holds up nobody. No
-Python of ours belongs here: it would only fight for the interpreter.
+Greenlets share one thread, so a long call there would block all requests. Pure Python code does not belong in the pool:
+it would only compete for the interpreter lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Offload:
-    """Calls a function in a pool of threads and waits for it, letting other greenlets run meanwhile.
+    """Runs a function in a thread pool and waits for it while other greenlets run.
 
     Calls that wait for a thread are served in order.
     """
@@ -25,12 +25,12 @@ class Offload:
         self._pool = ThreadPool(threads)
 
     def __call__(self, function: Callable[[], T]) -> T:
-        """Give what the function returns, or raise what it raises."""
+        """Return or raise the outcome of the function."""
         result: T = self._pool.apply(function)
         return result
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Stop the threads."""
         self._pool.kill()
 
 

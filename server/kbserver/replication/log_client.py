@@ -24,10 +24,10 @@ LOG, SNAPSHOT = "/replication/log", "/replication/snapshot"
 
 CONNECT_SECONDS = 5.0
 GRACE_SECONDS = 5.0
-"""What an answer may take beyond the time the leader was given to wait."""
+"""Extra time for an answer beyond the requested wait."""
 
 SNAPSHOT_SECONDS = 60.0
-"""What the next piece of a snapshot may take."""
+"""Timeout of the next piece of a snapshot."""
 
 MOST_RECORD_BYTES = (64 << 20) + 4096
 _PIECE = 256 << 10
@@ -58,7 +58,7 @@ class HTTPLogSource:
         )
 
     def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
-        """What comes after a cursor."""
+        """Return the records after a cursor."""
         asked: dict[str, Any] = {
             "follower": self._name,
             "log_id": cursor.log_id,

@@ -1,4 +1,4 @@
-"""What replication asks of every request: writes go to the leader, reads may ask how far a node is, answers say it."""
+"""Replication checks of every request: writes need the leader, `X-Min-Seq` of reads, and headers of responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COMMIT_SEQ, MIN_SEQ, LAG = "X-Commit-Seq", "X-Min-Seq", "X-Replication-Lag-Ms"
 
 LOG = "/replication/log"
-"""Asked by every follower all the time, which is nobody's news."""
+"""Requested continually by followers, so not logged at info level."""
 
 JUDGED_INSIDE = frozenset(("/execute", "/extract"))
 """Routes that write or not as their body says: the core refuses what writes."""
@@ -55,12 +55,12 @@ def install(app: Flask, runtime: Runtime) -> None:
 def headers(runtime: Runtime) -> list[tuple[str, str]]:
     """The headers of an answer: where in the log its write is, how old on a follower what it says may be."""
     replication = runtime.replication
-    found = []
+    header_pairs = []
     if seq := replication.last_commit.seq:
-        found.append((COMMIT_SEQ, str(seq)))
+        header_pairs.append((COMMIT_SEQ, str(seq)))
     if (lag := replication.lag_ms()) is not None:
-        found.append((LAG, str(lag)))
-    return found
+        header_pairs.append((LAG, str(lag)))
+    return header_pairs
 
 
 def _writes() -> bool:

@@ -1,4 +1,4 @@
-"""Routes of guests, under `/x/`."""
+"""Routes of plugins, under `/x/`."""
 
 from __future__ import annotations
 

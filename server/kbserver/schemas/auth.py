@@ -63,7 +63,7 @@ _rotation = Envelope("KeyRotation", {"overlapSeconds": _number(0, LONGEST_OVERLA
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """What makes the first key: its name, what it is for, and the token of the setting."""
+    """A request for the first key: name, purpose, and the bootstrap token."""
 
     name: str
     description: str

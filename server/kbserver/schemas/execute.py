@@ -44,7 +44,7 @@ def _judge(scope: str) -> None:
 
 
 def shown_executed(done: Executed) -> dict[str, Any]:
-    """What came of a text, for the outside."""
+    """Return the answer of /execute."""
     return {
         "result": done.text,
         "answers": done.answers,

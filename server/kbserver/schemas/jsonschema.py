@@ -28,7 +28,7 @@ ANYTHING: Schema = {}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 
 COMPONENTS: dict[str, Callable[[], Schema]] = {}
-"""What makes the schema of each name."""
+"""The function that builds the schema of each named component."""
 
 
 def component(name: str, make: Callable[[], Schema]) -> Schema:
@@ -106,16 +106,16 @@ def of_body(schema: Marshmallow) -> Schema:
 
 
 def standalone(schema: Schema) -> Schema:
-    """Give a schema that needs nothing beside it: the components it refers to come along as `$defs`."""
+    """Return a self-contained schema: the components it refers to are included as `$defs`."""
     found: Schema = _moved(schema)
     known: dict[str, Schema] = {}
     todo = sorted(references(schema))
     while todo:
         name = todo.pop()
         if name not in known:
-            made = COMPONENTS[name]()
-            known[name] = _moved(made)
-            todo += sorted(references(made))
+            body_schema = COMPONENTS[name]()
+            known[name] = _moved(body_schema)
+            todo += sorted(references(body_schema))
     return {**found, "$defs": dict(sorted(known.items()))} if known else found
 
 

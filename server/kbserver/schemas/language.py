@@ -63,7 +63,7 @@ def question(data: dict[str, Any], *, strict: bool) -> SynthesizeAsked:
 
 
 def shown_extracted(found: Extracted) -> dict[str, Any]:
-    """What a text states."""
+    """Return the answer of /extract."""
     return {
         "facts": [{**_atom(fact), "confidence": fact.confidence} for fact in found.facts],
         "rules": [_rule(rule) for rule in found.rules],
@@ -79,7 +79,7 @@ def shown_extracted(found: Extracted) -> dict[str, Any]:
 
 
 def shown_troubles(found: Extracted) -> dict[str, Any]:
-    """What could not be taken, and what could not be read."""
+    """Return the rejected statements and the passages that could not be read."""
     return {
         "rejected": [{"said": one.said, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]],
         "failures": [
@@ -89,7 +89,7 @@ def shown_troubles(found: Extracted) -> dict[str, Any]:
 
 
 def shown_synthesis(found: Synthesis) -> dict[str, Any]:
-    """An answer and what it rests on."""
+    """Return the answer of /synthesize."""
     return {
         "answer": found.answer,
         "derivation": [
@@ -109,5 +109,5 @@ def _atom(fact: Fact) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    shown = rule_to_json(rule)
-    return {"head": shown["head"], "body": shown["body"], "text": print_rule(rule, bare=True), "confidence": rule.confidence}
+    body = rule_to_json(rule)
+    return {"head": body["head"], "body": body["body"], "text": print_rule(rule, bare=True), "confidence": rule.confidence}

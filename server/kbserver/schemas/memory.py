@@ -64,7 +64,7 @@ class Consolidation:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """How important a stored fact is; `positive` is None for both signs."""
+    """A change of a stored fact's priority; `positive` is None for both signs."""
 
     predicate: str
     args: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What nodes are told and tell of replication."""
+"""Bodies and answers of the replication routes."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def shown_merge(outcome: MergeOutcome) -> dict[str, Any]:
 
 
 def diff_counts(fields: ScopeDiff) -> dict[str, int]:
-    """How much two scopes have in common, and how much of it differs."""
+    """Return the counts of common and of different facts of two scopes."""
     changed = len(fields.modified)
     return {"inBoth": fields.unchanged + changed, "conflicts": changed, "unchanged": fields.unchanged}
 

@@ -20,19 +20,19 @@ from kbserver.cli.shared.target import Target, target_options
 def command(target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None) -> None:
     """Read the text FILE (default: standard input) into facts: kbcore extract --assert notes.txt.
 
-    Prints facts and rules in the rule language. What contradicts, was refused or could not be read is told on standard
+    Prints facts and rules in the rule language. What contradicts, was refused or could not be read is printed on standard
     error; with a piece that could not be read the exit status is 1.
     """
     try:
         text = file.read()
     except UnicodeDecodeError as error:
         raise click.ClickException(f"not UTF-8 at byte {error.start}") from error
-    found = extracted(target, text, store, rules, scope, context)
-    for line in extracted_lines(found):
+    lines = extracted(target, text, store, rules, scope, context)
+    for line in extracted_lines(lines):
         click.echo(line)
-    for line in trouble_lines(found):
+    for line in trouble_lines(lines):
         click.echo(f"kbcore: {line}", err=True)
     if store:
-        click.echo(f"kbcore: {found['asserted']} stored, {found['known']} known before", err=True)
-    if found["failures"]:
+        click.echo(f"kbcore: {lines['asserted']} stored, {lines['known']} known before", err=True)
+    if lines["failures"]:
         raise SystemExit(1)

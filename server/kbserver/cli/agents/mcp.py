@@ -15,12 +15,12 @@ from kbserver.cli.shared.stdio_bridge import Bridge, open_http
 PATH = "/mcp"
 
 STOP_SECONDS = 20
-"""How long a server of one's own may take to stop."""
+"""Time that a server started by this command has to stop."""
 
 
 @click.command("mcp")
 @click.option("--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server")
-@click.option("--storage-dir", metavar="FOLDER", help="start a server of one's own on this folder, and stop it at the end")
+@click.option("--storage-dir", metavar="FOLDER", help="start a server on this folder, and stop it at the end")
 @click.option("--database", default="default", show_default=True, help="database on the server")
 @click.option("--tenant", default="default", show_default=True, help="tenant")
 @click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
@@ -40,16 +40,16 @@ def command(url: str, storage_dir: str | None, database: str, tenant: str, api_k
 
 @contextmanager
 def own_server(folder: str) -> Iterator[str]:
-    """Start a server on a folder, on a port that is free; its address. It is stopped at the end."""
+    """Start a server on a folder and a free port, yield its address, and stop it at the end."""
     program = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--host", "127.0.0.1", "--storage-dir", folder]
     program += ["--log-level", "WARN"]
     with subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # nosec B603
         try:
-            said = process.stdout.readline() if process.stdout else ""
-            found = re.search(r"https?://\S+", said)
-            if found is None:
-                sys.exit(process.wait() or 1)  # it has said why
-            yield found[0]
+            line = process.stdout.readline() if process.stdout else ""
+            match = re.search(r"https?://\S+", line)
+            if match is None:
+                sys.exit(process.wait() or 1)  # the server printed the reason
+            yield match[0]
         finally:
             process.terminate()
             process.wait(STOP_SECONDS)

@@ -52,15 +52,15 @@ def decay(target: Target, threshold: float, scope: str | None, dry_run: bool, as
 
     Each fact that goes is a line; with --dry-run it says why it would.
     """
-    found = _upkeep.decay(target, threshold, scope, dry_run)
+    report = _upkeep.decay(target, threshold, scope, dry_run)
     if as_json:
-        _print(found)
+        _print(report)
         return
-    for row in found["removedAtoms"]:
+    for row in report["removedAtoms"]:
         click.echo(f"- {_line(row)}{_why(row)}")
     would = "would go: " if dry_run else ""
-    more = " (not all are listed)" if found.get("truncated") else ""
-    click.echo(f"{would}{found['expiredCount']} expired, {found['evictedCount']} faded{more}")
+    more = " (not all are listed)" if report.get("truncated") else ""
+    click.echo(f"{would}{report['expiredCount']} expired, {report['evictedCount']} faded{more}")
 
 
 @command.command("consolidate")
@@ -74,14 +74,14 @@ def consolidate(
     target: Target, least: int, predicates: tuple[str, ...], scope: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Sum up facts that agree in predicate and first argument. Each summary that is new or another one is a line."""
-    found = _upkeep.consolidate(target, least, predicates or None, scope, dry_run)
+    report = _upkeep.consolidate(target, least, predicates or None, scope, dry_run)
     if as_json:
-        _print(found)
+        _print(report)
         return
-    for row in found["newFacts"]:
+    for row in report["newFacts"]:
         click.echo(f"+ {_line(row)}")
     would = "would be: " if dry_run else ""
-    click.echo(f"{would}{found['factsConsolidated']} facts summed up, {found['summariesRemoved']} summaries removed")
+    click.echo(f"{would}{report['factsConsolidated']} facts summed up, {report['summariesRemoved']} summaries removed")
 
 
 @command.command("priority")

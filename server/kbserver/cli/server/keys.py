@@ -33,7 +33,7 @@ def command() -> None:
 @target_options
 def create(target: Target, name: str, **asked: Any) -> None:
     """Make a key for NAME and print it: it is shown this once."""
-    wanted = KeyWanted(
+    key_request = KeyWanted(
         name,
         asked["role"],
         _names(asked["databases"]),
@@ -42,15 +42,15 @@ def create(target: Target, name: str, **asked: Any) -> None:
         asked["description"],
     )
     if not isinstance(target, Server):
-        _print(folder(target).kb.keys().create(wanted))
+        _print(folder(target).kb.keys().create(key_request))
         return
     body = {
         "name": name,
-        "role": wanted.role,
-        "databases": wanted.databases,
-        "tenants": wanted.tenants,
-        "expiresInDays": wanted.expires_in_days,
-        "description": wanted.description,
+        "role": key_request.role,
+        "databases": key_request.databases,
+        "tenants": key_request.tenants,
+        "expiresInDays": key_request.expires_in_days,
+        "description": key_request.description,
     }
     click.echo(target.send("POST", "/auth/keys", body).json()["key"])
 

@@ -21,11 +21,11 @@ _MISUSE = 78
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins that a server started now would load, by the settings of the environment; nothing is opened."""
     try:
-        found = described(Config.from_env())
+        plugin_rows = described(Config.from_env())
     except KBError as error:
         click.echo(f"kbcore: {error.message}", err=True)
         ctx.exit(_MISUSE)
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if as_json else _text(found))
+    click.echo(orjson.dumps(plugin_rows, option=orjson.OPT_INDENT_2).decode() if as_json else _text(plugin_rows))
 
 
 def described(config: Config) -> dict[str, Any]:
@@ -48,16 +48,16 @@ def described(config: Config) -> dict[str, Any]:
     return {"plugins": rows, "chosen": chosen, "disabled": list(config.plugins_disabled)}
 
 
-def _text(found: dict[str, Any]) -> str:
-    chosen = {(setting, name) for setting, value in found["chosen"].items() for name in _listed(value)}
+def _text(plugin_rows: dict[str, Any]) -> str:
+    chosen = {(setting, name) for setting, value in plugin_rows["chosen"].items() for name in _listed(value)}
     lines = []
-    for row in found["plugins"]:
+    for row in plugin_rows["plugins"]:
         lines.append(f"{row['name']}  {row['distribution']} {row['version']}  {row['module']}")
         for hook, names in row["hooks"].items():
             marked = [name + " (chosen)" * ((CHOSEN_BY.get(hook), name) in chosen) for name in names]
             lines.append(f"  {hook}" + (f": {', '.join(marked)}" if marked else ""))
-    if found["disabled"]:
-        lines.append(f"disabled: {', '.join(found['disabled'])}")
+    if plugin_rows["disabled"]:
+        lines.append(f"disabled: {', '.join(plugin_rows['disabled'])}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""With which status a process ends that cannot do what it was told; `kbcore serve` knows no more of the other commands."""
+"""Exit statuses of failed commands; the only module that `kbcore serve` shares with the other commands."""
 
 from __future__ import annotations
 

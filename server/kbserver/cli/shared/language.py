@@ -1,4 +1,4 @@
-"""What a language model reads and answers, as text for the commands."""
+"""Text output of the commands that use a language model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbserver.schemas.language import shown_extracted, shown_synthesis
 
 
 def extracted(target: Target, text: str, store: bool, rules: bool, scope: str | None, context: str | None) -> dict[str, Any]:
-    """What a text states, in the words of POST /extract."""
+    """Return the answer of POST /extract for a text."""
     if isinstance(target, Server):
         body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
         found: dict[str, Any] = target.send("POST", "/extract", body).json()
@@ -21,7 +21,7 @@ def extracted(target: Target, text: str, store: bool, rules: bool, scope: str | 
 
 
 def synthesized(target: Target, question: str, scope: str | None) -> dict[str, Any]:
-    """The answer to a question, in the words of POST /synthesize."""
+    """Return the answer of POST /synthesize to a question."""
     if isinstance(target, Server):
         found: dict[str, Any] = target.send("POST", "/synthesize", {"question": question, "scope": scope}).json()
         return found
@@ -29,7 +29,7 @@ def synthesized(target: Target, question: str, scope: str | None) -> dict[str, A
 
 
 def extracted_lines(found: dict[str, Any]) -> Iterator[str]:
-    """The facts and rules, in the rule language, so that `kbcore load` takes them."""
+    """Yield the facts and rules in the rule language, as input for `kbcore load`."""
     for fact in found["facts"]:
         sure = "" if fact["confidence"] is None else f" [confidence={fact['confidence']:g}]"
         yield f"{print_row(fact['predicate'], fact['args'], fact['negated'])}{sure}."
@@ -38,11 +38,11 @@ def extracted_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def trouble_lines(found: dict[str, Any]) -> Iterator[str]:
-    """What a person should know beside the facts."""
+    """Yield contradictions, refused facts and unread passages."""
     for one in found["contradictions"]:
-        said = print_row(one["predicate"], one["args"], one["negated"])
+        fact_text = print_row(one["predicate"], one["args"], one["negated"])
         known = {"stored": "what is stored", "derived": "what rules derive", "text": "the text itself"}[one["known"]]
-        yield f"{said} contradicts {known}"
+        yield f"{fact_text} contradicts {known}"
     for one in found["rejected"]:
         yield f"refused: {one['said']}: {one['reason']}"
     for one in found["failures"]:

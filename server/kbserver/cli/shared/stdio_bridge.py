@@ -1,7 +1,7 @@
-"""A bridge from standard input and output to the tool protocol of a server: a line in is a message, a line out as well.
+"""Bridge from standard input and output to the MCP endpoint of a server; each line is one message.
 
-Requests are worked on side by side. What the client is told of nothing of: the headers, the session, the stream of
-notifications; a session that is gone with its server is opened again, and what it followed is followed again.
+Requests run concurrently. The bridge handles headers, the session and the stream of notifications for the client. If
+the session ends with its server, the bridge opens a new one and renews the subscriptions.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from kbserver.mcp.rpc import PARSE_ERROR
 from kbserver.mcp.versions import MODERN, NAMED, VERSION_KEY
 
 NO_ANSWER = -32000
-"""The error of a request that the server did not answer."""
+"""Error code of a request that the server did not answer."""
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 120.0
 RETRY_SECONDS = 2.0
-"""How long the bridge waits before it opens the stream of notifications again."""
+"""Delay before the bridge reopens the stream of notifications."""
 
 _GONE = 404
 
 OWN_TOKEN = "kbcore-bridge"  # noqa: S105 - a token for progress is no secret  # nosec B105
-"""For calls whose client wants no progress: a long one is answered by a stream then, which can be ended."""
+"""Progress token for calls without one: the server then streams long calls, which can be cancelled."""
 
 Message = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Bridge:
         self._streaming = False
 
     def run(self, lines: Iterator[str]) -> None:
-        """Pass messages on until there are no more; then wait for what is under way, and end the session."""
+        """Forward messages until the input ends; then wait for active requests and end the session."""
         working: list[threading.Thread] = []
         for line in lines:
             if not line.strip():
@@ -62,7 +62,7 @@ class Bridge:
                 self._fail(None, "a line is one JSON object", PARSE_ERROR)
                 continue
             if message.get("method") == "initialize" or "id" not in message:
-                self._pass(message)  # what comes after needs it done
+                self._pass(message)  # later messages depend on it
                 continue
             working = [thread for thread in working if thread.is_alive()]
             working.append(threading.Thread(target=self._pass, args=(message,), daemon=True))
@@ -75,7 +75,7 @@ class Bridge:
         self._end_session()
 
     def _pass(self, message: Message) -> None:
-        """Send a message, and write what it is answered with; errors of the way are answers too."""
+        """Send a message and write its answer; transport errors become error answers."""
         id, method = message.get("id"), message.get("method")
         if method == "notifications/cancelled" and self._session is None:
             self._close((message.get("params") or {}).get("requestId"))
@@ -99,7 +99,7 @@ class Bridge:
             self._cancelled.discard(id)
 
     def _send(self, message: Message, last: bool = False) -> int:
-        """Send once; the status. An answer is written but for 404, which is for the caller unless this is the `last` try."""
+        """Send once and return the status. The answer is written, except a 404 that the caller retries (unless `last`)."""
         id = message.get("id")
         with self._http.stream("POST", self._path, json=_reported(message), headers=self._headers(message)) as answer:
             if id is not None:
@@ -152,11 +152,11 @@ class Bridge:
         return headers
 
     def _open_again(self) -> None:
-        """Open a new session in place of one the server does not know any more, and follow again what was followed."""
+        """Open a new session in place of an ended one, and renew its subscriptions."""
         gone = self._session
         with self._opening:
             if self._session != gone or self._initialize is None:
-                return  # another request has done it meanwhile
+                return  # another request has opened it
             headers = {"Accept": "application/json, text/event-stream"}
             answer = self._http.post(self._path, json=self._initialize, headers=headers)
             answer.raise_for_status()
@@ -166,7 +166,7 @@ class Bridge:
                 self._http.post(self._path, json=asked, headers=self._headers(asked)).raise_for_status()
 
     def _listen(self) -> None:
-        """Write what the server tells by itself, for as long as the client is there."""
+        """Forward notifications of the server until the input ends."""
         headers = {"Accept": "text/event-stream"}
         timeout = httpx.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
         while not self._ended.is_set():
@@ -179,25 +179,25 @@ class Bridge:
                         for event in _events(answer):
                             self._write(event)
             except (httpx.HTTPError, httpx.StreamError):
-                pass  # the server is not there; it may come back
+                pass  # the server is unreachable; the loop retries
             self._ended.wait(RETRY_SECONDS)
 
     def _close(self, id: Any) -> None:
-        """End a request of the era without sessions, where that is how it is cancelled."""
+        """Cancel a request of a protocol version without sessions by closing its connection."""
         answer = self._open.get(id) if isinstance(id, str | int) else None
         if answer is not None:
             self._cancelled.add(id)
             try:  # closing alone would not wake the thread that reads
                 answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # it has ended by itself
+                return  # the connection has already ended
 
     def _end_session(self) -> None:
         if self._session is not None:
             try:
                 self._http.request("DELETE", self._path, headers={"Mcp-Session-Id": self._session})
             except httpx.HTTPError:
-                return  # it ends by itself
+                return  # the session expires on the server
 
     def _fail(self, id: Any, text: str, code: int = NO_ANSWER) -> None:
         self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
@@ -209,7 +209,7 @@ class Bridge:
 
 
 def open_http(url: str, database: str, tenant: str, api_key: str | None) -> httpx.Client:
-    """A client of a server, for the tenant given."""
+    """Return an HTTP client for a server and tenant."""
     headers = {"X-Database": database, "X-Tenant-ID": tenant}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
@@ -219,7 +219,7 @@ def open_http(url: str, database: str, tenant: str, api_key: str | None) -> http
 
 
 def _events(answer: httpx.Response) -> Iterator[Message]:
-    """The messages of a stream of events; comments keep it open and are passed over."""
+    """Yield the messages of an event stream; comments, which keep it open, are skipped."""
     data: list[str] = []
     for line in answer.iter_lines():
         if line.startswith("data:"):
@@ -230,7 +230,7 @@ def _events(answer: httpx.Response) -> Iterator[Message]:
 
 
 def _reported(message: Message) -> Message:
-    """A message with a token for its progress, if it is a call that has none."""
+    """Return the message with a progress token if it is a tool call without one."""
     params = message.get("params")
     if message.get("method") != "tools/call" or type(params) is not dict:
         return message
@@ -248,6 +248,6 @@ def _read_json(body: bytes) -> Any:
 
 
 def _in_a_header(text: str) -> str:
-    """A text as a header can hold it: as it is, or in base64."""
+    """Return a text as a header value: unchanged if possible, else in base64."""
     plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?")
     return text if plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

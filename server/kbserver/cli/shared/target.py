@@ -1,4 +1,4 @@
-"""Where a command works: on a running server over HTTP, or on a storage folder no server has open."""
+"""Targets of commands: a running server over HTTP, or a storage folder that no server has open."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from kbserver.cli.shared.exits import EXIT_CODES
 from kbserver.notices import UNKNOWN_HEADER
 
 TIMEOUT = 120.0
-"""Seconds a request may take: a large batch on a slow disk."""
+"""Timeout of a request in seconds; large batches on slow disks take long."""
 
 
-_STRAY = "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
+_FOLLOWER_HINT = "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
 
 
 class Failed(Exception):
-    """A command that cannot go on; the text is for the person who typed it."""
+    """Failure of a command; the message is for the user."""
 
 
 class Target(Protocol):
-    """What the commands need of a knowledge base."""
+    """The operations that commands need."""
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
-        """Store facts, all or none; how many were new, how many known."""
+        """Store facts, all or none; return the numbers of new and of known facts."""
 
     def assert_rows(self, rows: Sequence[FactRows]) -> tuple[int, int]:
-        """Store facts of a bulk load, all or none; how many were new, how many known."""
+        """Store facts of a bulk load, all or none; return the numbers of new and of known facts."""
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
-        """Teach rules; their texts as stored."""
+        """Store rules and return their texts as stored."""
 
     def known_predicates(self) -> Known:
         """Return the predicates of every scope with their arities."""
@@ -59,19 +59,19 @@ class Target(Protocol):
         """Return the rules of every scope."""
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
-        """The answers of a goal, a line of text each."""
+        """Return the answers of a goal, one line of text each."""
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
-        """Carry out a text; what was done and answered, line by line."""
+        """Run a text of facts, rules and queries; return the results line by line."""
 
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
-        """Why the answers of a goal hold, as text."""
+        """Explain the answers of a goal as text."""
 
     def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
-        """How a goal is evaluated, as text or as JSON; with `analyze` it is run."""
+        """Return the plan of a goal as text or JSON; with `analyze` the goal is run."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the target."""
 
 
 class Server:
@@ -93,7 +93,7 @@ class Server:
         return self.assert_facts([fact for group in rows for fact in group.facts()])
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
-        """Teach rules."""
+        """Store rules."""
         texts = [print_rule(rule) for rule in rules]
         self._post("/assert/rule", {"text": "\n".join(texts)})
         return texts
@@ -108,28 +108,28 @@ class Server:
         return [replace(parse_rule(row["text"]), name=row["id"], scope=row["scope"]) for row in rows]
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
-        """The answers of a goal."""
+        """Return the answers of a goal."""
         literal_from_text(goal, "goal")
         answer = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms})
         _report_unknown(_unknown_in(answer))
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in answer.json()]
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
-        """Carry out a text."""
+        """Run a text of facts, rules and queries."""
         asked = {"command": text, "scope": scope, "timeoutMs": timeout_ms}
         answer = self._post("/execute", asked)
         _report_unknown(_unknown_in(answer))
         return str(answer.json()["result"])
 
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
-        """Why the answers of a goal hold."""
+        """Explain the answers of a goal."""
         body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "timeoutMs": timeout_ms}
         answer = self._post("/explain", body)
         _report_unknown(_unknown_in(answer))
         return answer.text.rstrip("\n")
 
     def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
-        """How a goal is evaluated."""
+        """Return the plan of a goal."""
         asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
         asked["format"] = "json" if as_json else "text"
         answer = self._post("/explain", asked)
@@ -141,7 +141,7 @@ class Server:
         self._http.close()
 
     def events(self, asked: dict[str, str]) -> Iterator[str]:
-        """What is committed, as it is committed: a text of JSON for each event; raises Failed."""
+        """Yield committed events as JSON texts; raises Failed."""
         try:
             with self._http.stream("GET", "/memory/events", params=asked) as answer:
                 if not answer.is_success:
@@ -157,7 +157,7 @@ class Server:
         return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        """Send a request and give its answer; raises Failed for any but a success."""
+        """Send a request and return the response; raises Failed unless it succeeds."""
         try:
             answer = self._http.request(method, path, json=body)
         except httpx.HTTPError as error:
@@ -168,7 +168,7 @@ class Server:
 
     @contextmanager
     def stream(self, path: str) -> Iterator[Iterator[bytes]]:
-        """Get a long answer, to be read in pieces; raises Failed for any but a success, and where it breaks off."""
+        """Stream a response in pieces; raises Failed unless it succeeds and is complete."""
         try:
             with self._http.stream("GET", path) as answer:
                 if not answer.is_success:
@@ -187,7 +187,7 @@ class Folder:
 
     @property
     def kb(self) -> EmbeddedKB:
-        """What is open."""
+        """The open knowledge base."""
         return self._kb
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class Folder:
         return outcome.asserted, outcome.updated
 
     def assert_rules(self, rules: Sequence[Rule]) -> list[str]:
-        """Teach rules."""
+        """Store rules."""
         return [stored.text for stored in self._kb.kb.assert_rules(rules).rules]
 
     def known_predicates(self) -> Known:
@@ -213,26 +213,26 @@ class Folder:
         return [stored.rule for stored in self._kb.rules()]
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
-        """The answers of a goal."""
+        """Return the answers of a goal."""
         self._report_unknown([literal_from_text(goal, "goal")], scope)
         rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
-        """Carry out a text."""
+        """Run a text of facts, rules and queries."""
         done = self._kb.execute(text, scope=scope, timeout_ms=timeout_ms)
         _report_unknown(map(str, done.unknown))
         return done.text
 
     def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
-        """Why the answers of a goal hold."""
-        wanted = BudgetWanted(timeout_ms)
+        """Explain the answers of a goal."""
+        budget = BudgetWanted(timeout_ms)
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
-        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=wanted)
+        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=budget)
 
     def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
-        """How a goal is evaluated."""
+        """Return the plan of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
         if not as_json:
@@ -251,7 +251,7 @@ class Folder:
 
 
 def folder(target: Target) -> Folder:
-    """Give a target that is no server."""
+    """Return the target as a folder; it must not be a server."""
     if not isinstance(target, Folder):
         raise AssertionError("a target is a server or a folder")
     return target
@@ -263,7 +263,7 @@ class Seconds(click.ParamType[int]):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read what was typed."""
+        """Convert seconds to milliseconds."""
         try:
             milliseconds = float(value) * 1000
         except ValueError:
@@ -274,13 +274,13 @@ class Seconds(click.ParamType[int]):
 
 
 timeout_option = click.option(
-    "--timeout", "timeout_ms", type=Seconds(), help="give up after so many seconds, fewer than the server's setting"
+    "--timeout", "timeout_ms", type=Seconds(), help="time limit in seconds; the server's own limit still applies"
 )
-"""The option of commands that ask."""
+"""The timeout option of commands that run goals."""
 
 
 def target_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say where a command works; it gets a `target`, and mistakes become one clear line."""
+    """Add the options that select the `target` of a command, and report failures in one line."""
 
     @click.option(
         "--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server"
@@ -303,7 +303,7 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
         try:
             target: Target
             if storage_url is not None and storage_dir is not None:
-                raise Failed("--storage-url and --storage-dir say two places; give one")
+                raise Failed("--storage-url and --storage-dir exclude each other; use one")
             if storage_url is not None:
                 config = Config.from_env().updated({"STORAGE_URL": storage_url})
                 target = Folder(open_kb(config.storage_backend, tenant=tenant, config=config))
@@ -316,9 +316,9 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
             finally:
                 target.close()
         except ReadOnlyFollower as error:
-            # Only from a storage opened here: a server's refusal comes as Failed, with what it said.
+            # Raised only by a storage opened here; a refusal of a server is Failed with its message.
             leader = (error.details or {})["leader"]
-            click.echo(f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_STRAY}", err=True)
+            click.echo(f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_FOLLOWER_HINT}", err=True)
             sys.exit(EXIT_CODES[ReadOnlyFollower])
         except (Failed, KBError) as error:
             click.echo(f"kbcore: {error}", err=True)

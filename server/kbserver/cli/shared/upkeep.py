@@ -1,4 +1,4 @@
-"""What `kbcore memory` does, on a server or on a folder, in the shapes of the HTTP interface."""
+"""Operations of `kbcore memory` on a server or on a folder, with the answers of the HTTP interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands do to scopes, databases and tenants as a whole, on a server or on a folder."""
+"""Operations of commands on whole scopes, databases and tenants, on a server or on a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbserver.cli.shared.target import Server, Target, folder
 
 
 def fork(target: Target, source: str | None, name: str, overwrite: bool) -> int:
-    """Copy a scope; how many facts were copied."""
+    """Copy a scope and return the number of copied facts."""
     if isinstance(target, Server):
         body = {"sourceScope": source, "targetScope": name, "overwrite": overwrite}
         return int(target.send("POST", "/scope/fork", body).json()["copied"])
@@ -19,10 +19,10 @@ def fork(target: Target, source: str | None, name: str, overwrite: bool) -> int:
 
 
 def diff(target: Target, source: str | None, other: str | None) -> dict[str, Any]:
-    """What leads from one scope to another: `added`, `removed`, `modified`."""
+    """Return the difference of two scopes: `added`, `removed`, `modified`."""
     if isinstance(target, Server):
-        found: dict[str, Any] = target.send("POST", "/scope/diff", {"sourceScope": source, "targetScope": other}).json()
-        return found
+        counts: dict[str, Any] = target.send("POST", "/scope/diff", {"sourceScope": source, "targetScope": other}).json()
+        return counts
     return asdict(folder(target).kb.diff(source, other))
 
 
@@ -30,8 +30,8 @@ def merge(target: Target, source: str | None, other: str | None, strategy: str) 
     """Merge a scope into another; how many facts came or changed, and how many conflicts were resolved."""
     if isinstance(target, Server):
         body = {"sourceScope": source, "targetScope": other, "strategy": strategy}
-        found = target.send("POST", "/scope/merge", body).json()
-        return found["merged"], found["conflictsResolved"]
+        counts = target.send("POST", "/scope/merge", body).json()
+        return counts["merged"], counts["conflictsResolved"]
     outcome = folder(target).kb.merge(source, other, strategy=strategy)
     return outcome.merged, outcome.conflicts
 
@@ -46,8 +46,8 @@ def delete_scope(target: Target, name: str) -> int:
 def scopes(target: Target) -> list[str]:
     """The scopes there are."""
     if isinstance(target, Server):
-        found: list[str] = target.send("GET", "/scopes").json()["scopes"]
-        return found
+        counts: list[str] = target.send("GET", "/scopes").json()["scopes"]
+        return counts
     return folder(target).kb.scopes()
 
 
@@ -61,8 +61,8 @@ def databases(target: Target) -> Sequence[tuple[str, int, int]]:
 def tenants(target: Target, database: str) -> list[str]:
     """The tenants of a database."""
     if isinstance(target, Server):
-        found: list[str] = target.send("GET", f"{_path(database)}/tenants").json()
-        return found
+        counts: list[str] = target.send("GET", f"{_path(database)}/tenants").json()
+        return counts
     return folder(target).kb.admin().tenants(database)
 
 

@@ -1,4 +1,4 @@
-"""Resources: what there is to be read, by address. Facts come a page at a time."""
+"""MCP resources: listing and reading by URI. Facts are paged."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
     if address.kind == uris.PROOF:
         literal = Literal(Atom(address.name or "", address.args))
         return {"uri": uri, "mimeType": TEXT, "text": kb.explain((literal,), limit=1)}
-    found = _contents(kb, address)
-    return None if found is None else {"uri": uri, "mimeType": JSON, "text": written(found).decode()}
+    contents = _contents(kb, address)
+    return None if contents is None else {"uri": uri, "mimeType": JSON, "text": written(contents).decode()}
 
 
 def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
@@ -75,17 +75,17 @@ def _facts(kb: KnowledgeBase, address: Address) -> Json:
     """A page of facts: predicates in their order, those before the page passed over by their counts."""
     known = kb.predicates(address.scope)["predicates"]
     chosen = [row for row in known if address.name in (None, row["predicate"]) and row["factCount"]]
-    found: list[Json] = []
+    contents: list[Json] = []
     skip = address.offset
     for row in chosen:
         if skip >= row["factCount"]:
             skip -= row["factCount"]
             continue
-        most = skip + PAGE + 1 - len(found)
+        most = skip + PAGE + 1 - len(contents)
         pattern = [Variable(f"v{place}") for place in range(row["arity"])]
-        found += kb.query_rows(row["predicate"], pattern, scope=address.scope, limit=most)[skip:]
+        contents += kb.query_rows(row["predicate"], pattern, scope=address.scope, limit=most)[skip:]
         skip = 0
-        if len(found) > PAGE:
+        if len(contents) > PAGE:
             following = uris.facts_uri(address.name, address.scope, address.offset + PAGE)
-            return {"facts": found[:PAGE], "count": PAGE, "next": following}
-    return {"facts": found, "count": len(found), "next": None}
+            return {"facts": contents[:PAGE], "count": PAGE, "next": following}
+    return {"facts": contents, "count": len(contents), "next": None}

@@ -1,4 +1,4 @@
-"""Who is told when what changes: commits come in, outboxes get the addresses of the resources they concern."""
+"""Resource subscriptions: commits come in, outboxes get the URIs of the resources that changed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Whose = tuple[str, str]
 
 @dataclass(slots=True)
 class _Followed:
-    """What is followed of one tenant, and what ends listening to its commits."""
+    """Subscriptions of one tenant, and the function that ends its subscription to commits."""
 
     by_topic: dict[Topic, dict[str, set[Outbox]]] = field(default_factory=dict)
     unsubscribe: Callable[[], None] | None = None
 
 
 class Subscriptions:
-    """The resources that are followed, by tenant and topic. Safe between threads.
+    """The subscribed resources by tenant and topic; thread-safe.
 
-    The commits of a tenant are listened to only while somebody follows something of it.
+    Commits of a tenant are observed only while it has subscriptions.
     """
 
     def __init__(self, feed: CommitFeed) -> None:

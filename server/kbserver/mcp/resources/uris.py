@@ -16,18 +16,18 @@ FACTS, RULES, PREDICATES, SCOPES, SUMMARY, CONTEXT, PROOF = (
     *("context", "proof"),
 )
 
-_MOST = 8192
+_MAX_URI_CHARS = 8192
 _DIGITS = 9
 
 Topic = tuple[str, ...]
-"""What may change: all facts of a scope, those of one predicate in it, rules, the scopes there are, anything."""
+"""Kinds of changes: all facts of a scope, facts of one predicate in it, rules, the set of scopes, anything."""
 
 ANYTHING: Topic = ("anything",)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What an address names: the kind of resource, the predicate, session or proof, its scope; where a page begins."""
+    """A parsed resource URI: kind, name of the predicate, session or proof, scope, and offset of the page."""
 
     kind: str
     name: str | None = None
@@ -37,27 +37,27 @@ class Address:
 
     @property
     def topic(self) -> Topic:
-        """What must change for this to change."""
+        """The topic whose changes affect this resource."""
         if self.kind == FACTS:
             return (FACTS, self.scope or "", *((self.name,) if self.name else ()))
         return (self.kind,) if self.kind in (RULES, SCOPES) else ANYTHING
 
 
 def read_uri(uri: str) -> Address | None:
-    """Read an address; None where it names nothing there could be."""
+    """Parse a resource URI; returns None if it cannot name a resource."""
     try:
         parts = urlsplit(uri)
         pages = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError:
         return None
-    if parts.scheme != SCHEME or len(uri) > _MOST or parts.fragment or set(pages) - {"offset"}:
+    if parts.scheme != SCHEME or len(uri) > _MAX_URI_CHARS or parts.fragment or set(pages) - {"offset"}:
         return None
     offset = pages.get("offset", ["0"])[-1]
     if not (offset.isascii() and offset.isdigit() and len(offset) <= _DIGITS):
         return None
     path = [unquote(step) for step in parts.path.split("/")[1:]] if parts.path else []
-    found = _named(parts.netloc, path, int(offset))
-    return found if found is None or found.kind == FACTS or not pages else None
+    address = _named(parts.netloc, path, int(offset))
+    return address if address is None or address.kind == FACTS or not pages else None
 
 
 def _named(kind: str, path: list[str], offset: int) -> Address | None:
@@ -83,16 +83,16 @@ def facts_uri(predicate: str | None = None, scope: str | None = None, offset: in
 
 
 def topics(changes: Iterable[Change]) -> set[Topic] | None:
-    """What changes concern; None for everything there is."""
-    print_ = WriteSet()
-    print_.add(changes)
-    if print_.anything:
+    """Return the topics of changes; None if they concern everything."""
+    write_set = WriteSet()
+    write_set.add(changes)
+    if write_set.anything:
         return None
-    found: set[Topic] = {ANYTHING}
-    for scope, predicate, _ in print_.asserted | print_.removed:
-        found |= {(FACTS, scope or ""), (FACTS, scope or "", predicate)}
+    changed: set[Topic] = {ANYTHING}
+    for scope, predicate, _ in write_set.asserted | write_set.removed:
+        changed |= {(FACTS, scope or ""), (FACTS, scope or "", predicate)}
         if scope is not None:
-            found.add((SCOPES,))
-    if print_.rules:
-        found |= {(RULES,), (SCOPES,)}
-    return found
+            changed.add((SCOPES,))
+    if write_set.rules:
+        changed |= {(RULES,), (SCOPES,)}
+    return changed

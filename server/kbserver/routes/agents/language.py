@@ -27,15 +27,15 @@ def extract() -> Response:
     """Read a text into facts, and store them where that is asked for."""
     outside()
     kb, asked = writer(), load(shapes.extraction)
-    found = kb.extract(
+    extraction = kb.extract(
         asked.text, store=asked.store, rules=asked.rules, scope=asked.scope, context=asked.context, wanted=asked.wanted
     )
-    return as_json(shapes.shown_extracted(found))
+    return as_json(shapes.shown_extracted(extraction))
 
 
 @bp.post("/synthesize")
 @operation(
-    as_object("The answer, with what it rests on.", SYNTHESIZED, headers=APPLIED),
+    as_object("The answer, with the facts and rules it depends on.", SYNTHESIZED, headers=APPLIED),
     body=shapes.question,
     prefer=("wait",),
     asks=True,

@@ -70,14 +70,14 @@ def failed(failure: Failure) -> Response:
 
 def transport() -> Transport:
     """Give what serves the protocol in this application."""
-    found: Transport = current_app.extensions[EXTENSION]
-    return found
+    context: Transport = current_app.extensions[EXTENSION]
+    return context
 
 
 def who() -> Who:
     """Read whose knowledge base the request is about; the tenant is `default` where it does not say."""
-    found = g.context = read_headers(request.environ, DEFAULT)
-    return Who(found.database, found.tenant, g.request_id, found.transaction, found.strict, request.environ.get(WHO))
+    context = g.context = read_headers(request.environ, DEFAULT)
+    return Who(context.database, context.tenant, g.request_id, context.transaction, context.strict, request.environ.get(WHO))
 
 
 def message_body() -> bytes:

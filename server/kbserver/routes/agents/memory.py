@@ -27,8 +27,8 @@ bp = Blueprint("memory", __name__)
 def decay() -> Response:
     """Evict what has expired, and what matters too little."""
     kb, asked = _alone(), load(shapes.decay)
-    found = kb.decay(asked.threshold, scope=asked.scope, dry_run=asked.dry_run)
-    return _with_rows(decayed(found), "removedAtoms")
+    outcome = kb.decay(asked.threshold, scope=asked.scope, dry_run=asked.dry_run)
+    return _with_rows(decayed(outcome), "removedAtoms")
 
 
 @bp.post("/memory/consolidate")
@@ -37,10 +37,10 @@ def decay() -> Response:
 def consolidate() -> Response:
     """Sum up facts that repeat themselves."""
     kb, asked = _alone(), load(shapes.consolidation)
-    found = kb.consolidate(
+    outcome = kb.consolidate(
         min_group_size=asked.min_group_size, predicates=asked.predicates, scope=asked.scope, dry_run=asked.dry_run
     )
-    return _with_rows(consolidated(found), "newFacts")
+    return _with_rows(consolidated(outcome), "newFacts")
 
 
 @bp.post("/memory/priority")

@@ -37,9 +37,9 @@ _COUNTS: dict[str, Schema] = {
 def assert_fact() -> Response:
     """Store one fact."""
     kb = writer()
-    told = load(one_fact)
-    kb.assert_facts(told.facts, conflict=told.conflict)
-    return text(f"Fact Asserted: {spoken(told.facts[0].predicate, told.facts[0].args)}")
+    body = load(one_fact)
+    kb.assert_facts(body.facts, conflict=body.conflict)
+    return text(f"Fact Asserted: {spoken(body.facts[0].predicate, body.facts[0].args)}")
 
 
 @bp.post("/assert/facts")
@@ -47,14 +47,14 @@ def assert_fact() -> Response:
 def assert_facts() -> Response:
     """Store many facts, all or none."""
     kb = writer()
-    told = load(many_facts)
-    return as_json(shown_asserted(told.asserted(kb)))
+    body = load(many_facts)
+    return as_json(shown_asserted(body.asserted(kb)))
 
 
 @bp.post("/retract")
 @bp.post("/forget")
 @operation(
-    Answer("What was taken back.", {PLAIN: TEXT, JSON: RETRACTED}, headers=_COUNTS),
+    Answer("The facts that were retracted.", {PLAIN: TEXT, JSON: RETRACTED}, headers=_COUNTS),
     body=fact_to_retract,
     prefer=("return=representation", "wait"),
     writes=True,
@@ -76,7 +76,7 @@ def retract() -> Response:
 
 @bp.post("/retract/pattern")
 @operation(
-    as_object("What was taken back.", MATCHED, headers=APPLIED),
+    as_object("The facts that were retracted.", MATCHED, headers=APPLIED),
     body=pattern_to_retract,
     prefer=("wait",),
     writes=True,
@@ -85,5 +85,5 @@ def retract() -> Response:
 def retract_pattern() -> Response:
     """Take back every fact that matches."""
     kb = writer()
-    wanted = load(pattern_to_retract)
-    return as_json(shown_removal(wanted.removed(kb)))
+    pattern = load(pattern_to_retract)
+    return as_json(shown_removal(pattern.removed(kb)))

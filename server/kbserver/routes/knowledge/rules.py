@@ -58,10 +58,10 @@ def assert_rule() -> Response:
 def rules() -> Response:
     """List the rules."""
     scope = scope_asked(request.args, EVERY_SCOPE)
-    found, wanted = reader().rules(scope), page(scope)
-    listed = part(found, wanted)
+    found, body = reader().rules(scope), page(scope)
+    listed = part(found, body)
     answer = as_json({"rules": [rule_shape(rule) for rule in listed]})
-    return answer if wanted is None else wanted.linked(answer, wanted.offset + len(listed) < len(found), len(found))
+    return answer if body is None else body.linked(answer, body.offset + len(listed) < len(found), len(found))
 
 
 @bp.post("/retract/rule")
@@ -69,8 +69,8 @@ def rules() -> Response:
 def retract_rule() -> Response:
     """Take one rule back."""
     kb = writer()
-    wanted = load(rule_to_forget)
-    gone = kb.retract_rule(id=wanted.id, rule=wanted.rule, scope=wanted.scope)
+    body = load(rule_to_forget)
+    gone = kb.retract_rule(id=body.id, rule=body.rule, scope=body.scope)
     return text(f"Rule Retracted: {gone.text}")
 
 

@@ -26,11 +26,11 @@ def _headers() -> None:
 @operation(as_object("The databases, by name.", DATABASES), tenant=False)
 def databases() -> Response:
     """List the databases."""
-    found = runtime().admin().databases()
+    databases = runtime().admin().databases()
     return as_json(
         [
             {"name": d.name, "isMultiTenant": True, "tenants": d.tenants, "facts": d.facts, "createdAt": d.created_at}
-            for d in found
+            for d in databases
         ]
     )
 

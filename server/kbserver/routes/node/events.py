@@ -40,12 +40,12 @@ def events() -> Response:
     context = outside()
     asked = request.args
     kinds = [kind.strip() for kind in ",".join(asked.getlist("events")).split(",")] if "events" in asked else None
-    wanted = Wanted.of(asked.get("predicate"), kinds, scope_asked(asked, None))
+    filter = Wanted.of(asked.get("predicate"), kinds, scope_asked(asked, None))
     since = _since(request.headers.get("Last-Event-ID") or asked.get("since"))
     if request.method == "HEAD":
         return Response(status=200, content_type=EVENT_STREAM, headers=HEADERS)
     hub: EventHub = current_app.extensions["kbcore.events"]
-    stream = hub.open(context.database, context.tenant, wanted, since)
+    stream = hub.open(context.database, context.tenant, filter, since)
     patience = getattr(request.environ.get(CALLER), "stream", None)
     if patience is not None:
         patience(SEND_SECONDS)

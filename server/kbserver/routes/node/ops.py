@@ -28,16 +28,16 @@ def health() -> Response:
 @operation(as_object("It can be sent requests.", READINESS), as_object("It cannot.", READINESS, status=503), tenant=False)
 def ready() -> Response:
     """Say whether every subsystem is ready; 503 when one makes the node useless."""
-    found = runtime().health()
-    shape = {"status": found["status"], "checks": found["checks"], "writable": found["writable"]}
-    return as_json(shape, status=503 if found["status"] == "unhealthy" else 200)
+    health = runtime().health()
+    shape = {"status": health["status"], "checks": health["checks"], "writable": health["writable"]}
+    return as_json(shape, status=503 if health["status"] == "unhealthy" else 200)
 
 
 @bp.get("/metrics")
 @operation(as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404}))
 def metrics() -> Response:
     """Give what is counted in the Prometheus text format; 404 where no sink of METRICS_SINKS can."""
-    found = runtime().metrics.expose()
-    if found is None:
+    health = runtime().metrics.expose()
+    if health is None:
         raise NotFound("no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"})
-    return Response(found, content_type=EXPOSITION)
+    return Response(health, content_type=EXPOSITION)

@@ -135,8 +135,8 @@ def _headers() -> None:
 @operation(as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507))
 def promote() -> Response:
     """Make a follower take writes; while its leader answers only with `force`."""
-    found = runtime().replication.promote(force=load(promotion))
-    return as_json({"promoted": True, "logId": found.log_id, "epoch": found.epoch, "seq": found.seq})
+    status = runtime().replication.promote(force=load(promotion))
+    return as_json({"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq})
 
 
 def _paced(pieces: Iterator[bytes]) -> Iterator[bytes]:
