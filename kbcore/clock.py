@@ -1,4 +1,4 @@
-"""Where time comes from: injected everywhere, so that tests turn the hands."""
+"""Sources of time, injected everywhere so that tests can move the clock."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import time
 from typing import Protocol
 
 STEP_BACK_MS = 5000
-"""A wall clock that goes back by more than this is worth a line in the log."""
+"""A larger step back of the wall clock is logged."""
 
 _log = logging.getLogger("kbcore.clock")
 
 
 class Clock(Protocol):
-    """Two readings: the wall clock for what is stored, the monotonic one for time-outs."""
+    """Two readings: the wall clock for stored times, the monotonic clock for time-outs."""
 
     def now_ms(self) -> int:
-        """Wall-clock time in epoch milliseconds."""
+        """Return the wall-clock time in epoch milliseconds."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never decrease."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine."""
 
     def now_ms(self) -> int:
-        """Wall-clock time in epoch milliseconds."""
+        """Return the wall-clock time in epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
@@ -42,7 +42,7 @@ class ManualClock:
         self._monotonic = 0.0
 
     def now_ms(self) -> int:
-        """The time it was set to."""
+        """Return the time the clock was set to."""
         return self._now
 
     def monotonic(self) -> float:
@@ -50,12 +50,12 @@ class ManualClock:
         return self._monotonic
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass on both clocks."""
+        """Advance both clocks by `ms` milliseconds."""
         self._now += ms
         self._monotonic += ms / 1000
 
     def step(self, ms: int) -> None:
-        """Set the wall clock forward or back, as an operator would; no time passes."""
+        """Set the wall clock forward or back, as an operator would; the monotonic clock does not change."""
         self._now += ms
 
 
@@ -72,10 +72,10 @@ class LoggedClock:
         self._behind = False
         self.steps_back = 0
         self.monotonic = clock.monotonic
-        """Seconds that never go back."""
+        """Return seconds that never decrease."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds, never going back."""
+        """Return epoch milliseconds that never decrease."""
         with self._lock:
             now = self._clock.now_ms()
             if now >= self._last:
@@ -89,6 +89,6 @@ class LoggedClock:
             return self._last
 
     def seen(self, ms: int) -> None:
-        """Never give out a time before `ms`, which the log already holds."""
+        """Never return a time before `ms`, which the log already holds."""
         with self._lock:
             self._last = max(self._last, ms)

@@ -181,16 +181,16 @@ class EmbeddedKB:
         text with several literals gives a tuple of its variables, in order of appearance. With `include_undefined` a goal
         of one literal has answers that are neither true nor false as well; `rows()` tells which.
         """
-        wanted = BudgetWanted(timeout_ms)
+        budget = BudgetWanted(timeout_ms)
         if args is not None:
-            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined, wanted)
+            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined, budget)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
-            return self._ask_literal(body[0], scope, include_undefined, wanted)
+            return self._ask_literal(body[0], scope, include_undefined, budget)
         variables = list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
-        found = self.kb.bindings(body, variables, scope=scope, wanted=wanted)
+        tuples = self.kb.bindings(body, variables, scope=scope, wanted=budget)
         names = [variable.name for variable in variables]
-        return AnswerSet(found, lambda: [dict(zip(names, row, strict=True)) for row in found])
+        return AnswerSet(tuples, lambda: [dict(zip(names, row, strict=True)) for row in tuples])
 
     def execute(self, text: str, *, scope: str | None = None, timeout_ms: int | None = None) -> Executed:
         """Carry out a text from top to bottom, all of it or nothing: clauses are told, questions (`?- goal.`) are asked.
@@ -203,7 +203,7 @@ class EmbeddedKB:
     def explain(
         self, goal: str, *, scope: str | None = None, limit: int | None = None, timeout_ms: int | None = None
     ) -> str:
-        """Why the answers of a goal hold, as text: each answer stands above what it rests on; `timeout_ms` as for `ask`.
+        """Return proofs of the answers of a goal as text, each answer above its premises; `timeout_ms` as for `ask`.
 
         For programs, `kb.kb.prove` gives proofs as objects.
         """
@@ -243,7 +243,7 @@ class EmbeddedKB:
         return self.kb.fork_scope(source, target, overwrite=overwrite)
 
     def diff(self, source: str | None, target: str | None) -> ScopeDiff:
-        """What leads from one scope to another (None: the base): facts added, removed and modified."""
+        """Return the facts added, removed and modified from one scope to another (None: the base)."""
         return self.kb.diff_scopes(source, target)
 
     def merge(self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS") -> MergeOutcome:
@@ -254,9 +254,7 @@ class EmbeddedKB:
         """Remove a scope, its facts and the rules of its own; how many facts went."""
         return self.kb.drop_scope(scope)
 
-    def decay(
-        self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
-    ) -> DecayOutcome:
+    def decay(self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False) -> DecayOutcome:
         """Evict what has expired and what has a salience below `threshold` (0 to 1); with `dry_run` only tell."""
         return self.kb.decay(threshold, scope=scope, dry_run=dry_run)
 
@@ -309,10 +307,11 @@ class EmbeddedKB:
         """Call `listener` with every event that is committed from now on; call what is returned to end that.
 
         An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events` are the types wanted. The
-        listener is called by whoever writes, when the write is done, so it must be quick; what it raises is only logged.
+        listener is called by the writing thread after the write, so it must be quick; an exception is only logged.
         """
         runtime, wanted = self._runtime, Wanted.of(predicate, events, scope)
         return listen(runtime.feed, mark_of(runtime.log_id), self.kb.database, self.kb.tenant, wanted, listener)
+
     def extract(
         self,
         text: str,
@@ -342,7 +341,7 @@ class EmbeddedKB:
         """Group writes: what is done with the knowledge base it gives happens at once when the block ends, or not at all.
 
         In the block its writes are seen by its own reads only. An error that leaves the block discards them; so does a write
-        that fails. At the end raises Conflict if something the block read or wrote has changed meanwhile: then do it again.
+        that fails. At the end raises Conflict if another writer changed something that the block read or wrote; retry then.
         """
         operations = Operations(self._runtime, self.kb.database, self.kb.tenant)
         inside = EmbeddedKB(self._runtime, self.kb.tenant)
@@ -365,9 +364,7 @@ class EmbeddedKB:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask_literal(
-        self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted
-    ) -> AnswerSet:
+    def _ask_literal(self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted) -> AnswerSet:
         def rows() -> list[Row]:
             return self.kb.infer(literal, scope=scope, include_undefined=undefined, wanted=wanted)
 

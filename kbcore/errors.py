@@ -77,7 +77,7 @@ class MissingHeader(InvalidInput):
 
 
 class NotFound(KBError):
-    """What was addressed does not exist."""
+    """The addressed object does not exist."""
 
     code = "NOT_FOUND"
 
@@ -111,7 +111,7 @@ class Diverged(Conflict):
 
 
 class BadShipment(KBError):
-    """What a leader sent is not what it should be, or did not come: all there is to do is to ask again. Between nodes."""
+    """Data of a leader are invalid or missing; the follower asks again. Used between nodes only."""
 
     code = "NOT_READY"
 
@@ -126,7 +126,7 @@ class ReadOnlyFollower(KBError):
 
 
 class CallerLeft(Cancelled):
-    """Whoever asked closed the connection before the answer was there: there is nobody to tell."""
+    """The client closed the connection before the answer was ready."""
 
     def __init__(self) -> None:
         super().__init__("the client left before the answer was there")
@@ -173,7 +173,7 @@ class ModelFailed(KBError):
 
 
 class ProviderFailed(KBError):
-    """One call of a language model failed; raised by providers. Whoever asked the knowledge base gets ModelFailed.
+    """One call of a language model failed; raised by providers. Clients get ModelFailed.
 
     `kind` is timeout, rate_limited, refused (the request is at fault: asking again does not help) or error; `retry` says
     whether another try may help, `retry_after` in how many seconds at the earliest. The message holds no key.

@@ -1,4 +1,4 @@
-"""What Python programs give and get: terms and instants as they are convenient, answers as tuples and as rows."""
+"""Conversion of Python values: terms and times from arguments, answers as tuples and as rows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Arg = str | int | float | bool
 
 
 class AnswerSet(Sequence[tuple[str, ...]]):
-    """Answers as tuples of names, in answer order; `rows()` gives them with everything known about each."""
+    """Answers as tuples of names, in answer order; `rows()` returns them with all their attributes."""
 
     def __init__(self, tuples: list[tuple[str, ...]], rows: Callable[[], list[Row]]) -> None:
         self._tuples = tuples
         self._rows = rows
 
     def rows(self) -> list[Row]:
-        """The answers as dicts with the keys of the HTTP interface, asked anew."""
+        """Return the answers as dicts with the keys of the HTTP interface; runs the query again."""
         return self._rows()
 
     def __len__(self) -> int:
@@ -62,32 +62,32 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
 
 def fact(predicate: str, args: Sequence[Arg] | None) -> tuple[str, tuple[str, ...], bool]:
     """Return the predicate, arguments and sign of a fact, given as for `atom`; raises InvalidInput."""
-    name, found, positive = atom(predicate, args)
-    check_fact(Atom(name, tuple(found)))
-    return name, tuple(term for term in found if isinstance(term, str)), positive is not False
+    name, arguments, positive = atom(predicate, args)
+    check_fact(Atom(name, tuple(arguments)))
+    return name, tuple(term for term in arguments if isinstance(term, str)), positive is not False
 
 
 def constants(predicate: str, args: Sequence[Arg]) -> tuple[str, ...]:
-    """The arguments of a fact; raises InvalidInput where one is not a constant."""
-    found = terms(args)
-    check_fact(Atom(predicate, tuple(found)))
-    return tuple(term for term in found if isinstance(term, str))
+    """Return the arguments of a fact; raise InvalidInput if an argument is not a constant."""
+    arguments = terms(args)
+    check_fact(Atom(predicate, tuple(arguments)))
+    return tuple(term for term in arguments if isinstance(term, str))
 
 
 def terms(args: Sequence[Arg]) -> list[Term]:
-    """Arguments as terms, `?x` as a variable; raises InvalidInput."""
+    """Return arguments as terms, `?x` as a variable; raise InvalidInput."""
     if isinstance(args, str):
         raise InvalidInput.at("args", "must be a list, not one string")
     return list(args_from_json(list(args), "args"))
 
 
 def instant(name: str, value: int | str | datetime | None) -> int | None:
-    """Epoch milliseconds of the argument `name`, None where it is; raises InvalidInput."""
+    """Return the argument `name` in epoch milliseconds, None if it is None; raise InvalidInput."""
     return None if value is None else moment(name, value)
 
 
 def moment(name: str, value: int | str | datetime) -> int:
-    """Epoch milliseconds of the argument `name`; raises InvalidInput."""
+    """Return the argument `name` in epoch milliseconds; raise InvalidInput."""
     try:
         return parsed(value.isoformat() if isinstance(value, datetime) else value)
     except ValueError as error:
