@@ -28,13 +28,13 @@ likely = st.sampled_from(
 @given(st.sampled_from(ENVELOPES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
 @example(facts._bulk, {"facts": None}, False)
 def test_the_quick_reader_agrees_with_the_schema(envelope: Envelope, data: dict[str, Any], strict: bool) -> None:
-    quick = envelope._sound(data, strict)
+    quick = envelope._read_valid(data, strict)
     try:
-        judged = envelope._judged(data, strict)
+        checked = envelope._read_by_schema(data, strict)
     except InvalidInput:
         assert quick is None
     else:
-        assert quick == judged
+        assert quick == checked
 
 
 @pytest.mark.parametrize(
