@@ -1,6 +1,6 @@
 """Write the reference pages that follow from the code; `--check` only says which are out of date.
 
-    python docs/generate.py [--check]
+python docs/generate.py [--check]
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ NOTE = "<!-- Written by docs/generate.py from the code; change it there. -->"
 def configuration() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for setting in SETTINGS:
-        default = ",".join(map(str, setting.default)) if isinstance(setting.default, tuple) else setting.default
+        default = (
+            ",".join(map(str, setting.default))
+            if isinstance(setting.default, tuple)
+            else setting.default
+        )
         text = str(default).lower() if isinstance(default, bool) else default
         shown = "none" if default in ("", None) else f"`{text}`"
         rows.append(f"| `{setting.name}` | {shown} | {setting.help} |")
@@ -74,8 +78,15 @@ def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:
 def errors() -> str:
     rows = ["| status | code | class | module | meaning |", "|---|---|---|---|---|"]
     for error in error_classes():
-        meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append(f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |")
+        meaning = (
+            inspect.cleandoc(error.__doc__ or "")
+            .split("\n\n")[0]
+            .replace("\n", " ")
+            .replace("|", "\\|")
+        )
+        rows.append(
+            f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |"
+        )
     return "\n".join(
         [
             "# Errors",
@@ -146,7 +157,9 @@ def metrics() -> str:
 def bytecode() -> str:
     rows = ["| instruction | effect |", "|---|---|"]
     for path in sorted((ROOT.parent / "csrc").glob("*.c")):
-        for head, effect in re.findall(r"/\* Opcode: ([^\n]*?)\s*\n(.*?)\*/", path.read_text(encoding="utf-8"), re.S):
+        for head, effect in re.findall(
+            r"/\* Opcode: ([^\n]*?)\s*\n(.*?)\*/", path.read_text(encoding="utf-8"), re.S
+        ):
             words = " ".join(line.strip(" *") for line in effect.splitlines()).strip()
             rows.append(f"| `{head.strip()}` | {words} |")
     return "\n".join(
@@ -181,8 +194,14 @@ def python_api() -> str:
 def _signature(function: Callable[..., object]) -> str:
     """As in the source: annotations are strings there, which inspect would show in quotes; defaults keep theirs."""
     signature = inspect.signature(function)
-    plain = [p.replace(annotation=_Bare(p.annotation)) for p in signature.parameters.values() if p.name != "self"]
-    return str(signature.replace(parameters=plain, return_annotation=_Bare(signature.return_annotation)))
+    plain = [
+        p.replace(annotation=_Bare(p.annotation))
+        for p in signature.parameters.values()
+        if p.name != "self"
+    ]
+    return str(
+        signature.replace(parameters=plain, return_annotation=_Bare(signature.return_annotation))
+    )
 
 
 class _Bare(str):
@@ -204,9 +223,18 @@ def planner_passes() -> str:
         "`tests/planner/golden/passes/`. `b` marks a bound argument, `f` a free one.",
     ]
     for name in PASS_ORDER:
-        module = importlib.import_module(f"kbplanner.passes.{name}" if name != "build" else "kbplanner.compile.build")
+        module = importlib.import_module(
+            f"kbplanner.passes.{name}" if name != "build" else "kbplanner.compile.build"
+        )
         parts += ["", f"## {name}", "", inspect.cleandoc(module.__doc__ or "")]
-        golden = ROOT.parent / "tests" / "planner" / "golden" / "passes" / f"{'plan' if name == 'build' else name}.kb"
+        golden = (
+            ROOT.parent
+            / "tests"
+            / "planner"
+            / "golden"
+            / "passes"
+            / f"{'plan' if name == 'build' else name}.kb"
+        )
         if golden.exists():
             first = golden.read_text(encoding="utf-8").split("\n\n")[0]
             parts += ["", "```text", first, "```"]
@@ -214,7 +242,18 @@ def planner_passes() -> str:
 
 
 PASS_ORDER = (
-    *("check", "lower", "linearise", "wellfounded", "restrict", "slice", "adorn", "order", "turn", "magic"),
+    *(
+        "check",
+        "lower",
+        "linearise",
+        "wellfounded",
+        "restrict",
+        "slice",
+        "adorn",
+        "order",
+        "turn",
+        "magic",
+    ),
     *("stratify", "verify", "build"),
 )
 """Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
@@ -236,19 +275,35 @@ def tools() -> str:
         "Tools that write take `transactionId` where it is listed.",
     ]
     for usual in (True, False):
-        lines += ["", "| tool | arguments | answer | role | changes | |", "|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            "| tool | arguments | answer | role | changes | |",
+            "|---|---|---|---|---|---|",
+        ]
         for tool in TOOLS.values():
             if tool.usual == usual:
                 shown = tool.shown["inputSchema"]
                 needed = shown.get("required", [])
-                takes = ", ".join(f"**{name}**" if name in needed else name for name in shown["properties"])
+                takes = ", ".join(
+                    f"**{name}**" if name in needed else name for name in shown["properties"]
+                )
                 gives = ", ".join(tool.answer["properties"])
                 changes = "" if not tool.writes else "takes away" if tool.destroys else "adds"
                 cells = (f"`{tool.name}`", takes, gives, tool.needs, changes, tool.description)
                 lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "## Resources", "", "All of them can be followed.", "", "| address | what it is |", "|---|---|"]
+    lines += [
+        "",
+        "## Resources",
+        "",
+        "All of them can be followed.",
+        "",
+        "| address | what it is |",
+        "|---|---|",
+    ]
     lines += [f"| `{each['uri']}` | {each['description']} |" for each in resources.LISTED]
-    lines += [f"| `{each['uriTemplate']}` | {each['description']} |" for each in resources.TEMPLATES]
+    lines += [
+        f"| `{each['uriTemplate']}` | {each['description']} |" for each in resources.TEMPLATES
+    ]
     lines += ["", "## Prompts", "", "| prompt | arguments | what it is for |", "|---|---|---|"]
     for prompt in PROMPTS.values():
         takes = ", ".join(f"**{name}**" if needed else name for name, _, needed in prompt.arguments)

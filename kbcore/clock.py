@@ -85,7 +85,10 @@ class LoggedClock:
                 self._behind = True
                 self.steps_back += 1
                 behind = self._last - now
-                _log.warning("the clock went back by %d ms; logged times stand still until it has caught up", behind)
+                _log.warning(
+                    "the clock went back by %d ms; logged times stand still until it has caught up",
+                    behind,
+                )
             return self._last
 
     def seen(self, ms: int) -> None:

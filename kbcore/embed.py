@@ -115,12 +115,16 @@ class EmbeddedKB:
         )
         return self.kb.assert_facts([fact])
 
-    def tell_many(self, predicate: str, rows: Iterable[Sequence[Arg]], *, scope: str | None = None) -> AssertOutcome:
+    def tell_many(
+        self, predicate: str, rows: Iterable[Sequence[Arg]], *, scope: str | None = None
+    ) -> AssertOutcome:
         """Store many facts of one predicate, all or none."""
         whole = list(rows)
         if plain := plain_rows(predicate, whole, scope):
             return self.kb.assert_rows([plain])
-        return self.kb.assert_facts([Fact(predicate, given.constants(predicate, row), scope=scope) for row in whole])
+        return self.kb.assert_facts(
+            [Fact(predicate, given.constants(predicate, row), scope=scope) for row in whole]
+        )
 
     def teach(self, text: str, *, scope: str | None = None) -> RulesOutcome:
         """Teach the rules of a text in the rule language, all or none; facts in it are refused."""
@@ -160,7 +164,11 @@ class EmbeddedKB:
             if batch.rules:
                 rules += len(self.kb.assert_rules(batch.rules).rules)
             if batch.facts or batch.rows:
-                outcome = self.kb.assert_facts(batch.facts) if batch.facts else self.kb.assert_rows(batch.rows)
+                outcome = (
+                    self.kb.assert_facts(batch.facts)
+                    if batch.facts
+                    else self.kb.assert_rows(batch.rows)
+                )
                 asserted, updated = asserted + outcome.asserted, updated + outcome.updated
             goals.extend(batch.goals)
         warnings = review.all(stored.rule for stored in self.kb.rules()) if review.has_rules else ()
@@ -183,16 +191,22 @@ class EmbeddedKB:
         """
         budget = BudgetWanted(timeout_ms)
         if args is not None:
-            return self._ask_literal(literal_from_json(goal, list(args)), scope, include_undefined, budget)
+            return self._ask_literal(
+                literal_from_json(goal, list(args)), scope, include_undefined, budget
+            )
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
             return self._ask_literal(body[0], scope, include_undefined, budget)
-        variables = list(dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous))
+        variables = list(
+            dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous)
+        )
         tuples = self.kb.bindings(body, variables, scope=scope, wanted=budget)
         names = [variable.name for variable in variables]
         return AnswerSet(tuples, lambda: [dict(zip(names, row, strict=True)) for row in tuples])
 
-    def execute(self, text: str, *, scope: str | None = None, timeout_ms: int | None = None) -> Executed:
+    def execute(
+        self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
+    ) -> Executed:
         """Carry out a text from top to bottom, all of it or nothing: clauses are told, questions (`?- goal.`) are asked.
 
         A question sees the clauses before it. `timeout_ms` is for all questions together. Raises RuleSyntaxError with every
@@ -201,21 +215,32 @@ class EmbeddedKB:
         return self.kb.execute(text, scope=scope, wanted=BudgetWanted(timeout_ms))
 
     def explain(
-        self, goal: str, *, scope: str | None = None, limit: int | None = None, timeout_ms: int | None = None
+        self,
+        goal: str,
+        *,
+        scope: str | None = None,
+        limit: int | None = None,
+        timeout_ms: int | None = None,
     ) -> str:
         """Return proofs of the answers of a goal as text, each answer above its premises; `timeout_ms` as for `ask`.
 
         For programs, `kb.kb.prove` gives proofs as objects.
         """
-        return self.kb.explain(parse_goal(goal).body, scope=scope, limit=limit, wanted=BudgetWanted(timeout_ms))
+        return self.kb.explain(
+            parse_goal(goal).body, scope=scope, limit=limit, wanted=BudgetWanted(timeout_ms)
+        )
 
-    def query(self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> AnswerSet:
+    def query(
+        self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
+    ) -> AnswerSet:
         """Stored facts that match, no rules applied: `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` for negatives."""
         predicate, terms, positive = given.atom(predicate, args)
         rows = self.kb.query_rows(predicate, terms, positive=positive is not False, scope=scope)
         return AnswerSet([tuple(row["args"]) for row in rows], lambda: rows)
 
-    def retract(self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None) -> RetractOutcome:
+    def retract(
+        self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
+    ) -> RetractOutcome:
         """Remove a fact, both its signs; with variables among the arguments, every fact that matches.
 
         The fact or pattern may be text, as for `tell`; the text `~p(a)` removes the negative only.
@@ -238,7 +263,9 @@ class EmbeddedKB:
         """The scopes there are, by name."""
         return self.kb.scopes()
 
-    def fork(self, target: str, source: str | None = None, *, overwrite: bool = False) -> ForkOutcome:
+    def fork(
+        self, target: str, source: str | None = None, *, overwrite: bool = False
+    ) -> ForkOutcome:
         """Copy the facts of a scope (None: the base) and the rules of its own to a new one, to try something out there."""
         return self.kb.fork_scope(source, target, overwrite=overwrite)
 
@@ -246,7 +273,9 @@ class EmbeddedKB:
         """Return the facts added, removed and modified from one scope to another (None: the base)."""
         return self.kb.diff_scopes(source, target)
 
-    def merge(self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS") -> MergeOutcome:
+    def merge(
+        self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS"
+    ) -> MergeOutcome:
         """Add to a scope (None: the base) what another one has; `strategy` decides where they do not agree."""
         return self.kb.merge_scope(source, target, strategy=strategy)
 
@@ -254,7 +283,9 @@ class EmbeddedKB:
         """Remove a scope, its facts and the rules of its own; how many facts went."""
         return self.kb.drop_scope(scope)
 
-    def decay(self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False) -> DecayOutcome:
+    def decay(
+        self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
+    ) -> DecayOutcome:
         """Evict what has expired and what has a salience below `threshold` (0 to 1); with `dry_run` only tell."""
         return self.kb.decay(threshold, scope=scope, dry_run=dry_run)
 
@@ -271,9 +302,13 @@ class EmbeddedKB:
         Groups smaller than `min_group_size` are left alone. With `dry_run` only tell what would be stored.
         """
         kb, least = self.kb, min_group_size
-        return kb.consolidate(min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run)
+        return kb.consolidate(
+            min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run
+        )
 
-    def prioritize(self, predicate: str, args: Sequence[Arg], priority: float, *, scope: str | None = None) -> None:
+    def prioritize(
+        self, predicate: str, args: Sequence[Arg], priority: float, *, scope: str | None = None
+    ) -> None:
         """Say how important a stored fact is, both its signs: 0 to 1, and 0.5 until then. Raises NotFound."""
         self.kb.prioritize(predicate, given.constants(predicate, args), priority, scope=scope)
 
@@ -291,7 +326,12 @@ class EmbeddedKB:
         return self.kb.salient(predicate, terms, limit=limit, minimum=minimum, scope=scope)
 
     def recall(
-        self, predicate: str, args: Sequence[Arg], at: int | str | datetime, *, scope: str | None = None
+        self,
+        predicate: str,
+        args: Sequence[Arg],
+        at: int | str | datetime,
+        *,
+        scope: str | None = None,
     ) -> list[Row]:
         """The stored facts that match and were valid at a moment, as they are stored now; `at` as in `tell`."""
         return self.kb.recall(predicate, given.terms(args), given.moment("at", at), scope=scope)
@@ -310,7 +350,14 @@ class EmbeddedKB:
         listener is called by the writing thread after the write, so it must be quick; an exception is only logged.
         """
         runtime, wanted = self._runtime, Wanted.of(predicate, events, scope)
-        return listen(runtime.feed, mark_of(runtime.log_id), self.kb.database, self.kb.tenant, wanted, listener)
+        return listen(
+            runtime.feed,
+            mark_of(runtime.log_id),
+            self.kb.database,
+            self.kb.tenant,
+            wanted,
+            listener,
+        )
 
     def extract(
         self,
@@ -364,7 +411,9 @@ class EmbeddedKB:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask_literal(self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted) -> AnswerSet:
+    def _ask_literal(
+        self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted
+    ) -> AnswerSet:
         def rows() -> list[Row]:
             return self.kb.infer(literal, scope=scope, include_undefined=undefined, wanted=wanted)
 

@@ -155,7 +155,9 @@ class RateLimited(KBError):
 
     code = "RATE_LIMITED"
 
-    def __init__(self, message: str, retry_after: float, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after: float, details: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message, {"retryAfterSeconds": retry_after, **(details or {})})
         self.retry_after = retry_after
 
@@ -181,7 +183,14 @@ class ProviderFailed(KBError):
 
     code = "LLM_FAILED"
 
-    def __init__(self, message: str, kind: str = "error", *, retry: bool = False, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        kind: str = "error",
+        *,
+        retry: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.retry = retry
@@ -235,8 +244,12 @@ class LogTruncated(KBError):
 class LogCorrupted(KBError):
     """A damaged log or snapshot; start-up only. `details`: directory, segment, offset and what is known."""
 
-    def __init__(self, message: str, *, directory: str, segment: str, offset: int, **more: Any) -> None:
-        super().__init__(message, {"directory": directory, "segment": segment, "offset": offset, **more})
+    def __init__(
+        self, message: str, *, directory: str, segment: str, offset: int, **more: Any
+    ) -> None:
+        super().__init__(
+            message, {"directory": directory, "segment": segment, "offset": offset, **more}
+        )
         self.directory = directory
         self.segment = segment
         self.offset = offset

@@ -39,7 +39,11 @@ class AnswerSet(Sequence[tuple[str, ...]]):
         return self._tuples[place]
 
     def __eq__(self, other: object) -> bool:
-        return list(self) == list(other) if isinstance(other, (AnswerSet, list, tuple)) else NotImplemented
+        return (
+            list(self) == list(other)
+            if isinstance(other, (AnswerSet, list, tuple))
+            else NotImplemented
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -54,7 +58,11 @@ def atom(predicate: str, args: Sequence[Arg] | None) -> tuple[str, list[Term], b
     """
     if args is None:
         read = atom_from_text(predicate, "predicate")
-        return read.predicate, [arg for arg in read.args if not isinstance(arg, Aggregate)], None if read.positive else False
+        return (
+            read.predicate,
+            [arg for arg in read.args if not isinstance(arg, Aggregate)],
+            None if read.positive else False,
+        )
     if problem := DEFAULT_LIMITS.name_problem(predicate):
         raise InvalidInput.at("predicate", problem)
     return predicate, terms(args), None

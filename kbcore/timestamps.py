@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|([+-])(\d\d):?(\d\d)?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -27,12 +28,22 @@ def instant(value: Any) -> int:
         return value
     match = _ISO.fullmatch(value) if type(value) is str else None
     if match is None:
-        raise ValueError("must be epoch milliseconds or an ISO 8601 time such as 2026-01-31T12:00:00Z")
+        raise ValueError(
+            "must be epoch milliseconds or an ISO 8601 time such as 2026-01-31T12:00:00Z"
+        )
     year, month, day, hour, minute, second, part, offset, sign, hours, minutes = match.groups()
     if offset is None:
         raise ValueError("needs an offset from UTC, such as Z or +02:00")
     try:
-        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=timezone.utc)
+        local = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute),
+            int(second or 0),
+            tzinfo=timezone.utc,
+        )
     except ValueError as error:
         raise ValueError(f"is not a time: {error}") from error
     away = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
@@ -40,5 +51,3 @@ def instant(value: Any) -> int:
         raise ValueError("has an offset from UTC of a day or more")
     since = local - _EPOCH - (-away if sign == "-" else away)
     return since // timedelta(milliseconds=1) + int((part or "0").ljust(3, "0")[:3])
-
-

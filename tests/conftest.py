@@ -43,7 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the files in THOROUGH."""
     root = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(root) and item.path.relative_to(root).as_posix().startswith(THOROUGH):
+        if item.path.is_relative_to(root) and item.path.relative_to(root).as_posix().startswith(
+            THOROUGH
+        ):
             item.add_marker("thorough")
 
 

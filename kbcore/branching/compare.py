@@ -44,10 +44,17 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
     with_facts: list[Difference] = []
     listed = 0
     outcome = ScopeDiff()
-    for difference in differences(tenant.partition(source), tenant.partition(target), Validity(tenant.at(0))):
+    for difference in differences(
+        tenant.partition(source), tenant.partition(target), Validity(tenant.at(0))
+    ):
         for side in difference.signs.values():
             outcome.unchanged += side.equal
-            listed += sum(map(difference.count, (side.only_source, side.only_target, side.modified, side.crossed)))
+            listed += sum(
+                map(
+                    difference.count,
+                    (side.only_source, side.only_target, side.modified, side.crossed),
+                )
+            )
         budget.check_answers(listed)
         budget.rest()
         with_facts.append(difference)
@@ -74,7 +81,11 @@ def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Mo
 
 
 def _rows(
-    tenant: Tenant, difference: Difference, stored: StoredRelation | None, rows: array[int], budget: Budget
+    tenant: Tenant,
+    difference: Difference,
+    stored: StoredRelation | None,
+    rows: array[int],
+    budget: Budget,
 ) -> Iterator[Row]:
     """Yield answer rows of a stored relation, in answer order."""
     if stored is None or not rows:
@@ -83,4 +94,6 @@ def _rows(
     ordered = tenant.engine.sort(cells(rows, arity), arity, budget.via)
     for part in budget.slices(difference.count(rows)):
         part_rows = ordered[part.start * arity : part.stop * arity]
-        yield from stored.rows(tenant.engine, part_rows, stored.relation.locate(part_rows, len(part)))
+        yield from stored.rows(
+            tenant.engine, part_rows, stored.relation.locate(part_rows, len(part))
+        )

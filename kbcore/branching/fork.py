@@ -38,7 +38,9 @@ def check_fork(tenant: Tenant, source: str | None, target: str, overwrite: bool)
     """
     check_known(tenant, source)
     if not overwrite and _known(tenant, target):
-        raise AlreadyExists(f"scope '{target}' exists; fork with overwrite to replace it", {"scope": target})
+        raise AlreadyExists(
+            f"scope '{target}' exists; fork with overwrite to replace it", {"scope": target}
+        )
 
 
 def _known(tenant: Tenant, scope: str) -> bool:

@@ -63,23 +63,37 @@ def stamp(tenant: Tenant, *scopes: str | None) -> Stamp:
         if partition is None
         else (
             partition.key,
-            frozenset((stored.schema, stored.version) for stored in partition.relations() if stored.version),
+            frozenset(
+                (stored.schema, stored.version)
+                for stored in partition.relations()
+                if stored.version
+            ),
         )
         for partition in map(tenant.partition, scopes)
     )
 
 
-def refuse_conflicts(tenant: Tenant, source: str | None, target: str | None, at: int, budget: Budget) -> None:
+def refuse_conflicts(
+    tenant: Tenant, source: str | None, target: str | None, at: int, budget: Budget
+) -> None:
     """Raise Conflict with a list of conflicts if two scopes have any."""
     decided = _Decided()
-    for difference in differences(tenant.partition(source), tenant.partition(target), Validity(at, future=True)):
+    for difference in differences(
+        tenant.partition(source), tenant.partition(target), Validity(at, future=True)
+    ):
         decided.conflicts += difference.conflict_count()
         _refuse(tenant, difference, decided, budget)
     _raise_refused(decided, source, target)
 
 
 def decide(
-    tenant: Tenant, source: str | None, target: str | None, name: str, strategy: MergeStrategy, at: int, budget: Budget
+    tenant: Tenant,
+    source: str | None,
+    target: str | None,
+    name: str,
+    strategy: MergeStrategy,
+    at: int,
+    budget: Budget,
 ) -> MergeScope:
     """Let a strategy decide every conflict; the caller holds the read lock.
 
@@ -87,7 +101,9 @@ def decide(
     many decisions differ from the most frequent one.
     """
     decided = _Decided()
-    for difference in differences(tenant.partition(source), tenant.partition(target), Validity(at, future=True)):
+    for difference in differences(
+        tenant.partition(source), tenant.partition(target), Validity(at, future=True)
+    ):
         keys = difference.conflicts()
         before = decided.keeps[Keep.REFUSE]
         for part in budget.slices(len(keys)):
@@ -119,10 +135,14 @@ def asked(name: str, strategy: MergeStrategy, conflict: MergeConflict) -> Resolu
     try:
         resolution = strategy.resolve(conflict)
     except Exception as error:
-        raise PluginFailed(f"strategy {name} failed at {atom_text}: {type(error).__name__}: {error}") from error
+        raise PluginFailed(
+            f"strategy {name} failed at {atom_text}: {type(error).__name__}: {error}"
+        ) from error
     problem = _wrong(resolution)
     if problem:
-        raise PluginFailed(f"strategy {name} returned {problem} at {atom_text}; nothing was changed")
+        raise PluginFailed(
+            f"strategy {name} returned {problem} at {atom_text}; nothing was changed"
+        )
     return resolution
 
 
@@ -132,16 +152,24 @@ def _wrong(resolution: object) -> str:
         return f"{type(resolution).__name__}, not a Resolution"
     if resolution.keep is not Keep.FACTS:
         return ""
-    if not isinstance(resolution.facts, tuple) or not all(isinstance(fact, Standing) for fact in resolution.facts):
+    if not isinstance(resolution.facts, tuple) or not all(
+        isinstance(fact, Standing) for fact in resolution.facts
+    ):
         return "facts that are not a tuple of Standing"
     if len({fact.positive for fact in resolution.facts}) < len(resolution.facts):
         return "two facts of one sign"
     for fact in resolution.facts:
-        times = (fact.created_at, fact.valid_from, 0 if fact.valid_until is None else fact.valid_until)
+        times = (
+            fact.created_at,
+            fact.valid_from,
+            0 if fact.valid_until is None else fact.valid_until,
+        )
         if any(type(time) is not int or not 0 <= time < 1 << 62 for time in times):
             return "a fact with an invalid time"
         confidence = fact.confidence
-        if confidence is not None and not (isinstance(confidence, (int, float)) and 0 <= confidence <= 1):
+        if confidence is not None and not (
+            isinstance(confidence, (int, float)) and 0 <= confidence <= 1
+        ):
             return "a fact with a confidence outside 0 to 1"
         if not _is_json(fact.metadata, 16) or not hasattr(fact.metadata, "keys"):
             return "a fact whose metadata is not JSON"
@@ -150,13 +178,21 @@ def _wrong(resolution: object) -> str:
 
 def _is_json(value: Any, depth: int) -> bool:
     if isinstance(value, dict):
-        return depth > 0 and all(isinstance(key, str) and _is_json(below, depth - 1) for key, below in value.items())
+        return depth > 0 and all(
+            isinstance(key, str) and _is_json(below, depth - 1) for key, below in value.items()
+        )
     if isinstance(value, (list, tuple)):
         return depth > 0 and all(_is_json(below, depth - 1) for below in value)
-    return value is None or isinstance(value, (str, bool, float)) or (isinstance(value, int) and abs(value) < 1 << 63)
+    return (
+        value is None
+        or isinstance(value, (str, bool, float))
+        or (isinstance(value, int) and abs(value) < 1 << 63)
+    )
 
 
-def _conflicts(tenant: Tenant, difference: Difference, keys: list[RowKey], at: int) -> Iterator[MergeConflict]:
+def _conflicts(
+    tenant: Tenant, difference: Difference, keys: list[RowKey], at: int
+) -> Iterator[MergeConflict]:
     """Yield the conflicts at the given arguments, in the form that strategies receive."""
     arity = difference.arity
     symbols = array("I", [symbol for key in keys for symbol in key])
@@ -169,9 +205,13 @@ def _conflicts(tenant: Tenant, difference: Difference, keys: list[RowKey], at: i
             if stored is None:
                 continue
             places = stored.relation.locate(symbols, len(keys))
-            located = [(key, place) for key, place in zip(keys, places, strict=True) if place != NO_ROW]
+            located = [
+                (key, place) for key, place in zip(keys, places, strict=True) if place != NO_ROW
+            ]
             ids = array("I", [place for _, place in located])
-            for key, fact in zip([k for k, _ in located], standing(stored, ids, [k for k, _ in located]), strict=True):
+            for key, fact in zip(
+                [k for k, _ in located], standing(stored, ids, [k for k, _ in located]), strict=True
+            ):
                 if fact.valid_until is None or fact.valid_until > at:
                     facts[key].append(fact)
         sides.append(facts)
@@ -181,7 +221,9 @@ def _conflicts(tenant: Tenant, difference: Difference, keys: list[RowKey], at: i
 
 
 def _refuse(tenant: Tenant, difference: Difference, decided: _Decided, budget: Budget) -> None:
-    decided.refused.extend(islice(pairs(tenant, difference, budget), MAX_LISTED - len(decided.refused)))
+    decided.refused.extend(
+        islice(pairs(tenant, difference, budget), MAX_LISTED - len(decided.refused))
+    )
 
 
 def _raise_refused(decided: _Decided, source: str | None, target: str | None) -> None:

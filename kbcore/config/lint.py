@@ -24,7 +24,9 @@ def doubts(config: Config, environ: Mapping[str, str], *, ours: bool = False) ->
     yield from _names(environ, ours)
     if not config.host.startswith(_LOOPBACK) and not config.api_key and not config.auth_enabled:
         yield f"HOST={config.host} is not this machine only, and neither API_KEY nor AUTH_ENABLED: anybody may do anything"
-    if config.replication_mode == "LEADER" and not (config.replication_token or config.api_key or config.auth_enabled):
+    if config.replication_mode == "LEADER" and not (
+        config.replication_token or config.api_key or config.auth_enabled
+    ):
         yield "REPLICATION_MODE=LEADER without REPLICATION_TOKEN and without keys: whoever reaches it may fetch its log"
     for name, secret in (("API_KEY", config.api_key), ("BOOTSTRAP_TOKEN", config.bootstrap_token)):
         if secret and len(secret) < SHORTEST_SECRET:
@@ -46,7 +48,9 @@ def doubts(config: Config, environ: Mapping[str, str], *, ours: bool = False) ->
 def _names(environ: Mapping[str, str], ours: bool) -> Iterator[str]:
     known = known_names()
     for name in sorted(set(environ) - known):
-        near = difflib.get_close_matches(name.upper().removeprefix("KB_").removeprefix("KBCORE_"), known, 1, _NEAR)
+        near = difflib.get_close_matches(
+            name.upper().removeprefix("KB_").removeprefix("KBCORE_"), known, 1, _NEAR
+        )
         if near:
             yield f"{name} is not a setting; {near[0]} is one"
         elif ours:

@@ -14,6 +14,7 @@ BIG = 1 << 40
 
 def integer(low: int, high: int) -> Callable[[str], int]:
     """Read a whole number within bounds."""
+
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
@@ -25,6 +26,7 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 def choice(*choices: str) -> Callable[[str], str]:
     """Read one of a few words, in any case."""
+
     def parse(text: str) -> str:
         for choice in choices:
             if text.lower() == choice.lower():
@@ -51,8 +53,14 @@ def names(text: str) -> tuple[str, ...]:
 def weights(text: str) -> tuple[float, ...]:
     """Read the three weights of salience."""
     found = tuple(float(part) for part in text.split(","))
-    if len(found) != 3 or not all(0 <= weight <= 1 for weight in found) or not 0 < sum(found) <= 1 + 1e-9:
-        raise ValueError("must be three numbers of 0 to 1, separated by commas, that add up to more than 0 and at most 1")
+    if (
+        len(found) != 3
+        or not all(0 <= weight <= 1 for weight in found)
+        or not 0 < sum(found) <= 1 + 1e-9
+    ):
+        raise ValueError(
+            "must be three numbers of 0 to 1, separated by commas, that add up to more than 0 and at most 1"
+        )
     return found
 
 
@@ -92,7 +100,13 @@ def node_name(text: str) -> str:
 def rate(text: str) -> tuple[int, ...]:
     """Read so many requests in so many seconds."""
     count, slash, seconds = text.partition("/")
-    if not (slash and count.isdecimal() and seconds.isdecimal() and 1 <= int(count) <= BIG and 1 <= int(seconds) <= 86_400):
+    if not (
+        slash
+        and count.isdecimal()
+        and seconds.isdecimal()
+        and 1 <= int(count) <= BIG
+        and 1 <= int(seconds) <= 86_400
+    ):
         raise ValueError("must be requests/seconds, such as 600/60")
     return int(count), int(seconds)
 

@@ -15,7 +15,9 @@ def backend_of(url: str) -> str:
     """The name of the storage plugin that a URL is for; raises ValueError where there is none."""
     scheme, colon, _ = url.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
-        raise ValueError("must be a URL such as wal:/folder, sqlite:/file or postgresql://user@host/database")
+        raise ValueError(
+            "must be a URL such as wal:/folder, sqlite:/file or postgresql://user@host/database"
+        )
     return _BACKENDS.get(scheme.lower(), scheme.lower())
 
 
@@ -54,7 +56,8 @@ def _without_secrets(parts: SplitResult) -> str:
     if ":" in user:
         user = f"{user.partition(':')[0]}:{HIDDEN}"
     query = "&".join(
-        f"{quote(key)}={HIDDEN if key.lower() in _SECRETS else quote(value)}" for key, value in parse_qsl(parts.query)
+        f"{quote(key)}={HIDDEN if key.lower() in _SECRETS else quote(value)}"
+        for key, value in parse_qsl(parts.query)
     )
     slashes = "//" if parts.netloc or parts.path.startswith("//") else ""
     return f"{parts.scheme}:{slashes}{user}{at}{host}{parts.path}{'?' if query else ''}{query}"

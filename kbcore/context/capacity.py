@@ -153,7 +153,9 @@ class Room:
         dropped: list[Candidate] = []
         if self._request.max_tokens is None or self._counter.exact:
             return dropped
-        while (over := self._counter.count(self.draft.text()) - self._request.max_tokens) > 0 and self.draft.items:
+        while (
+            over := self._counter.count(self.draft.text()) - self._request.max_tokens
+        ) > 0 and self.draft.items:
             target, most = self.draft.size - over, max(1, len(self.draft.items) // 8)
             for _ in range(most):
                 if self.draft.size <= target:
@@ -171,7 +173,10 @@ class Room:
     def _empty_draft(self) -> Draft:
         request = self._request
         return draft_for(
-            request.format, self._counter.units, resolved=request.auto_resolve, goal_driven=bool(request.goals)
+            request.format,
+            self._counter.units,
+            resolved=request.auto_resolve,
+            goal_driven=bool(request.goals),
         )
 
     def _fits(self, items: Sequence[Entry | str]) -> bool:

@@ -37,7 +37,12 @@ class Side:
         return self._weight(positive) > other._weight(not positive)
 
     def _weight(self, positive: bool) -> tuple[float, float, int, bool]:
-        return self.salience, 1.0 if self.confidence is None else self.confidence, self.created_at, positive
+        return (
+            self.salience,
+            1.0 if self.confidence is None else self.confidence,
+            self.created_at,
+            positive,
+        )
 
 
 class Clashes:
@@ -56,7 +61,9 @@ class Clashes:
         """Count a contradiction; whether the positive sign stays."""
         self.found += 1
         if len(self.listed) < LISTED:
-            self.listed.append(Contradiction(predicate, tuple(args), positive.salience, negative.salience))
+            self.listed.append(
+                Contradiction(predicate, tuple(args), positive.salience, negative.salience)
+            )
         return positive.beats(negative, True)
 
 
@@ -79,7 +86,10 @@ def stored_clashes(
             for part in budget.slices(len(places[0])):
                 for i in part:
                     stays = found.add(
-                        positive.schema.predicate, texts[i * arity : (i + 1) * arity], sides[0][i], sides[1][i]
+                        positive.schema.predicate,
+                        texts[i * arity : (i + 1) * arity],
+                        sides[0][i],
+                        sides[1][i],
                     )
                     pair = (positive, places[0][i]), (negative, places[1][i])
                     found.contested.update(pair)

@@ -34,7 +34,9 @@ class WindowDiff:
     format: str = STRUCTURED
 
 
-UNKNOWN = WindowDiff(None, NO_WINDOW, (), (), 0, True, "nothing is known of this session: ask for a window first")
+UNKNOWN = WindowDiff(
+    None, NO_WINDOW, (), (), 0, True, "nothing is known of this session: ask for a window first"
+)
 """The diff of a session that was never used, or has ended."""
 
 

@@ -65,7 +65,9 @@ def make_window(
         room.take_rules(relevant_rules(tenant, partitions, goals.rules.values(), request.goals, ()))
     selection.fill()
     if request.with_rules and not request.goals:
-        room.take_rules(relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts}))
+        room.take_rules(
+            relevant_rules(tenant, partitions, (), (), {fact.predicate for fact in room.facts})
+        )
     selection.give_back(room.shrink())
     chosen = list(room.facts)
     _refresh(chosen, supply)
@@ -123,7 +125,12 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
         shown = entry._replace(salience=round(fact.salience, DIGITS))
         if request.explain:
             more = max(fact.relevance, GOAL_RELEVANCE if fact.goal else 0.0)
-            why = {"reason": fact.reason, "relevance": more, "lexical": fact.lexical, **parts.get(fact.key, {})}
+            why = {
+                "reason": fact.reason,
+                "relevance": more,
+                "lexical": fact.lexical,
+                **parts.get(fact.key, {}),
+            }
             shown = shown._replace(why=why)
         yield shown
 
@@ -151,5 +158,11 @@ def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey
     found: dict[FactKey, dict[str, Any]] = {}
     for stored, facts in groups.items():
         ids = array("I", [fact.place.place for fact in facts if fact.place is not None])
-        found.update(zip((fact.key for fact in facts), (supply.present or supply.scores).parts(stored, ids), strict=True))
+        found.update(
+            zip(
+                (fact.key for fact in facts),
+                (supply.present or supply.scores).parts(stored, ids),
+                strict=True,
+            )
+        )
     return found

@@ -74,7 +74,11 @@ class Supply:
             stored
             for partition in self.partitions
             for stored in sorted(
-                (r for r in partition.relations() if chosen is None or r.schema.predicate in chosen),
+                (
+                    r
+                    for r in partition.relations()
+                    if chosen is None or r.schema.predicate in chosen
+                ),
                 key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive),
             )
             if stored.relation.counts().visible
@@ -107,7 +111,10 @@ class Supply:
             alike: dict[str, list[StoredRelation]] = {}
             for stored in relations:
                 alike.setdefault(stored.schema.predicate, []).append(stored)
-            streams = [self._stream(some, min(first, FEW), partial(full, name)) for name, some in alike.items()]
+            streams = [
+                self._stream(some, min(first, FEW), partial(full, name))
+                for name, some in alike.items()
+            ]
         found = heapq.merge(self._matched(relations), *streams, key=lambda one: one.order)
         seen: set[tuple[StoredRelation, int]] = set()
         at_once = first if full is None else AT_ONCE  # one more would cost another search
@@ -125,7 +132,12 @@ class Supply:
         rows = self.scores.rows([one.fact for one in supplied])
         return [
             Candidate(
-                row, one.fact.score, one.fact.created_at, one.fact, lexical=one.lexical, relevance=one.relevance
+                row,
+                one.fact.score,
+                one.fact.created_at,
+                one.fact,
+                lexical=one.lexical,
+                relevance=one.relevance,
             )
             for row, one in zip(rows, supplied, strict=True)
         ]
@@ -151,7 +163,9 @@ class Supply:
     def supplied(self, fact: Ranked) -> Supplied:
         """A stored fact with its match."""
         match = self.lexical.get((fact.stored, fact.place), 0.0)
-        return Supplied(fact, match, match / self._best_match if match else 0.0, self.salience_weight)
+        return Supplied(
+            fact, match, match / self._best_match if match else 0.0, self.salience_weight
+        )
 
     def _shown(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
         """Those whose salience is at least the minimum now; the ranking may be of an earlier time, when it was higher."""
@@ -165,7 +179,9 @@ class Supply:
     ) -> Iterator[Supplied]:
         done, wanted = 0, max(first, 1)
         while full is None or not full():
-            found = self.scores.most_of(((stored, None) for stored in relations), wanted, self.minimum)
+            found = self.scores.most_of(
+                ((stored, None) for stored in relations), wanted, self.minimum
+            )
             yield from self._shown([self.supplied(fact) for fact in found[done:]])
             if len(found) < wanted:
                 return

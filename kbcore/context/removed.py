@@ -77,10 +77,13 @@ class Reasons:
         self._resolves = request.auto_resolve
         self._budget = budget
         self._kept = {entry.key for entry in after.entries}
-        self._before: Mapping[tuple[str | None, str], Entry] = {(one.scope, one.text): one for one in before.entries}
+        self._before: Mapping[tuple[str | None, str], Entry] = {
+            (one.scope, one.text): one for one in before.entries
+        }
         scopes = dict.fromkeys(entry.scope for entry in before.entries)
         self._partitions: dict[str | None, Partition] = {
-            scope: self._tenant.partition(scope) or self._tenant.new_partition(scope) for scope in scopes
+            scope: self._tenant.partition(scope) or self._tenant.new_partition(scope)
+            for scope in scopes
         }
         self._supply = Supply(scores, list(self._partitions.values()), request.min_salience)
         self._witness = Witness(reasoner, self._supply, request.max_facts, budget)
@@ -89,7 +92,9 @@ class Reasons:
 
     def of(self, entries: Iterable[Entry]) -> tuple[Removed, ...]:
         """Give each entry its reason. Raises BudgetExceeded."""
-        return tuple(Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries)))
+        return tuple(
+            Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
+        )
 
     def _reason(self, entry: Entry) -> str:
         if entry.key in self._kept:
@@ -123,7 +128,9 @@ class Reasons:
     def _has_lost(self, found: Group) -> bool:
         """Return whether a fact, or one that it depends on, is on the losing side of a contradiction."""
         if self._judge is None:
-            self._judge = Judge(self._witness, stored_clashes(self._tenant, self._supply, None, self._budget))
+            self._judge = Judge(
+                self._witness, stored_clashes(self._tenant, self._supply, None, self._budget)
+            )
         return any(self._judge.loses(fact) for fact in found.facts)
 
     def _is_summarized(self, found: Group, partition: Partition) -> bool:
@@ -133,7 +140,9 @@ class Reasons:
         if summary is None:
             return False
         row = summary.row
-        key = Entry(row["predicate"], tuple(row["args"]), row["negated"], partition.name, 0.0, "", "", 0).key
+        key = Entry(
+            row["predicate"], tuple(row["args"]), row["negated"], partition.name, 0.0, "", "", 0
+        ).key
         return key in self._kept
 
     def _rests_on_expired(self, entry: Entry) -> bool:
@@ -155,10 +164,17 @@ class Reasons:
 
     def _is_expired(self, scope: str | None, atom: Atom, known: Entry | None) -> bool:
         """Return whether a fact is stored but no longer valid, or was removed after the end that its entry names."""
-        stored = self._partitions[scope].get(RelationSchema(atom.predicate, atom.arity, atom.positive))
+        stored = self._partitions[scope].get(
+            RelationSchema(atom.predicate, atom.arity, atom.positive)
+        )
         if stored is not None:
             symbols = array("I", [self._tenant.find(str(arg)) for arg in atom.args])
             (place,) = stored.relation.locate(symbols, 1)
             if place != NO_ROW:
-                return bool(stored.limited) and next(stored.windows(array("I", [place])))[1] <= self._now
-        return known is not None and known.valid_until is not None and known.valid_until <= self._now
+                return (
+                    bool(stored.limited)
+                    and next(stored.windows(array("I", [place])))[1] <= self._now
+                )
+        return (
+            known is not None and known.valid_until is not None and known.valid_until <= self._now
+        )

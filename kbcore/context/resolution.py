@@ -36,7 +36,10 @@ class Judge:
     def _decided(self, fact: Candidate) -> bool:
         place = fact.place
         if place is not None and self._is_alone(place.stored):
-            return (place.stored, place.place) in self._clashes.losers  # stored facts of both signs have been compared
+            return (
+                place.stored,
+                place.place,
+            ) in self._clashes.losers  # stored facts of both signs have been compared
         if fact.key not in self._checked:
             self._checked[fact.key] = self._loses(fact)
         return self._checked[fact.key]
@@ -62,7 +65,9 @@ class Judge:
             return False
         if row["metadata"].get("basis") == "absence":
             return False
-        other = self._witness.first(partition, Atom(row["predicate"], tuple(row["args"]), row["negated"]))
+        other = self._witness.first(
+            partition, Atom(row["predicate"], tuple(row["args"]), row["negated"])
+        )
         if other is None or (place is not None and other.answer.place is not None):
             return False
         sides = _side(fact), _side(other.answer)

@@ -24,7 +24,13 @@ from kbplanner.engine.salience import Salience
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.terms import Term
 
-_READ = Attribute.CREATED_AT, Attribute.LAST_ACCESS, Attribute.ACCESSES, Attribute.PRIORITY, Attribute.CONFIDENCE
+_READ = (
+    Attribute.CREATED_AT,
+    Attribute.LAST_ACCESS,
+    Attribute.ACCESSES,
+    Attribute.PRIORITY,
+    Attribute.CONFIDENCE,
+)
 
 
 class Ranked(NamedTuple):
@@ -50,7 +56,9 @@ class Scores:
         self.how: Salience | None = None
         found = scorer.weights
         if found is not None:
-            self.how = Salience(found.recency, found.frequency, found.priority, found.half_life_ms, now)
+            self.how = Salience(
+                found.recency, found.frequency, found.priority, found.half_life_ms, now
+            )
         tenant.accesses.settle()
 
     def of(self, stored: StoredRelation, ids: array[int]) -> array[float]:
@@ -59,7 +67,10 @@ class Scores:
             return stored.relation.salience(ids, self.how)
         scores = array("d")
         for part in self._budget.slices(len(ids)):
-            scores.extend(self._scorer.score(fact, self.now) for fact in _uses(stored, ids[part.start : part.stop]))
+            scores.extend(
+                self._scorer.score(fact, self.now)
+                for fact in _uses(stored, ids[part.start : part.stop])
+            )
         return scores
 
     def below(self, stored: StoredRelation, threshold: float) -> array[int]:
@@ -67,17 +78,26 @@ class Scores:
         if self.how is not None:
             return stored.relation.least_salient(threshold, self.how)
         _, ids = stored.relation.match([0] * stored.schema.arity)
-        return array("I", [place for score, _, place in self._each(stored, ids) if score < threshold])
+        return array(
+            "I", [place for score, _, place in self._each(stored, ids) if score < threshold]
+        )
 
     def most(
-        self, partitions: Iterable[Partition], predicate: str | None, args: Sequence[Term] | None, k: int, minimum: float
+        self,
+        partitions: Iterable[Partition],
+        predicate: str | None,
+        args: Sequence[Term] | None,
+        k: int,
+        minimum: float,
     ) -> list[Ranked]:
         """The at most `k` visible facts with the highest salience, none below `minimum`.
 
         Of one predicate or (None) all, that match `args` or (None) of every arity. Of facts with equal salience the one
         created last comes first, then in order of partition, predicate, arity, sign, and first told.
         """
-        return self.most_of(chain.from_iterable(self._asked(p, predicate, args) for p in partitions), k, minimum)
+        return self.most_of(
+            chain.from_iterable(self._asked(p, predicate, args) for p in partitions), k, minimum
+        )
 
     def most_of(
         self, asked: Iterable[tuple[StoredRelation, list[int] | None]], k: int, minimum: float = 0.0
@@ -102,7 +122,9 @@ class Scores:
                 del found[k:]
                 minimum = max(minimum, -found[-1][0]) if found else minimum
         found.sort()
-        return [Ranked(-score, int(-at), place, relations[number]) for score, at, number, place in found]
+        return [
+            Ranked(-score, int(-at), place, relations[number]) for score, at, number, place in found
+        ]
 
     def parts(self, stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
         """What makes up the salience of each row: for the usual formula each weighed part, and the confidence."""
@@ -111,9 +133,16 @@ class Scores:
             if self.how is not None:
                 cells = fact.created_at, fact.last_access, fact.accesses, fact.priority, math.nan
                 for part in ("recency", "frequency", "priority"):
-                    others: dict[str, Any] = {name: 0.0 for name in ("recency", "frequency", "priority") if name != part}
+                    others: dict[str, Any] = {
+                        name: 0.0 for name in ("recency", "frequency", "priority") if name != part
+                    }
                     found[part] = replace(self.how, **others).score(*cells)
-            yield {**found, "confidence": fact.confidence, "lastAccess": fact.last_access, "accesses": fact.accesses}
+            yield {
+                **found,
+                "confidence": fact.confidence,
+                "lastAccess": fact.last_access,
+                "accesses": fact.accesses,
+            }
 
     def rows(self, ranked: Sequence[Ranked]) -> list[Row]:
         """The facts as they are shown, in the same order, with their salience."""
@@ -126,7 +155,9 @@ class Scores:
                 some = places[part.start : part.stop]
                 ids = array("I", [ranked[place].place for place in some])
                 rows = stored.relation.rows(ids)
-                for place, row in zip(some, stored.rows(self._tenant.engine, rows, ids), strict=True):
+                for place, row in zip(
+                    some, stored.rows(self._tenant.engine, rows, ids), strict=True
+                ):
                     shown[place] = {**row, "salience": ranked[place].score}
         return shown
 
@@ -151,7 +182,10 @@ class Scores:
     ) -> Iterator[tuple[StoredRelation, list[int] | None]]:
         arity = None if args is None else len(args)
         if predicate is None:
-            found = sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive))
+            found = sorted(
+                partition.relations(),
+                key=lambda r: (r.schema.predicate, r.schema.arity, not r.schema.positive),
+            )
         else:
             found = partition.named(predicate, arity)
         pattern = None if args is None else goal_pattern(args, self._tenant.engine.find)
@@ -165,9 +199,13 @@ class Scores:
         if self.how is not None:
             return stored.relation.most_salient(k, self.how, minimum, pattern)
         _, ids = stored.relation.match(pattern or [0] * stored.schema.arity)
-        ranked = ((-score, -at, place) for score, at, place in self._each(stored, ids) if score >= minimum)
+        ranked = (
+            (-score, -at, place) for score, at, place in self._each(stored, ids) if score >= minimum
+        )
         best = heapq.nsmallest(k, ranked)
-        return array("I", [place for _, _, place in best]), array("d", [-score for score, _, _ in best])
+        return array("I", [place for _, _, place in best]), array(
+            "d", [-score for score, _, _ in best]
+        )
 
     def _each(self, stored: StoredRelation, ids: array[int]) -> Iterator[tuple[float, int, int]]:
         """Score, creation and id of each row by a formula of the scorer's own; raises BudgetExceeded."""

@@ -45,7 +45,9 @@ class Share:
 
     def admits(self, predicate: str) -> bool:
         """Return whether a fact of a predicate is accepted."""
-        return self.left > 0 and (self.bucket.predicates is None or predicate in self.bucket.predicates)
+        return self.left > 0 and (
+            self.bucket.predicates is None or predicate in self.bucket.predicates
+        )
 
     def stats(self) -> BucketStats:
         """Return the outcome."""
@@ -116,7 +118,9 @@ class Selection:
         for share in self.shares:
             wanted = share.bucket.predicates
             if asked is not None:
-                wanted = asked if wanted is None else tuple(name for name in wanted if name in asked)
+                wanted = (
+                    asked if wanted is None else tuple(name for name in wanted if name in asked)
+                )
             self._fill(wanted, share)
         self._fill(asked, None)
 
@@ -128,8 +132,12 @@ class Selection:
         if most <= 0:
             return
         refused = 0
-        only_matches = not (request.fills_by_salience if share is None else request.fills_buckets_by_salience)
-        ranked = self._supply.best(predicates, most + len(room.taken), full, only_matches=only_matches)
+        only_matches = not (
+            request.fills_by_salience if share is None else request.fills_buckets_by_salience
+        )
+        ranked = self._supply.best(
+            predicates, most + len(room.taken), full, only_matches=only_matches
+        )
         for looked, fact in enumerate(ranked):
             if looked % 500 == 499:
                 self._budget.rest()

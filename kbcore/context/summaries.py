@@ -40,7 +40,11 @@ class Summaries:
         if key not in self._known:
             _, ids = stored.relation.match([first, 0])
             found = self._supply.candidates(self._supply.placed(stored, ids))
-            seen = [one for one in found if is_summary(one.row["metadata"]) and one.salience >= self._supply.minimum]
+            seen = [
+                one
+                for one in found
+                if is_summary(one.row["metadata"]) and one.salience >= self._supply.minimum
+            ]
             self._known[key] = seen[0] if seen else None
         return self._known[key]
 
@@ -49,7 +53,9 @@ class Summaries:
         if facts not in self._behind:
             schema, stored = facts.schema, None
             if schema.positive and schema.arity > 1:
-                stored = self._partitions[facts.scope].get(RelationSchema(schema.predicate + SUFFIX, 2))
+                stored = self._partitions[facts.scope].get(
+                    RelationSchema(schema.predicate + SUFFIX, 2)
+                )
             self._behind[facts] = stored if stored is not None and stored.metadata else None
         return self._behind[facts]
 
@@ -61,6 +67,8 @@ class Summaries:
         first = place.stored.relation.rows(array("I", [place.place]))[0]
         return sum(
             stored.relation.total([first, *[0] * (stored.schema.arity - 1)], None).matched
-            for stored in self._partitions[row["scope"]].named(row["predicate"].removesuffix(SUFFIX), None, True)
+            for stored in self._partitions[row["scope"]].named(
+                row["predicate"].removesuffix(SUFFIX), None, True
+            )
             if stored.schema.arity > 1
         )

@@ -50,7 +50,11 @@ class Summary:
 
 
 def summarize(
-    tenant: Tenant, partitions: Sequence[Partition], salient: Sequence[Entry], now: int, budget: Budget
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    salient: Sequence[Entry],
+    now: int,
+    budget: Budget,
 ) -> Summary:
     """Look over some partitions of a tenant, of which `salient` are the facts that matter most; looking is no access.
 
@@ -143,7 +147,9 @@ class Lengths:
         known = self._room(max(rows, default=0))
         lengths = list(map(known.__getitem__, rows))
         if 0 in lengths:
-            new = array("I", {symbol for symbol, length in zip(rows, lengths, strict=True) if not length})
+            new = array(
+                "I", {symbol for symbol, length in zip(rows, lengths, strict=True) if not length}
+            )
             for part in budget.slices(len(new)):
                 some = new[part.start : part.stop]
                 for symbol, text in zip(some, tenant.engine.texts(some), strict=True):
@@ -155,14 +161,18 @@ class Lengths:
         """The lengths, with a place for a symbol; 0 where it is not known, for a constant has a character at least."""
         with self._mutex:
             if symbol >= len(self._known):
-                self._known = self._known + array("I", bytes(4 * (symbol + 1 + symbol // 8 - len(self._known))))
+                self._known = self._known + array(
+                    "I", bytes(4 * (symbol + 1 + symbol // 8 - len(self._known)))
+                )
             return self._known
 
 
 def _chars(tenant: Tenant, stored: StoredRelation, lengths: Lengths, budget: Budget) -> int:
     """Characters of the facts that hold now, in the language."""
     arity = stored.schema.arity
-    frame = len(print_row(stored.schema.predicate, ["x"] * arity, not stored.schema.positive)) - arity
+    frame = (
+        len(print_row(stored.schema.predicate, ["x"] * arity, not stored.schema.positive)) - arity
+    )
     total = 0
     for rows, ids in stored.relation.pieces([0] * arity):
         budget.rest()

@@ -61,7 +61,11 @@ class Entry(NamedTuple):
         `/` and `%` inside an argument are percent-encoded.
         """
         path = "/".join([self.predicate, *(quote_part(arg) for arg in self.args)])
-        return ("not:" if self.negated else "") + path + ("" if self.scope is None else f"@{self.scope}")
+        return (
+            ("not:" if self.negated else "")
+            + path
+            + ("" if self.scope is None else f"@{self.scope}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,4 +123,3 @@ class Window:
 def quote_part(arg: str) -> str:
     """An argument as part of a key."""
     return arg.replace("%", "%25").replace("/", "%2F")
-

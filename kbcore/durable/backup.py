@@ -50,7 +50,9 @@ class BackupInfo:
 
 def written(info: BackupInfo, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes of a backup file, piece by piece."""
-    description = orjson.dumps({"logId": info.log_id, "epoch": info.epoch, "seq": info.seq, "madeAt": info.made_at})
+    description = orjson.dumps(
+        {"logId": info.log_id, "epoch": info.epoch, "seq": info.seq, "madeAt": info.made_at}
+    )
     crc, digest = 0, hashlib.sha256()
 
     def summed(data: bytes) -> bytes:
@@ -130,7 +132,9 @@ class _Reading:
         if magic != _MAGIC:
             raise self._damaged("not a backup file")
         if number != FORMAT:
-            raise ConfigError(f"{self._path} has backup format {number}; this version reads format {FORMAT}")
+            raise ConfigError(
+                f"{self._path} has backup format {number}; this version reads format {FORMAT}"
+            )
         if length > MAX_SECTION:
             raise self._damaged("a description that is too long")
         description = self._take(length)

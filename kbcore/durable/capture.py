@@ -88,7 +88,9 @@ class TenantCapture:
         except KBError as error:
             self._noted = error
         except Exception as error:  # noqa: BLE001 - as above; the snapshot fails instead
-            self._noted = SnapshotFailed(f"a tenant could not be captured: {type(error).__name__}: {error}")
+            self._noted = SnapshotFailed(
+                f"a tenant could not be captured: {type(error).__name__}: {error}"
+            )
         if self._dropped:  # dropped in the meantime, before there was a state to release
             self._give_back()
 
@@ -129,12 +131,20 @@ def capture(catalog: Catalog) -> Capture:
     """
     for tenant in catalog.tenants():
         if tenant.failed is not None:
-            raise SnapshotFailed(f"{tenant.database}/{tenant.name} has to be recovered first: {tenant.failed}")
+            raise SnapshotFailed(
+                f"{tenant.database}/{tenant.name} has to be recovered first: {tenant.failed}"
+            )
     databases: list[dict[str, object]] = [
-        {"name": database.name, "createdAt": database.created_at} for database in catalog.databases()
+        {"name": database.name, "createdAt": database.created_at}
+        for database in catalog.databases()
     ]
     ring = catalog.keys
-    return Capture(databases, ring.used, list(ring.all()), [TenantCapture(tenant) for tenant in catalog.tenants()])
+    return Capture(
+        databases,
+        ring.used,
+        list(ring.all()),
+        [TenantCapture(tenant) for tenant in catalog.tenants()],
+    )
 
 
 def _state(tenant: Tenant) -> TenantState:

@@ -153,7 +153,9 @@ class Committer:
                     self._queue.remove(gate)
         try:
             for tenant in self._catalog.tenants():
-                if tenant.backlog or tenant.lock.written:  # no new write can start, so all other tenants are up to date
+                if (
+                    tenant.backlog or tenant.lock.written
+                ):  # no new write can start, so all other tenants are up to date
                     drain(tenant)
             return action(self._store.status().head)
         finally:
@@ -178,16 +180,23 @@ class Committer:
             raise self._closed or NotReady("this node is not a follower")
         if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
             raise BadShipment(f"the records do not continue this log, whose last record is {head}")
-        pending = [_Pending(changes, record.payload, at=at) for record, (at, changes) in zip(records, read, strict=True)]
+        pending = [
+            _Pending(changes, record.payload, at=at)
+            for record, (at, changes) in zip(records, read, strict=True)
+        ]
         try:
-            self._log(pending, [(record.type, record.version, record.payload) for record in records])
+            self._log(
+                pending, [(record.type, record.version, record.payload) for record in records]
+            )
         except BaseException as error:
             self.give_up(error)
             raise
         for each in pending:
             self._clock.seen(each.at)
             self._place(each)
-        for tenant in {id(each.tenant): each.tenant for each in pending if each.tenant is not None}.values():
+        for tenant in {
+            id(each.tenant): each.tenant for each in pending if each.tenant is not None
+        }.values():
             drain(tenant)
         # A change that could not be applied makes its tenant unusable; other tenants are not affected.
         return [(each.changes, each.delta) for each in pending if each.delta is not None]
@@ -210,7 +219,11 @@ class Committer:
         size = len(pending.payload)
         for limit, max_value, is_exceeded in (
             ("WRITE_QUEUE_RECORDS", self._max_records, len(self._queue) >= self._max_records),
-            ("WRITE_QUEUE_BYTES", self._max_bytes, bool(self._queue) and self._queued_bytes + size > self._max_bytes),
+            (
+                "WRITE_QUEUE_BYTES",
+                self._max_bytes,
+                bool(self._queue) and self._queued_bytes + size > self._max_bytes,
+            ),
         ):
             if is_exceeded:
                 details = {"limit": limit, "value": max_value, "waiting": len(self._queue)}
@@ -278,13 +291,17 @@ class Committer:
         if pending.changes.of_catalog:
             self._change_catalog(pending)
             return
-        tenant = self._catalog.need_tenant(pending.changes.database, pending.changes.tenant, pending.at)
+        tenant = self._catalog.need_tenant(
+            pending.changes.database, pending.changes.tenant, pending.at
+        )
         tenant.backlog.append(_application(pending, tenant, self._feed))
         pending.tenant = tenant
 
     def _change_catalog(self, pending: _Pending) -> None:
         changes = pending.changes
-        has_listeners = self._feed.heard and changes.database != ""  # changes of API keys are not published
+        has_listeners = (
+            self._feed.heard and changes.database != ""
+        )  # changes of API keys are not published
         if has_listeners:  # earlier changes are published first
             for tenant in self._catalog.tenants():
                 if tenant.database == changes.database and changes.tenant in ("", tenant.name):
@@ -294,7 +311,13 @@ class Committer:
         if has_listeners:
             self._feed.note(_committed(pending, pending.delta))
 
-    def _log(self, written: list[_Pending], records: list[tuple[int, int, bytes]], *, for_room: bool = False) -> None:
+    def _log(
+        self,
+        written: list[_Pending],
+        records: list[tuple[int, int, bytes]],
+        *,
+        for_room: bool = False,
+    ) -> None:
         store = self._store
 
         def append_and_sync() -> int:
@@ -349,9 +372,15 @@ class Committer:
         """Return True if a change set stores nothing and its tenant does not exist, not even after
         `written`."""
         changes = pending.changes
-        if changes.creates_tenant or self._catalog.tenant(changes.database, changes.tenant) is not None:
+        if (
+            changes.creates_tenant
+            or self._catalog.tenant(changes.database, changes.tenant) is not None
+        ):
             return False
-        return all((w.changes.database, w.changes.tenant) != (changes.database, changes.tenant) for w in written)
+        return all(
+            (w.changes.database, w.changes.tenant) != (changes.database, changes.tenant)
+            for w in written
+        )
 
     def give_up(self, error: BaseException) -> None:
         """Take no more writes after a call of the log that left the contents of the disk
@@ -393,12 +422,16 @@ def _application(pending: _Pending, tenant: Tenant, feed: CommitFeed) -> Callabl
         try:
             if tenant.failed is not None:
                 raise tenant.failed
-            pending.delta = apply(tenant, pending.changes, pending.at, pending.seq, noted=feed.heard)
+            pending.delta = apply(
+                tenant, pending.changes, pending.at, pending.seq, noted=feed.heard
+            )
             if feed.heard:
                 feed.note(_committed(pending, pending.delta))
         except Exception as error:  # noqa: BLE001
             # The change is durable but not in memory: this tenant must not be read until a restart has replayed it.
-            tenant.failed = tenant.failed or EngineFault(f"a durable change could not be applied: {error}")
+            tenant.failed = tenant.failed or EngineFault(
+                f"a durable change could not be applied: {error}"
+            )
             pending.error = tenant.failed
 
     return run
@@ -406,7 +439,15 @@ def _application(pending: _Pending, tenant: Tenant, feed: CommitFeed) -> Callabl
 
 def _committed(pending: _Pending, delta: Delta) -> Committed:
     changes = pending.changes
-    return Committed(changes.database, changes.tenant, pending.seq, pending.at, changes, delta, len(pending.payload))
+    return Committed(
+        changes.database,
+        changes.tenant,
+        pending.seq,
+        pending.at,
+        changes,
+        delta,
+        len(pending.payload),
+    )
 
 
 def drain(tenant: Tenant) -> None:

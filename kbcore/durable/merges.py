@@ -16,7 +16,12 @@ from kbcore.state.changes import Decision, MergeScope
 
 def encode_merge(change: MergeScope) -> dict[str, Any]:
     """Return a merge as a JSON object."""
-    body: dict[str, Any] = {"from": change.source, "s": change.target, "as": change.at, "usual": change.usual.value}
+    body: dict[str, Any] = {
+        "from": change.source,
+        "s": change.target,
+        "as": change.at,
+        "usual": change.usual.value,
+    }
     if change.others:
         body["others"] = [_encode(*other) for other in change.others]
     return body
@@ -24,7 +29,9 @@ def encode_merge(change: MergeScope) -> dict[str, Any]:
 
 def decode_merge(body: dict[str, Any]) -> MergeScope:
     """Return the merge that `encode_merge` wrote."""
-    others = tuple((other["p"], tuple(other["a"]), _decision(other)) for other in body.get("others", ()))
+    others = tuple(
+        (other["p"], tuple(other["a"]), _decision(other)) for other in body.get("others", ())
+    )
     return MergeScope(body["from"], body["s"], body["as"], Keep(body["usual"]), others)
 
 

@@ -85,7 +85,10 @@ def read_body(kind: int, version: int, payload: bytes) -> dict[str, Any]:
     """Return a record as JSON; raise LogCorrupted for one this version cannot read."""
     if kind != CHANGES or version > VERSION:
         raise LogCorrupted(
-            f"log record of type {kind} version {version} was written by a newer kbcore", directory="", segment="", offset=0
+            f"log record of type {kind} version {version} was written by a newer kbcore",
+            directory="",
+            segment="",
+            offset=0,
         )
     body: dict[str, Any] = orjson.loads(payload)
     return body
@@ -98,7 +101,9 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
     """
     changes: tuple[Change, ...] = tuple(_decode(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
-    return body["at"], ChangeSet(body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request)
+    return body["at"], ChangeSet(
+        body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request
+    )
 
 
 def encode_fact(fact: Fact) -> dict[str, Any]:
@@ -198,16 +203,26 @@ def _encode(change: Change) -> dict[str, Any]:
         return {"op": "merge", **encode_merge(change)}
     if isinstance(change, NoteAnswer):
         request, answer = change.request, change.answer
-        return {"op": "answer", "req": [request.key, request.digest], "is": answer and answer_to_json(answer)}
+        return {
+            "op": "answer",
+            "req": [request.key, request.digest],
+            "is": answer and answer_to_json(answer),
+        }
     if isinstance(change, EvictFacts):
-        return {"op": "evict", "reason": change.reason.value, "rows": [_encode_rows(rows) for rows in change.rows]}
+        return {
+            "op": "evict",
+            "reason": change.reason.value,
+            "rows": [_encode_rows(rows) for rows in change.rows],
+        }
     body: dict[str, Any] = {"p": change.predicate, "positive": change.positive, "s": change.scope}
     if isinstance(change, RetractFact):
         return {"op": "retract", "a": change.args, **body}
     if isinstance(change, SetPriority):
         return {"op": "priority", "a": change.args, "v": change.priority, **body}
     # A variable is an object, so that it differs from every constant.
-    pattern = [{"var": term.name} if isinstance(term, Variable) else term for term in change.pattern]
+    pattern = [
+        {"var": term.name} if isinstance(term, Variable) else term for term in change.pattern
+    ]
     return {"op": "retractPattern", "a": pattern, **body}
 
 
@@ -234,7 +249,9 @@ def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
     for change in body["changes"]:
         if change["op"] == "rows":
             rows += _decode_rows(change["rows"])
-        elif change["op"] == "assert" and all(len(fact) == 2 or fact.keys() <= _PLAIN for fact in change["facts"]):
+        elif change["op"] == "assert" and all(
+            len(fact) == 2 or fact.keys() <= _PLAIN for fact in change["facts"]
+        ):
             for fact in change["facts"]:
                 args = fact["a"]
                 rows.append(FactRows(fact["p"], len(args), args, not fact.get("n"), fact.get("s")))
@@ -276,7 +293,9 @@ def _decode(body: dict[str, Any]) -> Change:
     if op == "retract":
         return RetractFact(body["p"], tuple(body["a"]), body["positive"], body["s"])
     if op == "retractPattern":
-        terms = tuple(Variable(term["var"]) if isinstance(term, dict) else term for term in body["a"])
+        terms = tuple(
+            Variable(term["var"]) if isinstance(term, dict) else term for term in body["a"]
+        )
         return RetractPattern(body["p"], terms, body["positive"], body["s"])
     raise LogCorrupted(f"unknown change {op!r} in a log record", directory="", segment="", offset=0)
 
@@ -290,5 +309,6 @@ def owners(data: bytes) -> set[tuple[str, str]]:
     Whole payloads, or pieces of damaged ones.
     """
     return {
-        (database.decode("utf-8", "replace"), tenant.decode("utf-8", "replace")) for database, tenant in _OWNER.findall(data)
+        (database.decode("utf-8", "replace"), tenant.decode("utf-8", "replace"))
+        for database, tenant in _OWNER.findall(data)
     }

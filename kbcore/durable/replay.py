@@ -66,12 +66,17 @@ class Replay:
             tenant = self._catalog.need_tenant(*key, at)
             waiting = self._waiting[key] = _Tenant(tenant)
         for group in rows:
-            batch = waiting.batches.setdefault((group.scope, group.predicate, group.arity, group.positive), _Batch())
+            batch = waiting.batches.setdefault(
+                (group.scope, group.predicate, group.arity, group.positive), _Batch()
+            )
             batch.args += group.args
             batch.times += [at] * len(group)
             self._rows += len(group)
         waiting.records += 1
-        waiting.at, waiting.seq = max(at, waiting.at), record.seq  # the clock of a tenant never goes back
+        waiting.at, waiting.seq = (
+            max(at, waiting.at),
+            record.seq,
+        )  # the clock of a tenant never goes back
         if self._rows >= MAX_ROWS:
             self.finish()
         return at
@@ -92,7 +97,13 @@ class Replay:
             with tenant.lock.write():
                 tenant.advance(each.at)
                 for (scope, predicate, arity, positive), batch in each.batches.items():
-                    tell_rows(tenant, scope, RelationSchema(predicate, arity, positive), batch.args, batch.times)
+                    tell_rows(
+                        tenant,
+                        scope,
+                        RelationSchema(predicate, arity, positive),
+                        batch.args,
+                        batch.times,
+                    )
                 tenant.seq = each.seq
                 tenant.generation += each.records
                 tenant.version += each.records

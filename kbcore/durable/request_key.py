@@ -10,7 +10,9 @@ from dataclasses import replace
 from kbcore.state.changes import ChangeSet
 from kbcore.state.idempotency import RequestKey
 
-_current: ContextVar[tuple[str, str, RequestKey] | None] = ContextVar("kbcore-request", default=None)
+_current: ContextVar[tuple[str, str, RequestKey] | None] = ContextVar(
+    "kbcore-request", default=None
+)
 
 
 @contextmanager
@@ -26,6 +28,10 @@ def carrying_out(database: str, tenant: str, request: RequestKey) -> Iterator[No
 def marked(changes: ChangeSet) -> ChangeSet:
     """Return a change set with the key of the request it belongs to, if any."""
     current = _current.get()
-    if current is None or changes.request is not None or current[:2] != (changes.database, changes.tenant):
+    if (
+        current is None
+        or changes.request is not None
+        or current[:2] != (changes.database, changes.tenant)
+    ):
         return changes
     return replace(changes, request=current[2])

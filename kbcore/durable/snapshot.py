@@ -131,7 +131,9 @@ def _chunks(engine: Engine, relation: RelationState, rest: Callable[[], None]) -
         start = 0
         while start < len(ids):
             end = min(start + size, len(ids))
-            chunk = _facts(engine, relation, used, rows[start * arity : end * arity], ids[start:end])
+            chunk = _facts(
+                engine, relation, used, rows[start * arity : end * arity], ids[start:end]
+            )
             yield chunk
             start = end
             if len(chunk) < CHUNK_BYTES // 2:
@@ -140,7 +142,13 @@ def _chunks(engine: Engine, relation: RelationState, rest: Callable[[], None]) -
                 size = max(size * CHUNK_BYTES // len(chunk), 1)
 
 
-def _facts(engine: Engine, relation: RelationState, used: Sequence[Attribute], rows: array[int], ids: array[int]) -> bytes:
+def _facts(
+    engine: Engine,
+    relation: RelationState,
+    used: Sequence[Attribute],
+    rows: array[int],
+    ids: array[int],
+) -> bytes:
     arity = relation.schema.arity
     chunk: dict[str, Any] = {
         "kind": "facts",
@@ -163,12 +171,18 @@ def _facts(engine: Engine, relation: RelationState, used: Sequence[Attribute], r
         keys = (tuple(rows[i * arity : (i + 1) * arity]) for i in range(len(ids)))
         metadata_by_row = enumerate(map(relation.metadata.get, keys))
         chunk["metadata"] = {str(i): metadata for i, metadata in metadata_by_row if metadata}
-    columns_with_windows = [chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk]
+    columns_with_windows = [
+        chunk[attribute.name] for attribute in _LIMITING if attribute.name in chunk
+    ]
     if Attribute.TTL.name in chunk:
         chunk["endsIncludeTtl"] = True
     if columns_with_windows:
         usual = [_USUAL[attribute] for attribute in _LIMITING if attribute.name in chunk]
-        chunk["limited"] = [i for i, values in enumerate(zip(*columns_with_windows, strict=True)) if list(values) != usual]
+        chunk["limited"] = [
+            i
+            for i, values in enumerate(zip(*columns_with_windows, strict=True))
+            if list(values) != usual
+        ]
     return orjson.dumps(chunk)
 
 
@@ -229,7 +243,9 @@ def _restore(tenant: Tenant, chunk: Mapping[str, Any]) -> None:
     for index, metadata in chunk.get("metadata", {}).items():
         stored.metadata[key(int(index))] = metadata  # a tenant under construction has no readers
     if limited := chunk.get("limited"):
-        tenant.limit_new(stored, [key(index) for index in limited], array("I", [ids[index] for index in limited]))
+        tenant.limit_new(
+            stored, [key(index) for index in limited], array("I", [ids[index] for index in limited])
+        )
 
 
 def _ends_with_ttl(chunk: Mapping[str, Any]) -> list[int]:

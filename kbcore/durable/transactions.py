@@ -82,11 +82,19 @@ class Transaction:
 
     def depends(self) -> Depends | None:
         """Return the inputs of `check`, None for everything."""
-        if self.reads.scopes is not None or any(name[1] is None or name[2] is None for name in self.reads.relations):
+        if self.reads.scopes is not None or any(
+            name[1] is None or name[2] is None for name in self.reads.relations
+        ):
             return None
-        read = {(scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations}
+        read = {
+            (scope, predicate or "", arity or 0) for scope, predicate, arity in self.reads.relations
+        }
         read.update(_relation(name) for name in self.facts)
-        return Depends(frozenset(read), frozenset(_relation(name) for name in self.kept), self.reads.rules is not None)
+        return Depends(
+            frozenset(read),
+            frozenset(_relation(name) for name in self.kept),
+            self.reads.rules is not None,
+        )
 
     def check(self, tenant: Tenant, now: int) -> None:
         """Raise Conflict if something that was read or written has changed by `now` (epoch
@@ -115,7 +123,9 @@ class Transaction:
     def conflict(self, changed: list[dict[str, object]], message: str) -> Conflict:
         """Return the error of a transaction whose reads or writes are outdated."""
         rolled_back = TransactionState.ROLLED_BACK.value
-        return Conflict(message, {"transaction": self.id, "state": rolled_back, "changed": changed[:100]})
+        return Conflict(
+            message, {"transaction": self.id, "state": rolled_back, "changed": changed[:100]}
+        )
 
     def changes(self) -> tuple[Change, ...]:
         """Return the staged changes, with neighbouring asserts merged."""
@@ -169,7 +179,9 @@ class Transactions:
     `count` is called with each outcome.
     """
 
-    def __init__(self, config: Config, clock: Clock, count: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, count: Callable[[str], None] | None = None
+    ) -> None:
         self._count = count
         self._config = config
         self._clock = clock
@@ -185,7 +197,9 @@ class Transactions:
         self.expire()
         now = self._clock.monotonic()
         with self._mutex:
-            open_count = sum((each.database, each.tenant) == (database, tenant) for each in self._open.values())
+            open_count = sum(
+                (each.database, each.tenant) == (database, tenant) for each in self._open.values()
+            )
             if open_count >= (limit := self._config.tx_max_open):
                 details = {"limit": "TX_MAX_OPEN", "value": limit, "open": open_count}
                 raise RateLimited("too many open transactions in this tenant", 1.0, details)
@@ -202,7 +216,10 @@ class Transactions:
         self.expire()
         with self._mutex:
             transaction = self._open.get(id) or self._ended.get(id, (0.0, None))[1]
-        if transaction is not None and (transaction.database, transaction.tenant) == (database, tenant):
+        if transaction is not None and (transaction.database, transaction.tenant) == (
+            database,
+            tenant,
+        ):
             if transaction.state is TransactionState.OPEN:
                 return transaction
             raise ended(id, transaction.state)
@@ -226,7 +243,11 @@ class Transactions:
         """End the open transactions of a tenant (None: of all tenants) that was deleted or
         emptied."""
         with self._mutex:
-            affected = [each for each in self._open.values() if each.database == database and tenant in (None, each.tenant)]
+            affected = [
+                each
+                for each in self._open.values()
+                if each.database == database and tenant in (None, each.tenant)
+            ]
         for transaction in affected:
             with transaction.operation:
                 if transaction.state is TransactionState.OPEN:
@@ -254,13 +275,19 @@ class Transactions:
 
     def _forget(self) -> None:
         now = self._clock.monotonic()
-        while self._ended and (len(self._ended) > KEPT_IDS or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS):
+        while self._ended and (
+            len(self._ended) > KEPT_IDS
+            or (now - next(iter(self._ended.values()))[0]) * 1000 > KEPT_MS
+        ):
             self._ended.popitem(last=False)
 
 
 def ended(id: str, state: TransactionState) -> Conflict:
     """Return the error for a transaction that has ended."""
-    return Conflict(f"the transaction is {state.value.replace('_', ' ')}", {"transaction": id, "state": state.value})
+    return Conflict(
+        f"the transaction is {state.value.replace('_', ' ')}",
+        {"transaction": id, "state": state.value},
+    )
 
 
 def _relation(name: FactName) -> RelationName:

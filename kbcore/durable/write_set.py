@@ -31,7 +31,9 @@ class BatchWrites:
             return True
         for pending in batch[self._seen :]:
             earlier = pending.changes
-            self._tenants.setdefault((earlier.database, earlier.tenant), WriteSet()).add(earlier.changes)
+            self._tenants.setdefault((earlier.database, earlier.tenant), WriteSet()).add(
+                earlier.changes
+            )
         self._seen = len(batch)
         write_set = self._tenants.get((changes.database, changes.tenant))
         return write_set is not None and write_set.meets(changes.depends)

@@ -65,7 +65,11 @@ class Event:
 
     def shape(self, log: str, committed: Committed) -> dict[str, Any]:
         """The event as JSON, `log` being the mark of its log."""
-        head = {"type": self.kind, "eventId": Place(log, committed.seq, self.number).text, "timestamp": committed.at}
+        head = {
+            "type": self.kind,
+            "eventId": Place(log, committed.seq, self.number).text,
+            "timestamp": committed.at,
+        }
         return {**head, "scope": self.scope, **self.more}
 
 
@@ -80,7 +84,11 @@ class Place:
     @property
     def text(self) -> str:
         """As an event id."""
-        return f"{self.log}.{self.seq}" if self.number == _LAST else f"{self.log}.{self.seq}.{self.number}"
+        return (
+            f"{self.log}.{self.seq}"
+            if self.number == _LAST
+            else f"{self.log}.{self.seq}.{self.number}"
+        )
 
     @classmethod
     def read(cls, text: str) -> Place | None:
@@ -107,7 +115,12 @@ class Wanted:
     scope: str | None = None
 
     @classmethod
-    def of(cls, predicate: str | None = None, kinds: Iterable[str] | None = None, scope: str | None = None) -> Wanted:
+    def of(
+        cls,
+        predicate: str | None = None,
+        kinds: Iterable[str] | None = None,
+        scope: str | None = None,
+    ) -> Wanted:
         """Check what is wanted; raises InvalidInput."""
         wanted = None if kinds is None else frozenset(kinds)
         for kind in sorted(wanted or ()):
@@ -133,7 +146,12 @@ class Wanted:
 
 
 def listen(
-    feed: CommitFeed, log: str, database: str, tenant: str, wanted: Wanted, listener: Callable[[dict[str, Any]], None]
+    feed: CommitFeed,
+    log: str,
+    database: str,
+    tenant: str,
+    wanted: Wanted,
+    listener: Callable[[dict[str, Any]], None],
 ) -> Callable[[], None]:
     """Call `listener` with each event of a tenant that is wanted, as `CommitFeed` calls; returns what ends that."""
 
@@ -166,7 +184,12 @@ def _found(committed: Committed) -> Iterator[_Found]:
     for number, change in enumerate(committed.changes.changes):
         for gone in removed.get(number, ()):
             for row in gone.rows:
-                yield "fact_retracted", gone.scope, gone.schema.predicate, {"reason": "retracted", "atom": row}
+                yield (
+                    "fact_retracted",
+                    gone.scope,
+                    gone.schema.predicate,
+                    {"reason": "retracted", "atom": row},
+                )
         if isinstance(change, AssertFacts):
             for fact in change.facts:
                 yield _told(fact, at, delta.retold)
@@ -178,9 +201,19 @@ def _found(committed: Committed) -> Iterator[_Found]:
             for rows in change.rows:
                 yield from _evicted(rows, change.reason)
         elif isinstance(change, ForkScope):
-            yield "scope_changed", change.target, None, {"change": "fork", "sourceScope": change.source}
+            yield (
+                "scope_changed",
+                change.target,
+                None,
+                {"change": "fork", "sourceScope": change.source},
+            )
         elif isinstance(change, MergeScope):
-            yield "scope_changed", change.target, None, {"change": "merge", "sourceScope": change.source}
+            yield (
+                "scope_changed",
+                change.target,
+                None,
+                {"change": "merge", "sourceScope": change.source},
+            )
         elif isinstance(change, DropScope):
             yield "scope_changed", change.scope, None, {"change": "drop"}
     for stored in delta.rules_removed:
@@ -193,8 +226,18 @@ def _told(fact: Fact, at: int, retold: Mapping[Any, int] | None) -> _Found:
     created = (retold or {}).get(fact.key)
     atom = _row(fact, at if created is None else created, at)
     if fact.predicate.endswith(_SUMMARY) and fact.metadata.get("consolidated") is True:
-        return "consolidation", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
-    return "fact_asserted", fact.scope, fact.predicate, {"updated": created is not None, "atom": atom}
+        return (
+            "consolidation",
+            fact.scope,
+            fact.predicate,
+            {"updated": created is not None, "atom": atom},
+        )
+    return (
+        "fact_asserted",
+        fact.scope,
+        fact.predicate,
+        {"updated": created is not None, "atom": atom},
+    )
 
 
 def _row(fact: Fact, created: int | None, asserted: int | None) -> Row:
@@ -219,10 +262,21 @@ def _evicted(rows: FactRows, reason: EvictReason) -> Iterator[_Found]:
     kind = "fact_expired" if reason is EvictReason.EXPIRED else "fact_retracted"
     for place in range(len(rows)):
         fact = rows.fact(place)
-        yield kind, fact.scope, fact.predicate, {"reason": reason.value, "atom": _row(fact, None, None)}
+        yield (
+            kind,
+            fact.scope,
+            fact.predicate,
+            {"reason": reason.value, "atom": _row(fact, None, None)},
+        )
 
 
 def _ruled(kind: str, stored: StoredRule) -> _Found:
     shape = rule_to_json(stored.rule)
-    rule = {"id": stored.id, "text": stored.text, "head": shape["head"], "body": shape["body"], "scope": stored.scope}
+    rule = {
+        "id": stored.id,
+        "text": stored.text,
+        "head": shape["head"],
+        "body": shape["body"],
+        "scope": stored.scope,
+    }
     return kind, stored.scope, stored.rule.head.predicate, {"rule": rule}

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class TenantHandle:
     """A handle on one tenant of a runtime, for reading; `caller` is whoever waits for what it gives, where one may leave."""
 
-    def __init__(self, services: Services, database: str, tenant: str, caller: Caller | None = None) -> None:
+    def __init__(
+        self, services: Services, database: str, tenant: str, caller: Caller | None = None
+    ) -> None:
         self._services = services
         self._caller = caller
         self.database = database
@@ -51,7 +53,11 @@ class TenantHandle:
         for partition in self._partitions(tenant, scope):
             rows = reasoner.rows(partition, literal, budget, as_of, wanted, undefined)
             if min_confidence is not None:
-                rows = [row for row in rows if row["confidence"] is None or row["confidence"] >= min_confidence]
+                rows = [
+                    row
+                    for row in rows
+                    if row["confidence"] is None or row["confidence"] >= min_confidence
+                ]
             if offset or limit is not None:
                 skipped = min(offset, len(rows))
                 rows = rows[skipped : None if limit is None else skipped + limit]
@@ -59,7 +65,9 @@ class TenantHandle:
             found.append((partition, rows))
         return found
 
-    def unknown_predicates(self, asked: Iterable[Signature], scope: str | None = None) -> list[UnknownPredicate]:
+    def unknown_predicates(
+        self, asked: Iterable[Signature], scope: str | None = None
+    ) -> list[UnknownPredicate]:
         """Return those of the asked predicates, given as name and arity (None: any), that have no fact and no rule."""
         tenant = self._read_tenant()
         with tenant.lock.read():
@@ -105,13 +113,24 @@ class TenantHandle:
                 if slow and seconds * 1000 >= slow:
                     self._slow(tenant, kind, goal, seconds, budget)
 
-    def _slow(self, tenant: Tenant, kind: str, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
+    def _slow(
+        self, tenant: Tenant, kind: str, goal: Sequence[BodyItem], seconds: float, budget: Budget
+    ) -> None:
         error = sys.exc_info()[1]
         reasoner = self._services.reasoner(tenant)
         spare = self._budget(BudgetWanted(timeout_ms=PLAN_MS))
         try:
             with tenant.lock.read():
-                goal_was_slow(reasoner, (self.database, self.tenant), kind, goal, seconds, budget, spare, error)
+                goal_was_slow(
+                    reasoner,
+                    (self.database, self.tenant),
+                    kind,
+                    goal,
+                    seconds,
+                    budget,
+                    spare,
+                    error,
+                )
         finally:
             spare.turn.leave()
 
@@ -119,7 +138,11 @@ class TenantHandle:
         error = sys.exc_info()[0]
         stats = Evaluation(seconds, budget.rows_made, None if error is None else error.__name__)
         self._services.plugins.tell(
-            "kb_goal_answered", database=self.database, tenant=self.tenant, goal=tuple(goal), stats=stats
+            "kb_goal_answered",
+            database=self.database,
+            tenant=self.tenant,
+            goal=tuple(goal),
+            stats=stats,
         )
 
     def _budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
@@ -129,7 +152,9 @@ class TenantHandle:
         limits = run.limits
         if wanted is not None:
             limits = Limits(
-                _lower(own.rows, limits.rows), _lower(own.bytes, limits.bytes), _lower(own.steps, limits.steps)
+                _lower(own.rows, limits.rows),
+                _lower(own.bytes, limits.bytes),
+                _lower(own.steps, limits.steps),
             )
         allowed = _lower(own.timeout_ms, config.query_timeout_ms)
         most = _lower(own.answers, config.query_max_answers)

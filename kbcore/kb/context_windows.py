@@ -52,7 +52,9 @@ class Windowing(TenantHandle):
         with self._reads(wanted, kind="window") as (tenant, budget):
             return self._window(tenant, request, budget, near, compare=True)
 
-    def context_diff(self, session: str, changes: dict[str, Any], *, wanted: BudgetWanted | None = None) -> WindowDiff:
+    def context_diff(
+        self, session: str, changes: dict[str, Any], *, wanted: BudgetWanted | None = None
+    ) -> WindowDiff:
         """What has changed since the last window of a session, of which a new one is made and kept.
 
         What is asked is as for the last one but for `changes`, fields of WindowRequest. Each removed entry has the reason
@@ -81,13 +83,17 @@ class Windowing(TenantHandle):
         with self._reads(None) as (tenant, _):
             self._sessions(tenant).clear(session)
 
-    def context_summary(self, scope: str | None = None, *, wanted: BudgetWanted | None = None) -> Summary:
+    def context_summary(
+        self, scope: str | None = None, *, wanted: BudgetWanted | None = None
+    ) -> Summary:
         """A partition, or with "*" all of them, at a glance; looking is no access. Raises BudgetExceeded."""
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
         with self._reads(wanted, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
-            made = make_window(self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget)
+            made = make_window(
+                self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget
+            )
             return summarize(tenant, partitions, made.window.entries, scores.now, budget)
 
     def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
@@ -101,7 +107,9 @@ class Windowing(TenantHandle):
             vectors = Vectors.of(tenant, embedding.dimension)
         return vectors.near(embedding, request.query, texts)
 
-    def _near_again(self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None) -> Near | None:
+    def _near_again(
+        self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None
+    ) -> Near | None:
         """As `_near`, for what is asked of a session once more."""
         if self._services.embedding is None:
             return None
@@ -160,7 +168,9 @@ class Windowing(TenantHandle):
         at = now if isinstance(tenant, Overlay) else self._recent(tenant).ranking_time(tenant, now)
         return Scores(tenant, self._services.scorer, at, budget)
 
-    def _made(self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None) -> Window:
+    def _made(
+        self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None
+    ) -> Window:
         recent = self._recent(tenant)
         staged = isinstance(tenant, Overlay)  # a transaction's writes do not show in generations
         key = recent.key(tenant, request)
@@ -201,9 +211,15 @@ def check_request(request: WindowRequest) -> None:
     ):
         if value is not None and value < least:
             raise InvalidInput.at(name, f"must be at least {least}")
-    for name, share in (("minSalience", request.min_salience), ("minRelevance", request.min_relevance)):
+    for name, share in (
+        ("minSalience", request.min_salience),
+        ("minRelevance", request.min_relevance),
+    ):
         if not 0 <= share <= 1:
             raise InvalidInput.at(name, "must be a number from 0 to 1")
-    for name, chosen, choices in (("format", request.format, FORMATS), ("fill", request.fill, FILLS)):
+    for name, chosen, choices in (
+        ("format", request.format, FORMATS),
+        ("fill", request.fill, FILLS),
+    ):
         if chosen is not None and chosen not in choices:
             raise InvalidInput.at(name, f"must be one of {', '.join(choices)}")

@@ -99,7 +99,10 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rules(
-        self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[tuple[str, int]] = ()
+        self,
+        rules: Sequence[Rule],
+        facts: Sequence[Fact] = (),
+        defined: Iterable[tuple[str, int]] = (),
     ) -> RulesOutcome:
         """Teach rules, and store facts with them, all or none.
 
@@ -126,12 +129,18 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
 
         delta = self._commit(changes, check=check)
         warnings += self._read_tenant().rules.endless(stored)
-        warnings += [RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles]
+        warnings += [
+            RuleWarning("negative-recursion", recursion_warning(cycle)) for cycle in cycles
+        ]
         texts = [f"{w.message} ({w.hint})" if w.hint else w.message for w in (*warnings, *later)]
         return RulesOutcome(stored, tuple(texts), delta.asserted)
 
     def execute(
-        self, text: str | Sequence[Block], *, scope: str | None = None, wanted: BudgetWanted | None = None
+        self,
+        text: str | Sequence[Block],
+        *,
+        scope: str | None = None,
+        wanted: BudgetWanted | None = None,
     ) -> Executed:
         """Carry out a text in the rule language from top to bottom: clauses are told, questions (`?- goal.`) are asked.
 
@@ -141,7 +150,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         Raises InvalidInput, BudgetExceeded, and Conflict where others kept writing what the questions read.
         """
         blocks = blocks_of(text, scope) if isinstance(text, str) else text
-        mixed = (len(blocks) > 1 and any(block.told for block in blocks)) or any(b.told and b.goal for b in blocks)
+        mixed = (len(blocks) > 1 and any(block.told for block in blocks)) or any(
+            b.told and b.goal for b in blocks
+        )
         budget = self._budget(wanted)
         try:
             for tries in range(TRIES, 0, -1):
@@ -163,7 +174,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     def _together(self) -> Iterator[KnowledgeBase]:
         """Several operations as one, committed at the end: a knowledge base in which each sees those before it."""
         id = self._services.begin(self.database, self.tenant)
-        with self._services.in_transaction(self.database, self.tenant, id, caller=self._caller) as inside:
+        with self._services.in_transaction(
+            self.database, self.tenant, id, caller=self._caller
+        ) as inside:
             yield inside
             inside.commit()
 
@@ -181,7 +194,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         `wanted` is for the count of conclusions that fell: over budget it is `truncated`.
         """
         self._writable(scope)
-        return self._retract(RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args), wanted)
+        return self._retract(
+            RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args), wanted
+        )
 
     def retract_pattern(
         self,
@@ -194,12 +209,22 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     ) -> RetractOutcome:
         """Remove the facts that match; variables are wildcards, the same variable asks for equal arguments."""
         self._writable(scope)
-        return self._retract(RetractPattern(predicate, tuple(pattern), positive, scope), predicate, tuple(pattern), wanted)
+        return self._retract(
+            RetractPattern(predicate, tuple(pattern), positive, scope),
+            predicate,
+            tuple(pattern),
+            wanted,
+        )
 
-    def retract_rule(self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None) -> StoredRule:
+    def retract_rule(
+        self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
+    ) -> StoredRule:
         """Forget a rule by its id or by being equal to it; raises NotFound."""
         if (id is None) == (rule is None):
-            raise InvalidInput("name a rule either by id or by head and body", {"fields": {"id": ["id, or head and body"]}})
+            raise InvalidInput(
+                "name a rule either by id or by head and body",
+                {"fields": {"id": ["id, or head and body"]}},
+            )
         if rule is not None:
             id, scope = stored_rule(rule).id, rule.scope
         wanted = RetractRule(id or "", scope)
@@ -226,7 +251,11 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         """Rules in the order they were taught: all of them, or those that hold in one partition."""
         tenant = self._read_tenant()
         with tenant.lock.read():
-            return [rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)]
+            return [
+                rule
+                for rule in tenant.rules.all()
+                if scope == ALL_SCOPES or rule.scope in (None, scope)
+            ]
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -247,10 +276,17 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
                 still = self._still_derivable(tenant, change, predicate, args, budget)
         except (BudgetExceeded, RateLimited, NotReady):
             fell.truncated = True
-        return RetractOutcome(len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated)
+        return RetractOutcome(
+            len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated
+        )
 
     def _still_derivable(
-        self, tenant: Tenant, change: RetractFact | RetractPattern, predicate: str, args: tuple[Term, ...], budget: Budget
+        self,
+        tenant: Tenant,
+        change: RetractFact | RetractPattern,
+        predicate: str,
+        args: tuple[Term, ...],
+        budget: Budget,
     ) -> bool:
         if isinstance(change, RetractPattern):
             return False
@@ -275,24 +311,36 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         if always is Keep.BOTH:
             return self._commit((AssertFacts(tuple(facts)),))
         if always is Keep.REFUSE:
-            return self._commit((AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts))
+            return self._commit(
+                (AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts)
+            )
         return self._commit_resolved(facts, partial(self._decide, conflict, chosen, always))
 
-    def _decide(self, name: str, strategy: MergeStrategy, always: Keep | None, fact: Fact, row: Row) -> Keep:
+    def _decide(
+        self, name: str, strategy: MergeStrategy, always: Keep | None, fact: Fact, row: Row
+    ) -> Keep:
         """What becomes of a fact whose opposite is stored as `row`."""
         if always is not None:
             return always
         now = self._services.clock.now_ms()
         start = now if fact.valid_from is None else fact.valid_from
-        ends = [end for end in (fact.valid_until, None if fact.ttl is None else now + fact.ttl) if end is not None]
-        new = Standing(fact.positive, now, start, min(ends, default=None), fact.confidence, dict(fact.metadata))
+        ends = [
+            end
+            for end in (fact.valid_until, None if fact.ttl is None else now + fact.ttl)
+            if end is not None
+        ]
+        new = Standing(
+            fact.positive, now, start, min(ends, default=None), fact.confidence, dict(fact.metadata)
+        )
         since = (row["createdAt"], row["validFrom"], row["validUntil"])
         old = Standing(not fact.positive, *since, row["confidence"], dict(row["metadata"]))
         keep = asked(name, strategy, MergeConflict(fact.predicate, fact.args, (new,), (old,))).keep
         if keep is Keep.REFUSE:
             raise _contradiction(row)
         if keep is Keep.FACTS:
-            raise PluginFailed(f"strategy {name} gave facts of its own for a new fact, which it cannot")
+            raise PluginFailed(
+                f"strategy {name} gave facts of its own for a new fact, which it cannot"
+            )
         return keep
 
     def _commit_resolved(self, facts: Sequence[Fact], decide: Decide) -> Delta:
@@ -309,7 +357,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         kept: list[Fact] = []
         losers: list[Change] = []
         for fact in facts:
-            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope)
+            found = self.query_rows(
+                fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope
+            )
             keep = decide(fact, found[0]) if found else Keep.BOTH
             if keep is Keep.TARGET:
                 continue
@@ -324,7 +374,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
 
     def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            found = self.query_rows(fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1)
+            found = self.query_rows(
+                fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1
+            )
             if found:
                 raise _contradiction(found[0])
 

@@ -41,9 +41,15 @@ class Remembering(Asking):
         """
         self._upkeep(scope)
         _from_0_to_1("threshold", threshold)
-        scorer, now, budget = self._services.scorer, self._services.clock.now_ms(), self._budget(None)
+        scorer, now, budget = (
+            self._services.scorer,
+            self._services.clock.now_ms(),
+            self._budget(None),
+        )
         try:
-            return decay(self._write, self._read_tenant, scope, threshold, scorer, budget, now, dry_run)
+            return decay(
+                self._write, self._read_tenant, scope, threshold, scorer, budget, now, dry_run
+            )
         finally:
             budget.turn.leave()
 
@@ -92,9 +98,15 @@ class Remembering(Asking):
                 partition = tenant.partition(scope)
                 symbols = array("I", [tenant.engine.find(arg) for arg in args])
                 for stored in partition.named(predicate, len(args), positive) if partition else ():
-                    if stored.relation.locate(symbols, 1)[0] != NO_ROW and tuple(symbols) not in stored.expired:
+                    if (
+                        stored.relation.locate(symbols, 1)[0] != NO_ROW
+                        and tuple(symbols) not in stored.expired
+                    ):
                         return
-            raise NotFound("no such fact is stored", {"predicate": predicate, "args": list(args), "scope": scope})
+            raise NotFound(
+                "no such fact is stored",
+                {"predicate": predicate, "args": list(args), "scope": scope},
+            )
 
         change = SetPriority(predicate, tuple(args), float(priority), positive, scope)
         self._write(ChangeSet(self.database, self.tenant, (change,), check))
@@ -136,7 +148,9 @@ class Remembering(Asking):
         found: list[Row] = []
         with self._reads(None, kind="recall") as (tenant, budget):
             for partition in self._partitions(tenant, scope):
-                for stored, rows, ids in matching(tenant, partition, predicate, args, positive, at, budget):
+                for stored, rows, ids in matching(
+                    tenant, partition, predicate, args, positive, at, budget
+                ):
                     if limit is None:
                         budget.check_answers(len(found) + len(ids))
                     left = None if limit is None else limit - len(found)

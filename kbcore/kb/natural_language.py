@@ -103,18 +103,27 @@ class Conversing(Asking, Windowing, ABC):
         def infer(atom: Atom, limit: int) -> list[Row]:
             return self.infer(Literal(atom), scope=scope, limit=limit, wanted=wanted)
 
-        def bindings(body: Sequence[BodyItem], names: Sequence[Variable], limit: int) -> list[tuple[str, ...]]:
+        def bindings(
+            body: Sequence[BodyItem], names: Sequence[Variable], limit: int
+        ) -> list[tuple[str, ...]]:
             return self.bindings(body, names, scope=scope, limit=limit, wanted=wanted)
 
         def run(query: Query, evidence: Evidence) -> None:
             gather(query, infer, bindings, evidence)
 
-        deadline = self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
+        deadline = (
+            self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
+        )
         known = self._vocabulary(question, scope, wanted)
         return synthesize(question, model, known, run, self._premises, deadline)
 
     def ingest(
-        self, text: str, request: WindowRequest, *, hint: str | None = None, wanted: BudgetWanted | None = None
+        self,
+        text: str,
+        request: WindowRequest,
+        *,
+        hint: str | None = None,
+        wanted: BudgetWanted | None = None,
     ) -> Ingested:
         """Store the facts and rules of a text, all or none, and make a window then; facts go where the window looks.
 
@@ -137,7 +146,9 @@ class Conversing(Asking, Windowing, ABC):
         if taken.unread and self._services.model is not None:
             lines = text.split("\n")
             prose = "\n".join(lines[number - 1] for number in taken.unread)
-            extracted, new = self._extracted(self._model(), prose, request.scope, False, hint, wanted)
+            extracted, new = self._extracted(
+                self._model(), prose, request.scope, False, hint, wanted
+            )
         elif not taken:
             raise ModelNotConfigured(
                 "nothing of the text is in predicate syntax, such as likes(ann, tea), and no language model is configured"

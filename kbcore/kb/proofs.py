@@ -45,7 +45,11 @@ class Explaining(TenantHandle):
         """
         with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
             asked = scope, limit, offset, min_confidence, as_of
-            return list(self._proofs(tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget))
+            return list(
+                self._proofs(
+                    tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget
+                )
+            )
 
     def prove_json(
         self,
@@ -65,7 +69,11 @@ class Explaining(TenantHandle):
         """The proofs of `prove`, with the same options, as a JSON array in parts; `write` makes it of them."""
         with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
             asked = scope, limit, offset, min_confidence, as_of
-            with closing(self._proofs(tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget)) as found:
+            with closing(
+                self._proofs(
+                    tenant, literal, asked, form, self._limits_of(form, nodes, depth), budget
+                )
+            ) as found:
                 return write(found, budget.rest)
 
     def explain(
@@ -127,7 +135,10 @@ class Explaining(TenantHandle):
         with self._reads(wanted, kind="other") as (tenant, budget):
             reasoner = self._services.reasoner(tenant)
             partitions = self._partitions(tenant, scope)
-            return [plan_data(reasoner, one, body, budget, analyze=analyze, as_of=as_of) for one in partitions]
+            return [
+                plan_data(reasoner, one, body, budget, analyze=analyze, as_of=as_of)
+                for one in partitions
+            ]
 
     def _proofs(
         self,

@@ -45,7 +45,9 @@ class Asking(Explaining):
         """
         with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
             ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
-            return [row for _, rows in self._answers(*ask, undefined=include_undefined) for row in rows]
+            return [
+                row for _, rows in self._answers(*ask, undefined=include_undefined) for row in rows
+            ]
 
     def infer_json(
         self,
@@ -72,11 +74,15 @@ class Asking(Explaining):
         with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
             if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
                 (partition,) = self._partitions(tenant, scope)
-                found = self._services.reasoner(tenant).written(partition, asked, budget, limit, offset)
+                found = self._services.reasoner(tenant).written(
+                    partition, asked, budget, limit, offset
+                )
                 if found is not None:
                     return found
             ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
-            rows = [row for _, some in self._answers(*ask, undefined=include_undefined) for row in some]
+            rows = [
+                row for _, some in self._answers(*ask, undefined=include_undefined) for row in some
+            ]
             return [write(rows, budget.rest)]
 
     def query_json(
@@ -97,10 +103,14 @@ class Asking(Explaining):
         with self._reads(wanted, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
                 (partition,) = self._partitions(tenant, scope)
-                found = self._services.reasoner(tenant).written_facts(partition, atom, positive, budget, limit)
+                found = self._services.reasoner(tenant).written_facts(
+                    partition, atom, positive, budget, limit
+                )
                 if found is not None:
                     return found
-            rows = self._stored(tenant, atom.predicate, terms_of(atom), positive, scope, limit, as_of, budget)
+            rows = self._stored(
+                tenant, atom.predicate, terms_of(atom), positive, scope, limit, as_of, budget
+            )
             for part in budget.slices(len(rows)):
                 for place in part:
                     rows[place]["truthVal"] = not rows[place]["negated"]
@@ -135,7 +145,15 @@ class Asking(Explaining):
     ) -> AggregateOutcome:
         """COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
         with self._reads(wanted, kind="aggregate") as (tenant, budget):
-            asked = self._partitions(tenant, scope), predicate, op.upper(), arg_index, pattern, skip_non_numeric, as_of
+            asked = (
+                self._partitions(tenant, scope),
+                predicate,
+                op.upper(),
+                arg_index,
+                pattern,
+                skip_non_numeric,
+                as_of,
+            )
             return aggregate(tenant, *asked, budget)
 
     def bindings(
@@ -193,7 +211,9 @@ class Asking(Explaining):
     ) -> list[Row]:
         found: list[Row] = []
         for partition in self._partitions(tenant, scope):
-            for stored, rows, ids in matching(tenant, partition, predicate, args, positive, as_of, budget):
+            for stored, rows, ids in matching(
+                tenant, partition, predicate, args, positive, as_of, budget
+            ):
                 if limit is None:
                     budget.check_answers(len(ids))
                 left = None if limit is None else limit - len(found)

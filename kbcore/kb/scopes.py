@@ -32,7 +32,9 @@ class Scoping(Explaining):
         with tenant.lock.read():
             return tenant.scopes()
 
-    def fork_scope(self, source: str | None, target: str, *, overwrite: bool = False) -> ForkOutcome:
+    def fork_scope(
+        self, source: str | None, target: str, *, overwrite: bool = False
+    ) -> ForkOutcome:
         """Copy all facts of a scope, valid now or not, and the rules it has of its own, to a new scope.
 
         Raises NotFound for an unknown source, AlreadyExists where the target is there, unless it may be overwritten.
@@ -59,7 +61,9 @@ class Scoping(Explaining):
             self._check_both(source, target)
             return compare(tenant, source, target, budget)
 
-    def merge_scope(self, source: str | None, target: str | None = None, *, strategy: str = SOURCE_WINS) -> MergeOutcome:
+    def merge_scope(
+        self, source: str | None, target: str | None = None, *, strategy: str = SOURCE_WINS
+    ) -> MergeOutcome:
         """Add to the target what the source has, all of it or nothing; the source stays. Rules are not merged.
 
         A conflict is an atom of which the two say something else: another sign, confidence, validity or metadata. The
@@ -90,23 +94,33 @@ class Scoping(Explaining):
             if keep is Keep.REFUSE:
                 refuse_conflicts(self._whole(), source, target, at, self._budget(None))
 
-        return self._change(MergeScope(source, target, at, Keep.SOURCE if keep is Keep.REFUSE else keep), check)
+        return self._change(
+            MergeScope(source, target, at, Keep.SOURCE if keep is Keep.REFUSE else keep), check
+        )
 
-    def _merge_asking(self, source: str | None, target: str | None, name: str, strategy: MergeStrategy) -> Delta:
+    def _merge_asking(
+        self, source: str | None, target: str | None, name: str, strategy: MergeStrategy
+    ) -> Delta:
         """Merge as a strategy decides, on the scopes as they are at the write."""
         for _ in range(TRIES):
             tenant = self._whole()
             with tenant.lock.read():
                 self._check_both(source, target)
                 seen = stamp(tenant, source, target)
-                change = decide(tenant, source, target, name, strategy, self._now(), self._budget(None))
+                change = decide(
+                    tenant, source, target, name, strategy, self._now(), self._budget(None)
+                )
             try:
                 return self._change(change, self._unless_changed(seen, source, target))
             except _Outdated:
                 continue
-        raise Conflict("the scopes change too often for this strategy to decide; try again", {"reason": "busy"})
+        raise Conflict(
+            "the scopes change too often for this strategy to decide; try again", {"reason": "busy"}
+        )
 
-    def _unless_changed(self, seen: Stamp, source: str | None, target: str | None) -> Callable[[], None]:
+    def _unless_changed(
+        self, seen: Stamp, source: str | None, target: str | None
+    ) -> Callable[[], None]:
         def check() -> None:
             if stamp(self._whole(), source, target) != seen:
                 raise _Outdated("the scopes have changed")
@@ -133,5 +147,7 @@ def always_of(name: str, strategy: MergeStrategy) -> Keep | None:
     """What a strategy decides whatever the conflict; raises PluginFailed where it says nothing that makes sense."""
     found = getattr(strategy, "always", Keep.FACTS)
     if found is Keep.FACTS or not isinstance(found, Keep | None):
-        raise PluginFailed(f"strategy {name} does not say what it decides always; None where that depends")
+        raise PluginFailed(
+            f"strategy {name} does not say what it decides always; None where that depends"
+        )
     return found

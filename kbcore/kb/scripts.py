@@ -104,7 +104,12 @@ class Doing(Protocol):
         """Answer a goal."""
 
     def bindings(
-        self, body: Sequence[BodyItem], variables: Sequence[Variable], *, scope: str | None, wanted: BudgetWanted
+        self,
+        body: Sequence[BodyItem],
+        variables: Sequence[Variable],
+        *,
+        scope: str | None,
+        wanted: BudgetWanted,
     ) -> list[tuple[str, ...]]:
         """Answer a question of several items."""
 
@@ -122,7 +127,9 @@ def blocks_of(text: str, scope: str | None) -> list[Block]:
         elif isinstance(one, FactStatement):
             fact = fact_of(one, scope)
             block.facts.append(fact)
-            block.told.append(f"Fact Asserted: {print_row(fact.predicate, fact.args, not fact.positive)}")
+            block.told.append(
+                f"Fact Asserted: {print_row(fact.predicate, fact.args, not fact.positive)}"
+            )
         else:
             block.rules.append(rule_of(one, scope))
             block.told.append("")
@@ -130,7 +137,11 @@ def blocks_of(text: str, scope: str | None) -> list[Block]:
 
 
 def run(
-    kb: Doing, blocks: Sequence[Block], together: AbstractContextManager[Doing] | None, scope: str | None, budget: Budget
+    kb: Doing,
+    blocks: Sequence[Block],
+    together: AbstractContextManager[Doing] | None,
+    scope: str | None,
+    budget: Budget,
 ) -> Executed:
     """Carry out blocks, in `together` where that is given; `budget` is for all questions. Raises BudgetExceeded."""
     if together is None:
@@ -163,11 +174,15 @@ def _tell(kb: Doing, block: Block, done: Executed, defined: Iterable[Signature])
     done.lines += [line or f"Rule Asserted: {next(stored).text}" for line in block.told]
 
 
-def _ask(kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budget, done: Executed) -> None:
+def _ask(
+    kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budget, done: Executed
+) -> None:
     left = int((budget.deadline - budget.clock.monotonic()) * 1000)
     if left < 1:
         raise BudgetExceeded(
-            f"the questions of the text took more than {budget.timeout_ms} ms", "timeMs", budget.timeout_ms
+            f"the questions of the text took more than {budget.timeout_ms} ms",
+            "timeMs",
+            budget.timeout_ms,
         )
     wanted = BudgetWanted(
         left,
@@ -190,11 +205,18 @@ def _ask(kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budge
             done.answers.append({"question": number, "bindings": bound, **row})
             done.lines.append("   " + print_row(row["predicate"], row["args"], row["negated"]))
     else:
-        variables = list(dict.fromkeys(v for item in goal for v in item.variables() if not v.anonymous))
+        variables = list(
+            dict.fromkeys(v for item in goal for v in item.variables() if not v.anonymous)
+        )
         for values in kb.bindings(goal, variables, scope=scope, wanted=wanted):
-            bound = {f"?{variable.name}": value for variable, value in zip(variables, values, strict=True)}
+            bound = {
+                f"?{variable.name}": value
+                for variable, value in zip(variables, values, strict=True)
+            }
             done.answers.append({"question": number, "bindings": bound})
-            done.lines.append("   " + (", ".join(f"{name} = {value}" for name, value in bound.items()) or "yes"))
+            done.lines.append(
+                "   " + (", ".join(f"{name} = {value}" for name, value in bound.items()) or "yes")
+            )
     if len(done.answers) == before:
         done.lines.append("   no")
         atoms = [item.atom for item in goal if isinstance(item, Literal)]

@@ -125,7 +125,13 @@ class Services(Protocol):
         """Open a transaction and return its id."""
 
     def in_transaction(
-        self, database: str, tenant: str, id: str, *, writes: bool = True, caller: Caller | None = None
+        self,
+        database: str,
+        tenant: str,
+        id: str,
+        *,
+        writes: bool = True,
+        caller: Caller | None = None,
     ) -> TransactionKB:
         """Return a handle on a tenant as an open transaction sees it."""
 

@@ -91,7 +91,10 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    parts = [step["operator"], *(read["relation"] for read in (step, step.get("with")) if read and "relation" in read)]
+    parts = [
+        step["operator"],
+        *(read["relation"] for read in (step, step.get("with")) if read and "relation" in read),
+    ]
     if "relation" in step and step["estimatedRows"] is not None:
         parts.append(f"~{step['estimatedRows']:.0f}")
     return " ".join(parts)

@@ -8,7 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kbcore.durable.records import encode_changes
-from kbcore.durable.transactions import FactName, Transaction, TransactionState, ended, play, stored_row
+from kbcore.durable.transactions import (
+    FactName,
+    Transaction,
+    TransactionState,
+    ended,
+    play,
+    stored_row,
+)
 from kbcore.errors import InvalidInput, NotReady, RateLimited, StorageFull, TooLarge
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.llm.model import Model
@@ -39,7 +46,11 @@ class TransactionKB(KnowledgeBase):
     """
 
     def __init__(
-        self, services: Services, transaction: Transaction, writes: bool, caller: Caller | None = None
+        self,
+        services: Services,
+        transaction: Transaction,
+        writes: bool,
+        caller: Caller | None = None,
     ) -> None:
         super().__init__(services, transaction.database, transaction.tenant, caller)
         self.transaction = transaction
@@ -55,7 +66,12 @@ class TransactionKB(KnowledgeBase):
         transaction.used = self._services.clock.monotonic()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None and self._writes and self.transaction.state is TransactionState.OPEN:
             self.roll_back()
         self.transaction.used = self._services.clock.monotonic()
@@ -111,7 +127,9 @@ class TransactionKB(KnowledgeBase):
         if overlay is not None:
             with overlay.base.lock.read():
                 transaction.reads.aged |= overlay.due(now)
-                current = (transaction.base is None or overlay.base is transaction.base) and not overlay.outdated()
+                current = (
+                    transaction.base is None or overlay.base is transaction.base
+                ) and not overlay.outdated()
             if current:
                 with overlay.lock.write():
                     overlay.renew(now)
@@ -125,7 +143,9 @@ class TransactionKB(KnowledgeBase):
         overlay.noting = self._noting
         return overlay
 
-    def _commit(self, changes: tuple[Change, ...], check: Callable[[], None] | None = None) -> Delta:
+    def _commit(
+        self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
+    ) -> Delta:
         """Stage changes."""
         if check is not None:
             check()
@@ -156,7 +176,9 @@ class TransactionKB(KnowledgeBase):
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
         now = self._services.clock.now_ms()
-        simple = transaction.overlay is None and all(isinstance(change, AssertFacts | AssertRows) for change in changes)
+        simple = transaction.overlay is None and all(
+            isinstance(change, AssertFacts | AssertRows) for change in changes
+        )
         view = None if simple else self._read_tenant()
         delta = self._look(changes, now)
         if isinstance(view, Overlay):
@@ -169,9 +191,15 @@ class TransactionKB(KnowledgeBase):
         transaction.operations += len(changes)
         transaction.bytes += len(encode_changes(ChangeSet(self.database, self.tenant, changes)))
         if transaction.operations > most:
-            raise TooLarge(f"a transaction takes at most {most} operations", {"limit": "operations", "max": most})
+            raise TooLarge(
+                f"a transaction takes at most {most} operations",
+                {"limit": "operations", "max": most},
+            )
         if transaction.bytes > most_bytes:
-            raise TooLarge(f"a transaction takes at most {most_bytes} bytes", {"limit": "bytes", "max": most_bytes})
+            raise TooLarge(
+                f"a transaction takes at most {most_bytes} bytes",
+                {"limit": "bytes", "max": most_bytes},
+            )
 
     def _look(self, changes: Sequence[Change], now: int) -> Delta:
         """Remember how the facts that are written were at first use; what asserts alone would change."""
@@ -240,4 +268,3 @@ def _retracted(change: Change) -> Iterator[FactName]:
     if isinstance(change, RetractFact):
         for positive in (True, False) if change.positive is None else (change.positive,):
             yield change.scope, change.predicate, change.args, positive
-

@@ -40,7 +40,11 @@ class Candidates:
 
 
 def read_candidates(
-    answer: Mapping[str, Any], names: Names, scope: str | None, metadata: Mapping[str, Any], rules: bool
+    answer: Mapping[str, Any],
+    names: Names,
+    scope: str | None,
+    metadata: Mapping[str, Any],
+    rules: bool,
 ) -> Candidates:
     """Return the facts of an answer and, if `rules`, its rules, with canonical names, in `scope`.
 
@@ -79,7 +83,14 @@ def _fact(entry: Any, names: Names, scope: str | None, metadata: Mapping[str, An
     atom = atom_from_json({"predicate": predicate, "args": args, "negated": _flag(obj)})
     check_fact(atom)
     confidence = fraction(obj.get("confidence"))
-    return Fact(atom.predicate, tuple(args), atom.positive, scope, confidence=confidence, metadata=dict(metadata))
+    return Fact(
+        atom.predicate,
+        tuple(args),
+        atom.positive,
+        scope,
+        confidence=confidence,
+        metadata=dict(metadata),
+    )
 
 
 def _rule(entry: Any, names: Names, scope: str | None) -> Rule:
@@ -89,7 +100,13 @@ def _rule(entry: Any, names: Names, scope: str | None) -> Rule:
         raise InvalidInput.at("body", "must be an array of atoms")
     read = rule_from_json({"head": _atom(obj.get("head")), "body": [_atom(atom) for atom in body]})
     items = tuple(_named_item(item, names) for item in read.body)
-    rule = replace(read, head=_named(read.head, names), body=items, confidence=fraction(obj.get("confidence")), scope=scope)
+    rule = replace(
+        read,
+        head=_named(read.head, names),
+        body=items,
+        confidence=fraction(obj.get("confidence")),
+        scope=scope,
+    )
     check_rule(rule)
     return rule
 
@@ -100,7 +117,9 @@ def _atom(entry: Any) -> dict[str, Any]:
 
 
 def _named(atom: Atom, names: Names) -> Atom:
-    args: tuple[HeadTerm, ...] = tuple(names.name(arg) if isinstance(arg, str) else arg for arg in atom.args)
+    args: tuple[HeadTerm, ...] = tuple(
+        names.name(arg) if isinstance(arg, str) else arg for arg in atom.args
+    )
     return Atom(names.predicate(atom.predicate, len(args)), args, atom.positive)
 
 

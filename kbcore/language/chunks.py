@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_BREAK = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])")
+_BREAK = re.compile(
+    r"(?<=[.!?\u3002\uff01\uff1f])[\s\"')\]]*\s|(?<=[\u3002\uff01\uff1f])|\n\s*\n|\n(?=\s*[-*\u2022])"
+)
 _SPACE = re.compile(r"\s")
 
 OVERLAP_DIVISOR = 8

@@ -78,7 +78,9 @@ def header_mode(text: str) -> HeaderMode:
     return text
 
 
-def csv_batches(file: Iterable[str], mode: HeaderMode, predicate: str | None) -> Iterator[tuple[CsvBatch, LoadError | None]]:
+def csv_batches(
+    file: Iterable[str], mode: HeaderMode, predicate: str | None
+) -> Iterator[tuple[CsvBatch, LoadError | None]]:
     """Read a CSV file in batches, each with the error that ends the file after its rows, or None.
 
     A row that does not have as many cells as the first row of the same predicate is such an error.
@@ -128,7 +130,10 @@ def _read_rows(reader: Any) -> tuple[list[list[str]], list[int], LoadError | Non
 
 
 def _ragged(
-    rows: list[list[str]], lines: list[int], lengths: dict[str, tuple[int, int]], predicate: str | None
+    rows: list[list[str]],
+    lines: list[int],
+    lengths: dict[str, tuple[int, int]],
+    predicate: str | None,
 ) -> LoadError | None:
     """Return the error for the first row whose length differs from that of the first row of its
     predicate.
@@ -149,7 +154,9 @@ def _ragged(
         if length != len(row):
             of = f' of "{name}"' if predicate is None else ""
             extra = 1 if predicate is None else 0
-            return LoadError(line, f"{len(row) - extra} arguments, but line {first}{of} has {length - extra}")
+            return LoadError(
+                line, f"{len(row) - extra} arguments, but line {first}{of} has {length - extra}"
+            )
     return None
 
 
@@ -172,7 +179,10 @@ def _is_header(rows: list[list[str]], predicate: str | None) -> bool:
         return False
     if all(_COLUMN_NAMES.fullmatch(cell) for cell in first):
         return True
-    return any(_is_typed([row[at] for row in rest if at < len(row) and row[at]]) for at in range(len(first)))
+    return any(
+        _is_typed([row[at] for row in rest if at < len(row) and row[at]])
+        for at in range(len(first))
+    )
 
 
 def _is_typed(cells: list[str]) -> bool:

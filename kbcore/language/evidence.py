@@ -46,7 +46,9 @@ class Evidence:
     def add(self, row: Row) -> None:
         """Add a fact, unless the maximum number is reached."""
         if len(self._rows) < MAX_ROWS:
-            self._rows.setdefault((print_row(row["predicate"], row["args"], row["negated"]), row["scope"]), row)
+            self._rows.setdefault(
+                (print_row(row["predicate"], row["args"], row["negated"]), row["scope"]), row
+            )
 
 
 Infer = Callable[[Atom, int], "list[Row]"]
@@ -82,13 +84,17 @@ def _asked(query: Query, atom: Atom, infer: Infer) -> list[Row]:
 
 def _together(query: Query, infer: Infer, bindings: Bindings) -> list[Row]:
     query.asked.append(query.text)
-    variables = list(dict.fromkeys(v for item in query.body for v in item.variables() if not v.anonymous))
+    variables = list(
+        dict.fromkeys(v for item in query.body for v in item.variables() if not v.anonymous)
+    )
     positive = [item.atom for item in query.body if isinstance(item, Literal) and not item.negated]
     rows: list[Row] = []
     for values in bindings(query.body, variables, MAX_ROWS_PER_QUERY):
         known = dict(zip(variables, values, strict=True))
         for atom in positive:
-            args = tuple(known.get(arg, arg) if isinstance(arg, Variable) else arg for arg in atom.args)
+            args = tuple(
+                known.get(arg, arg) if isinstance(arg, Variable) else arg for arg in atom.args
+            )
             rows += infer(Atom(atom.predicate, args, atom.positive), 1)
         if len(rows) >= MAX_ROWS:
             break

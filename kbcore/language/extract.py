@@ -80,7 +80,9 @@ class Extracted:
 
     def refuse_rules(self, reason: str) -> None:
         """Move all rules to `rejected`, after the knowledge base refused them."""
-        self.rejected += [Rejected(print_rule(replace(rule, scope=None)), reason) for rule in self.rules]
+        self.rejected += [
+            Rejected(print_rule(replace(rule, scope=None)), reason) for rule in self.rules
+        ]
         self.rules = []
 
 
@@ -121,7 +123,10 @@ def extract(
         result.facts = _merged(result.facts, read.facts)
         result.rules = list(dict.fromkeys([*result.rules, *read.rules]))
         result.rejected += read.rejected
-        if len(result.facts) > config.extraction_max_facts or len(result.rules) > config.extraction_max_facts:
+        if (
+            len(result.facts) > config.extraction_max_facts
+            or len(result.rules) > config.extraction_max_facts
+        ):
             result.truncated = True
             break
     if first_error is not None and len(result.failures) == len(pieces):
@@ -130,7 +135,9 @@ def extract(
     return result
 
 
-def judge(facts: Sequence[Fact], rows: Callable[[Atom], list[Row]]) -> tuple[list[Fact], list[Contradicted]]:
+def judge(
+    facts: Sequence[Fact], rows: Callable[[Atom], list[Row]]
+) -> tuple[list[Fact], list[Contradicted]]:
     """Return the extracted facts that are not stored, and those that contradict known facts or each
     other.
 
@@ -140,11 +147,16 @@ def judge(facts: Sequence[Fact], rows: Callable[[Atom], list[Row]]) -> tuple[lis
     stated = {(fact.predicate, fact.args, fact.positive) for fact in facts}
     new, contradicted = [], []
     for fact in facts:
-        if not any(row["createdAt"] is not None for row in rows(Atom(fact.predicate, fact.args, fact.positive))):
+        if not any(
+            row["createdAt"] is not None
+            for row in rows(Atom(fact.predicate, fact.args, fact.positive))
+        ):
             new.append(fact)
         against = rows(Atom(fact.predicate, fact.args, not fact.positive))
         if against:
-            contradicted.append(Contradicted(fact, "derived" if against[0]["createdAt"] is None else "stored"))
+            contradicted.append(
+                Contradicted(fact, "derived" if against[0]["createdAt"] is None else "stored")
+            )
         elif (fact.predicate, fact.args, not fact.positive) in stated:
             contradicted.append(Contradicted(fact, "text"))
     return new, contradicted
@@ -179,7 +191,9 @@ def _with(known: Vocabulary, extracted: Extracted) -> Vocabulary:
         known.names.know_predicate(fact.predicate, len(fact.args))
         known.names.know(fact.args)
     new_predicates = dict.fromkeys((fact.predicate, len(fact.args)) for fact in extracted.facts)
-    known.predicates += [signature for signature in new_predicates if signature not in known.predicates]
+    known.predicates += [
+        signature for signature in new_predicates if signature not in known.predicates
+    ]
     return known
 
 

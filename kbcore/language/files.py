@@ -70,7 +70,11 @@ class Batch:
 
 
 def read_file(
-    path: Path, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+    path: Path,
+    *,
+    scope: str | None = None,
+    predicate: str | None = None,
+    header: HeaderMode = "auto",
 ) -> Iterator[Batch]:
     """Read a file by the ending of its name.
 
@@ -92,7 +96,12 @@ def read_file(
 
 
 def read_text(
-    file: TextIO, kind: str, *, scope: str | None = None, predicate: str | None = None, header: HeaderMode = "auto"
+    file: TextIO,
+    kind: str,
+    *,
+    scope: str | None = None,
+    predicate: str | None = None,
+    header: HeaderMode = "auto",
 ) -> Iterator[Batch]:
     """Read an open file as one of FORMATS; the other arguments are those of `read_file`."""
     if kind == ".kb":
@@ -129,7 +138,12 @@ def rule_warnings(statements: Sequence[Statement]) -> list[RuleWarning]:
     Raises RuleSyntaxError.
     """
     warnings = [*check_statements(statements), *lint(statements)]
-    return sorted(warnings, key=lambda warning: (0, 0) if warning.span is None else (warning.span.line, warning.span.column))
+    return sorted(
+        warnings,
+        key=lambda warning: (
+            (0, 0) if warning.span is None else (warning.span.line, warning.span.column)
+        ),
+    )
 
 
 def fact_of(statement: FactStatement, scope: str | None = None) -> Fact:
@@ -162,7 +176,11 @@ def rule_of(statement: RuleStatement, scope: str | None = None) -> Rule:
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:
-    return rule if rule.scope or not scope else Rule(rule.head, rule.body, rule.name, rule.confidence, scope)
+    return (
+        rule
+        if rule.scope or not scope
+        else Rule(rule.head, rule.body, rule.name, rule.confidence, scope)
+    )
 
 
 def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
@@ -179,7 +197,9 @@ def _json_lines(lines: Iterable[str], scope: str | None) -> Iterator[Batch]:
                 batch.rules.append(_scoped(rule_from_json(entry), scope))
                 statement = rule_statement(batch.rules[-1], number)
                 batch.statements.append(statement)
-                batch.warnings += [replace(each, span=statement.span) for each in check_rule(statement.rule)]
+                batch.warnings += [
+                    replace(each, span=statement.span) for each in check_rule(statement.rule)
+                ]
                 batch.warnings += lint([statement])
             else:
                 batch.facts.append(_json_fact(entry, scope))
@@ -216,12 +236,19 @@ def _json_fact(entry: dict[str, Any], scope: str | None) -> Fact:
 def plain_rows(predicate: str, rows: Sequence[Sequence[Any]], scope: str | None) -> FactRows | None:
     """Return rows of one relation in bulk form; None unless all are plain texts of one arity."""
     widths = set(map(len, rows))
-    if len(widths) != 1 or 0 in widths or max(widths) > DEFAULT_LIMITS.args or str in set(map(type, rows)):
+    if (
+        len(widths) != 1
+        or 0 in widths
+        or max(widths) > DEFAULT_LIMITS.args
+        or str in set(map(type, rows))
+    ):
         return None
     return bulk_rows(predicate, widths.pop(), list(chain.from_iterable(rows)), scope)
 
 
-def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = None) -> FactRows | None:
+def bulk_rows(
+    predicate: str, arity: int, args: list[Any], scope: str | None = None
+) -> FactRows | None:
     """Return flat rows of one relation in bulk form.
 
     None if any value must be checked separately.
@@ -229,11 +256,16 @@ def bulk_rows(predicate: str, arity: int, args: list[Any], scope: str | None = N
     try:
         check_fact(Atom(predicate))
         return FactRows(predicate, arity, args, scope=scope) if plain_texts(args) else None
-    except (InvalidInput, TypeError):  # the caller then converts values one by one and reports the exact error
+    except (
+        InvalidInput,
+        TypeError,
+    ):  # the caller then converts values one by one and reports the exact error
         return None
 
 
-def _csv_lines(file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode) -> Iterator[Batch]:
+def _csv_lines(
+    file: Iterable[str], scope: str | None, predicate: str | None, header: HeaderMode
+) -> Iterator[Batch]:
     """Yield batches of bulk rows where all rows are plain.
 
     A batch with any other row is read row by row.
@@ -251,7 +283,11 @@ def _csv_facts(part: CsvBatch, scope: str | None, predicate: str | None) -> Batc
     lines, numbers = part.rows, part.lines
     names = [predicate] if predicate is not None else list(dict.fromkeys(row[0] for row in lines))
     grouped = [
-        plain_rows(name, lines if predicate is not None else [row[1:] for row in lines if row[0] == name], scope)
+        plain_rows(
+            name,
+            lines if predicate is not None else [row[1:] for row in lines if row[0] == name],
+            scope,
+        )
         for name in (names if len(names) <= MAX_GROUPS else [])
     ]
     rows = [group for group in grouped if group is not None]

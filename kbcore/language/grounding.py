@@ -14,7 +14,9 @@ from kbcore.search.tokens import words
 from kbcore.state.facts import Row
 
 _TOKEN = re.compile(r"\d+(?:[.,:/-]\d+)*|[^\W_]+(?:['\u2019-][^\W_]+)*")
-_DENIALS = frozenset(("not", "no", "never", "none", "neither", "nor", "cannot", "nobody", "nothing", "without"))
+_DENIALS = frozenset(
+    ("not", "no", "never", "none", "neither", "nor", "cannot", "nobody", "nothing", "without")
+)
 
 
 def unbacked(sentence: str, cited: Sequence[Row], known_names: Iterable[str]) -> str | None:
@@ -35,7 +37,13 @@ def unbacked(sentence: str, cited: Sequence[Row], known_names: Iterable[str]) ->
         if (is_specific and not token_words <= allowed) or token_words & foreign:
             return str(token)
     denies = any(_denial(token) for token in tokens)
-    if cited and denies and not any(row["negated"] or any(map(_denial, _TOKEN.findall(cited_text))) for row in cited):
+    if (
+        cited
+        and denies
+        and not any(
+            row["negated"] or any(map(_denial, _TOKEN.findall(cited_text))) for row in cited
+        )
+    ):
         return "not"
     if cited and not denies and all(row["negated"] for row in cited):
         return "not"

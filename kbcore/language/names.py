@@ -58,7 +58,11 @@ class Names:
     def name(self, text: str) -> str:
         """Return the canonical name of a thing."""
         plain = _BLANKS.sub(" ", text).strip()
-        return self._names.get(name_key(plain), plain) if plain and not _NUMBER.fullmatch(plain) else plain
+        return (
+            self._names.get(name_key(plain), plain)
+            if plain and not _NUMBER.fullmatch(plain)
+            else plain
+        )
 
     def listed(self) -> list[str]:
         """Return the names of known things, oldest first."""

@@ -46,7 +46,12 @@ _NUMBER = {"type": "number"}
 
 def _object(**properties: Any) -> dict[str, Any]:
     names = list(properties)
-    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": False,
+    }
 
 
 def _array(items: Any) -> dict[str, Any]:
@@ -60,7 +65,9 @@ _RULE = _object(head=_object(**_ATOM), body=_array(_object(**_ATOM)), confidence
 FACTS_SCHEMA = _object(facts=_FACTS)
 RULES_SCHEMA = _object(facts=_FACTS, rules=_array(_RULE))
 PLAN_SCHEMA = _object(queries=_array(_object(atoms=_array(_object(**_ATOM)))))
-ANSWER_SCHEMA = _object(sentences=_array(_object(text=_TEXT, facts=_array({"type": "integer"}))), confidence=_NUMBER)
+ANSWER_SCHEMA = _object(
+    sentences=_array(_object(text=_TEXT, facts=_array({"type": "integer"}))), confidence=_NUMBER
+)
 
 
 def extraction(text: str, known: Vocabulary, context: str | None) -> str:
@@ -82,7 +89,12 @@ def plan(question: str, known: Vocabulary, tried: Sequence[str]) -> str:
     """
     tried_lines = ["These gave no answer; think of others:", *tried] if tried else []
     return "\n\n".join(
-        [*_known(known), *_marked("rules", known.rules), *_marked("tried", tried_lines), *_marked("question", [question])]
+        [
+            *_known(known),
+            *_marked("rules", known.rules),
+            *_marked("tried", tried_lines),
+            *_marked("question", [question]),
+        ]
     )
 
 

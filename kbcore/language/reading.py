@@ -54,8 +54,12 @@ def read_statements_of(text: str, scope: str | None, rest: Callable[[], None]) -
     taken = _whole(text, scope) or _by_line(text, scope, rest)
     for other in {fact.scope for fact in taken.facts} | {rule.scope for rule in taken.rules}:
         if other != scope:
-            raise InvalidInput.at("text", f"a statement names the scope {other!r}, which is not that of the request")
-    taken.facts = list({(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values())
+            raise InvalidInput.at(
+                "text", f"a statement names the scope {other!r}, which is not that of the request"
+            )
+    taken.facts = list(
+        {(fact.predicate, fact.args, fact.positive): fact for fact in taken.facts}.values()
+    )
     return taken
 
 
@@ -68,7 +72,11 @@ def _whole(text: str, scope: str | None) -> Taken | None:
         taken = _strictly(text, scope)
     except KBError:
         return None
-    return taken if taken is not None and (taken.rules or all(fact.args for fact in taken.facts)) else None
+    return (
+        taken
+        if taken is not None and (taken.rules or all(fact.args for fact in taken.facts))
+        else None
+    )
 
 
 def _strictly(text: str, scope: str | None) -> Taken | None:

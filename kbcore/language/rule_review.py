@@ -42,7 +42,12 @@ class RuleReview:
     @property
     def defined(self) -> list[tuple[str, int]]:
         """The predicates that the file concludes, as facts or as rule heads."""
-        return [(name, arity) for known in (self._facts, self._heads) for name in known for arity in known[name]]
+        return [
+            (name, arity)
+            for known in (self._facts, self._heads)
+            for name in known
+            for arity in known[name]
+        ]
 
     def add(self, batch: Batch) -> None:
         """Add a batch that is about to be stored."""
@@ -58,7 +63,9 @@ class RuleReview:
         self._statements += batch.statements
         self._warnings += batch.warnings
 
-    def whole(self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()) -> list[RuleWarning]:
+    def whole(
+        self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()
+    ) -> list[RuleWarning]:
         """Return the warnings that no batch has by itself, in the order of the file.
 
         `stored` are the rules of the tenant, before or after the load. `defined` are predicates
@@ -72,9 +79,16 @@ class RuleReview:
             known.setdefault(name, set()).update(arities)
         for name, arity in defined:
             known.setdefault(name, set()).add(arity)
-        return in_order([*arity_warnings(self._statements, known), *_recursion_warnings(stored, self._statements)])
+        return in_order(
+            [
+                *arity_warnings(self._statements, known),
+                *_recursion_warnings(stored, self._statements),
+            ]
+        )
 
-    def all(self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()) -> list[RuleWarning]:
+    def all(
+        self, stored: Iterable[Rule], defined: Iterable[tuple[str, int]] = ()
+    ) -> list[RuleWarning]:
         """Return the warnings of the batches and of the whole, in the order of the file.
 
         Raises as `whole` does.
@@ -94,10 +108,14 @@ def known_predicates(rows: Iterable[Mapping[str, object]]) -> Known:
 
 def in_order(warnings: Iterable[RuleWarning]) -> list[RuleWarning]:
     """Return warnings by their place in the text."""
-    return sorted(warnings, key=lambda warning: (0, 0) if warning.span is None else warning.span[:2])
+    return sorted(
+        warnings, key=lambda warning: (0, 0) if warning.span is None else warning.span[:2]
+    )
 
 
-def _recursion_warnings(stored: Iterable[Rule], statements: Sequence[RuleStatement]) -> list[RuleWarning]:
+def _recursion_warnings(
+    stored: Iterable[Rule], statements: Sequence[RuleStatement]
+) -> list[RuleWarning]:
     """Warn about recursion through negation and through computed values, at the first rule
     concerned.
     """
@@ -109,10 +127,14 @@ def _recursion_warnings(stored: Iterable[Rule], statements: Sequence[RuleStateme
         names = {name.removeprefix("~") for name in cycle}
         heads = (s for s in statements if f"{s.rule.head.predicate}/{s.rule.head.arity}" in names)
         first = next(heads, statements[0])
-        warnings.append(RuleWarning("negative-recursion", recursion_warning(cycle), None, first.span))
+        warnings.append(
+            RuleWarning("negative-recursion", recursion_warning(cycle), None, first.span)
+        )
     for statement in statements:
         new = stored_rule(statement.rule)
         # An equal rule may be stored already, with other names of variables.
         same = book.get(new.scope, new.id)
-        warnings += [replace(warning, span=statement.span) for warning in book.endless([same or new])]
+        warnings += [
+            replace(warning, span=statement.span) for warning in book.endless([same or new])
+        ]
     return warnings

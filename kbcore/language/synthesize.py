@@ -96,7 +96,9 @@ def synthesize(
         return result
     evidence = Evidence()
     for _ in range(MAX_ROUNDS):
-        tried = [f"{text}: no answer" for text in result.queries] + [f"{text}: {why}" for text, why in result.failed]
+        tried = [f"{text}: no answer" for text in result.queries] + [
+            f"{text}: {why}" for text, why in result.failed
+        ]
         plan = ask_json(
             model,
             prompts.PLAN,
@@ -140,11 +142,17 @@ def _named(item: BodyItem, names: Names) -> BodyItem:
     if not isinstance(item, Literal):
         return item
     args = tuple(names.name(arg) if isinstance(arg, str) else arg for arg in item.atom.args)
-    return Literal(Atom(names.predicate(item.atom.predicate, len(args)), args, item.atom.positive), item.negated)
+    return Literal(
+        Atom(names.predicate(item.atom.predicate, len(args)), args, item.atom.positive),
+        item.negated,
+    )
 
 
 def _run(
-    plan: Sequence[Query | tuple[str, str]], run: Callable[[Query, Evidence], None], evidence: Evidence, result: Synthesis
+    plan: Sequence[Query | tuple[str, str]],
+    run: Callable[[Query, Evidence], None],
+    evidence: Evidence,
+    result: Synthesis,
 ) -> None:
     for query in plan:
         if isinstance(query, tuple):
@@ -192,7 +200,10 @@ def _answer(
             backed += [_worded(rows[number]) for number in numbers if number not in cited]
         cited.update(dict.fromkeys(numbers))
     cited_rows = [rows[number] for number in cited]
-    result.derivation = [*_derivation(cited_rows, prove), *(Derived(text, "llm_reported") for text in reported)]
+    result.derivation = [
+        *_derivation(cited_rows, prove),
+        *(Derived(text, "llm_reported") for text in reported),
+    ]
     if cited_rows:
         result.answer = " ".join(backed)
         lowest = min(1.0 if row["confidence"] is None else row["confidence"] for row in cited_rows)
@@ -204,7 +215,9 @@ def _worded(row: Row) -> str:
     return sentence(Atom(row["predicate"], tuple(row["args"]), not row["negated"])) + "."
 
 
-def _sentences(answer: dict[str, Any], facts: int) -> tuple[list[tuple[str, list[int]]], float | None]:
+def _sentences(
+    answer: dict[str, Any], facts: int
+) -> tuple[list[tuple[str, list[int]]], float | None]:
     """Return the sentences of an answer with the indexes of the existing facts they cite, and the
     confidence.
     """
@@ -215,7 +228,11 @@ def _sentences(answer: dict[str, Any], facts: int) -> tuple[list[tuple[str, list
         text = entry.get("text") if isinstance(entry, dict) else None
         if not isinstance(text, str):
             raise BadAnswer('"sentences" must hold objects with "text" and "facts"')
-        numbers = [number - 1 for number in array(entry, "facts") if type(number) is int and 1 <= number <= facts]
+        numbers = [
+            number - 1
+            for number in array(entry, "facts")
+            if type(number) is int and 1 <= number <= facts
+        ]
         if text.strip():
             sentences.append((text.strip(), numbers))
     return sentences, fraction(answer.get("confidence"))
@@ -245,4 +262,8 @@ def _text(row: Row) -> str:
 
 
 def _shown(row: Row) -> str:
-    return _text(row) if row["confidence"] is None else f"{_text(row)} (confidence {row['confidence']:g})"
+    return (
+        _text(row)
+        if row["confidence"] is None
+        else f"{_text(row)} (confidence {row['confidence']:g})"
+    )

@@ -39,7 +39,9 @@ class Vocabulary:
     empty: bool = True
 
 
-def vocabulary(tenant: Tenant, partitions: Sequence[Partition], scope: str | None, text: str, budget: Budget) -> Vocabulary:
+def vocabulary(
+    tenant: Tenant, partitions: Sequence[Partition], scope: str | None, text: str, budget: Budget
+) -> Vocabulary:
     """Return the vocabulary for a text; the caller holds the tenant's read lock.
 
     Raises BudgetExceeded.
@@ -50,13 +52,18 @@ def vocabulary(tenant: Tenant, partitions: Sequence[Partition], scope: str | Non
     text_words = set(words(text))
     ranked = sorted(
         schema["predicates"],
-        key=lambda row: (-len(text_words.intersection(words(row["predicate"]))), -row["factCount"] - row["ruleCount"]),
+        key=lambda row: (
+            -len(text_words.intersection(words(row["predicate"]))),
+            -row["factCount"] - row["ruleCount"],
+        ),
     )
     for row in ranked:
         result.names.know_predicate(row["predicate"], row["arity"])
     result.predicates = [(row["predicate"], row["arity"]) for row in ranked[:MAX_PREDICATES]]
     index = LexicalIndex.of(tenant)
-    best = [hit for partition in partitions for hit in index.search(partition, text, MAX_FACTS, budget)]
+    best = [
+        hit for partition in partitions for hit in index.search(partition, text, MAX_FACTS, budget)
+    ]
     best.sort(key=lambda hit: -hit[2])
     for stored, row_id, _ in best[:MAX_FACTS]:
         args = tenant.engine.texts(stored.relation.rows(array("I", [row_id])))
@@ -64,6 +71,8 @@ def vocabulary(tenant: Tenant, partitions: Sequence[Partition], scope: str | Non
         fact_text = print_row(stored.schema.predicate, args, not stored.schema.positive)
         if len(fact_text) <= MAX_TEXT_CHARS:
             result.facts.append(fact_text)
-    visible = (rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope))
+    visible = (
+        rule for rule in tenant.rules.all() if scope == ALL_SCOPES or rule.scope in (None, scope)
+    )
     result.rules = [rule.text for rule in visible if len(rule.text) <= MAX_TEXT_CHARS][:MAX_RULES]
     return result

@@ -85,12 +85,18 @@ class Model:
 
     def failure(self, message: str, reason: str, **more: object) -> ModelFailed:
         """Return a ModelFailed with the message, naming the provider and the model."""
-        return ModelFailed(message, {"provider": self.name, "model": self.model, "reason": reason, **more})
+        return ModelFailed(
+            message, {"provider": self.name, "model": self.model, "reason": reason, **more}
+        )
 
     def _tried(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
         for attempt in range(1, self._tries + 1):
             if self.clock.monotonic() >= deadline:
-                raise self.failure("the time limit for the language model was reached", "timeout", attempts=attempt - 1)
+                raise self.failure(
+                    "the time limit for the language model was reached",
+                    "timeout",
+                    attempts=attempt - 1,
+                )
             wait_seconds = self.breaker.admit()
             if wait_seconds is not None:
                 raise self.failure(
@@ -106,8 +112,12 @@ class Model:
                 if error.retry and attempt < self._tries and pause < left:
                     self._wait(pause)
                     continue
-                details = {} if error.retry_after is None else {"retryAfterSeconds": error.retry_after}
-                raise self.failure(error.message, error.kind, attempts=attempt, **details) from error
+                details = (
+                    {} if error.retry_after is None else {"retryAfterSeconds": error.retry_after}
+                )
+                raise self.failure(
+                    error.message, error.kind, attempts=attempt, **details
+                ) from error
         raise AssertionError("the last try returns or raises")
 
     def _once(self, request: CompletionRequest, operation: str, deadline: float) -> Completion:
@@ -118,7 +128,11 @@ class Model:
             outcome = "ok"
         except ProviderFailed as error:
             outcome = error.kind
-            _log.warning("language model failed: %s", error.message, extra={"fields": {"provider": self.name}})
+            _log.warning(
+                "language model failed: %s",
+                error.message,
+                extra={"fields": {"provider": self.name}},
+            )
             if error.kind == "refused":  # the fault is in this request; the next may succeed
                 self.breaker.passed()
             else:
@@ -150,7 +164,9 @@ class Model:
         return completion
 
     def _pause(self, attempt: int, error: ProviderFailed) -> float:
-        usual = min(MAX_RETRY_SECONDS, MIN_RETRY_SECONDS * 2.0 ** (attempt - 1)) * (1 - self._chance() / 2)
+        usual = min(MAX_RETRY_SECONDS, MIN_RETRY_SECONDS * 2.0 ** (attempt - 1)) * (
+            1 - self._chance() / 2
+        )
         return max(usual, error.retry_after or 0.0)
 
 
@@ -161,4 +177,7 @@ def model_check(model: Model | None) -> dict[str, str]:
     if model.breaker.closed:
         return {"status": "pass", "message": f"{model.name}, {model.model}"}
     left = model.breaker.open_for
-    return {"status": "warn", "message": f"{model.name} failed repeatedly; next attempt in {left:.0f} s"}
+    return {
+        "status": "warn",
+        "message": f"{model.name} failed repeatedly; next attempt in {left:.0f} s",
+    }

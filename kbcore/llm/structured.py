@@ -43,8 +43,12 @@ def ask_json(
     """
     deadline = min(deadline, model.clock.monotonic() + model.prompt_seconds)
     schema_text = json.dumps(schema, separators=(",", ":"))
-    full_prompt = f"{prompt}\n\nAnswer with one JSON object and nothing else. Its JSON schema: {schema_text}"
-    request = CompletionRequest(system, (Message("user", full_prompt),), schema, model.max_tokens, model.prompt_seconds)
+    full_prompt = (
+        f"{prompt}\n\nAnswer with one JSON object and nothing else. Its JSON schema: {schema_text}"
+    )
+    request = CompletionRequest(
+        system, (Message("user", full_prompt),), schema, model.max_tokens, model.prompt_seconds
+    )
     completion = _completion(model, request, operation, deadline)
     try:
         return read(object_of(completion))
@@ -59,7 +63,9 @@ def ask_json(
     try:
         return read(object_of(completion))
     except BadAnswer as problem:
-        raise model.failure(f"the language model gave no usable answer: {problem}", "bad_answer") from problem
+        raise model.failure(
+            f"the language model gave no usable answer: {problem}", "bad_answer"
+        ) from problem
 
 
 def object_of(completion: Completion) -> dict[str, Any]:
@@ -73,13 +79,19 @@ def object_of(completion: Completion) -> dict[str, Any]:
     _, closed, after = text.rpartition("</think>")
     start = (after if closed else text).find("{")
     if start < 0:
-        raise BadAnswer("it was cut off before any JSON" if completion.truncated else "there is no JSON object in it")
+        raise BadAnswer(
+            "it was cut off before any JSON"
+            if completion.truncated
+            else "there is no JSON object in it"
+        )
     decoder = json.JSONDecoder(parse_constant=_refused)
     try:
         value, _ = decoder.raw_decode(after if closed else text, start)
     except (ValueError, RecursionError) as error:
         reason = (
-            "it was cut off; give fewer and shorter entries" if completion.truncated else f"it is not JSON ({_brief(error)})"
+            "it was cut off; give fewer and shorter entries"
+            if completion.truncated
+            else f"it is not JSON ({_brief(error)})"
         )
         raise BadAnswer(reason) from error
     if not isinstance(value, dict):
@@ -105,7 +117,9 @@ def fraction(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
 
 
-def _completion(model: Model, request: CompletionRequest, operation: str, deadline: float) -> Completion:
+def _completion(
+    model: Model, request: CompletionRequest, operation: str, deadline: float
+) -> Completion:
     plain = replace(request, schema=None)
     if not model.takes_schemas:
         return model.complete(plain, operation, deadline)

@@ -18,7 +18,25 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+)
 """Upper bounds of durations, from a goal that finds its table to one that meets the time limit."""
 
 LONG_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -51,7 +69,9 @@ def _gauge(name: str, area: str, help: str, *labels: str) -> MetricSpec:
     return MetricSpec(name, Kind.GAUGE, area, help, labels)
 
 
-def _times(name: str, area: str, help: str, *labels: str, buckets: tuple[float, ...] = SECONDS) -> MetricSpec:
+def _times(
+    name: str, area: str, help: str, *labels: str, buckets: tuple[float, ...] = SECONDS
+) -> MetricSpec:
     return MetricSpec(name, Kind.HISTOGRAM, area, help, labels, buckets)
 
 
@@ -61,34 +81,59 @@ FACTS_UPDATED = _count("svc_facts_updated_total", _A, "Facts told again that wer
 FACTS_RETRACTED = _count("svc_facts_retracted_total", _A, "Stored facts removed by retractions")
 RULES_ASSERTED = _count("svc_rules_asserted_total", _A, "Rules taught that were not there before")
 RULES_RETRACTED = _count("svc_rules_retracted_total", _A, "Rules forgotten")
-SCOPES_CHANGED = _count("svc_scopes_changed_total", _A, "Scopes forked, merged or dropped", "action")
+SCOPES_CHANGED = _count(
+    "svc_scopes_changed_total", _A, "Scopes forked, merged or dropped", "action"
+)
 
 _A = "Inference"
-INFERENCE_SECONDS = _times("svc_inference_duration_seconds", _A, "Time to answer a goal with rules: ask or prove", "kind")
-RULES_FIRED = _count("svc_rules_fired_total", _A, "New rows that rules made while goals were answered, those of demand too")
-QUERY_SECONDS = _times("svc_query_duration_seconds", _A, "Time to read stored facts without rules", "kind")
-BUDGET_EXCEEDED = _count("svc_budget_exceeded_total", _A, "Reads ended by a budget, by the limit they met", "limit")
+INFERENCE_SECONDS = _times(
+    "svc_inference_duration_seconds", _A, "Time to answer a goal with rules: ask or prove", "kind"
+)
+RULES_FIRED = _count(
+    "svc_rules_fired_total",
+    _A,
+    "New rows that rules made while goals were answered, those of demand too",
+)
+QUERY_SECONDS = _times(
+    "svc_query_duration_seconds", _A, "Time to read stored facts without rules", "kind"
+)
+BUDGET_EXCEEDED = _count(
+    "svc_budget_exceeded_total", _A, "Reads ended by a budget, by the limit they met", "limit"
+)
 INFERENCES_WORKING = _gauge("svc_inferences_working", _A, "Long goals that have their turn")
 INFERENCES_WAITING = _gauge("svc_inferences_waiting", _A, "Long goals that wait for their turn")
 
 _A = "Goal tables"
-TABLE_LOOKUPS = _count("svc_goal_table_lookups_total", _A, "Goals by what became of their goal table", "result")
+TABLE_LOOKUPS = _count(
+    "svc_goal_table_lookups_total", _A, "Goals by what became of their goal table", "result"
+)
 TABLES = _gauge("svc_goal_tables", _A, "Goal tables kept")
 TABLE_BYTES = _gauge("svc_goal_table_bytes", _A, "Memory of kept goal tables")
 PLANS = _gauge("svc_plans", _A, "Compiled plans kept")
 
 _A = "Memory"
 FACTS_STORED = _gauge("svc_memory_facts_total", _A, "Facts stored now, in all tenants and scopes")
-DECAY_EVICTED = _count("svc_memory_decay_evicted", _A, "Facts evicted, by why: expired, faded or replaced", "reason")
+DECAY_EVICTED = _count(
+    "svc_memory_decay_evicted", _A, "Facts evicted, by why: expired, faded or replaced", "reason"
+)
 CONSOLIDATED = _count("svc_memory_consolidated_total", _A, "Facts summed up by consolidation")
-WINDOW_SECONDS = _times("svc_context_window_duration_seconds", _A, "Time to make or compare context windows")
+WINDOW_SECONDS = _times(
+    "svc_context_window_duration_seconds", _A, "Time to make or compare context windows"
+)
 WINDOW_FACTS = _times("svc_context_window_facts", _A, "Facts in a context window", buckets=FACTS)
-ENGINE_BYTES = _gauge("svc_engine_bytes", _A, "Memory of the engines: symbols, relations, indexes, runs")
+ENGINE_BYTES = _gauge(
+    "svc_engine_bytes", _A, "Memory of the engines: symbols, relations, indexes, runs"
+)
 RULES_STORED = _gauge("svc_rules", _A, "Rules stored now, in all tenants")
 TENANTS = _gauge("svc_tenants", _A, "Tenants")
 DATABASES = _gauge("svc_databases", _A, "Databases")
 
-EMBEDDER_TEXTS = _count("svc_embedder_texts_total", _A, "Texts given to the embedder, by outcome: ok or failed", "outcome")
+EMBEDDER_TEXTS = _count(
+    "svc_embedder_texts_total",
+    _A,
+    "Texts given to the embedder, by outcome: ok or failed",
+    "outcome",
+)
 
 _A = "Transactions"
 TRANSACTIONS = _count("svc_transactions_total", _A, "Transactions that ended, by how", "outcome")
@@ -98,66 +143,143 @@ _A = "Log"
 LOG_RECORDS = _count("svc_log_records_total", _A, "Change sets written to the log")
 LOG_BATCHES = _count("svc_log_batches_total", _A, "Batches written, each with one sync")
 LOG_BYTES = _count("svc_log_bytes_total", _A, "Bytes of the change sets written to the log")
-LOG_SYNC_SECONDS = _times("svc_log_sync_duration_seconds", _A, "Time to append and sync a batch, as its writers wait for it")
+LOG_SYNC_SECONDS = _times(
+    "svc_log_sync_duration_seconds",
+    _A,
+    "Time to append and sync a batch, as its writers wait for it",
+)
 LOG_WAITING = _gauge("svc_log_queue_records", _A, "Change sets that wait for the disk")
 LOG_HEAD = _gauge("svc_log_head", _A, "Sequence number of the last record")
-STORAGE_WRITABLE = _gauge("svc_storage_writable", _A, "1 while writes are taken, 0 when there is no room or the log failed")
+STORAGE_WRITABLE = _gauge(
+    "svc_storage_writable",
+    _A,
+    "1 while writes are taken, 0 when there is no room or the log failed",
+)
 TAIL_BYTES_DROPPED = _count(
-    "svc_wal_tail_bytes_dropped_total", _A, "Bytes of a torn tail, of which nothing was acknowledged, dropped at the start"
+    "svc_wal_tail_bytes_dropped_total",
+    _A,
+    "Bytes of a torn tail, of which nothing was acknowledged, dropped at the start",
 )
 RECOVERY_RECORDS = _gauge("svc_recovery_records", _A, "Log records replayed at the start")
-RECOVERY_SECONDS = _gauge("svc_recovery_duration_seconds", _A, "Time the start took to recover the state")
+RECOVERY_SECONDS = _gauge(
+    "svc_recovery_duration_seconds", _A, "Time the start took to recover the state"
+)
 
 _A = "Snapshots"
 SNAPSHOTS = _count("svc_snapshots_total", _A, "Snapshots taken or failed", "outcome")
-SNAPSHOT_SECONDS = _times("svc_snapshot_duration_seconds", _A, "Time to take a snapshot", buckets=LONG_SECONDS)
+SNAPSHOT_SECONDS = _times(
+    "svc_snapshot_duration_seconds", _A, "Time to take a snapshot", buckets=LONG_SECONDS
+)
 SNAPSHOT_HEAD = _gauge("svc_snapshot_head", _A, "Sequence number the newest snapshot stands for")
-SNAPSHOT_AGE = _gauge("svc_snapshot_age_seconds", _A, "Time since the last snapshot of this process, or since its start")
+SNAPSHOT_AGE = _gauge(
+    "svc_snapshot_age_seconds",
+    _A,
+    "Time since the last snapshot of this process, or since its start",
+)
 
 _A = "Replication"
-REPLICATION_HEAD = _gauge("svc_replication_leader_head", _A, "Last record the leader said to have synced, on a follower")
-REPLICATION_APPLIED = _gauge("svc_replication_applied", _A, "Last record of the leader that is applied here")
-REPLICATION_LAG_RECORDS = _gauge("svc_replication_lag_records", _A, "Records the leader had more at the last contact")
-REPLICATION_LAG_SECONDS = _gauge("svc_replication_lag_seconds", _A, "How old, at most, what a follower answers is")
-REPLICATION_CONTACT = _gauge("svc_replication_last_contact_seconds", _A, "Time since the leader last answered")
-REPLICATION_BYTES = _count("svc_replication_bytes_total", _A, "Bytes of records and states that came from the leader")
-REPLICATION_BOOTSTRAPS = _count("svc_replication_bootstraps_total", _A, "Times the state was fetched whole")
-REPLICATION_DIVERGENCES = _count("svc_replication_divergences_total", _A, "Times the leader's log was not the one here")
+REPLICATION_HEAD = _gauge(
+    "svc_replication_leader_head", _A, "Last record the leader said to have synced, on a follower"
+)
+REPLICATION_APPLIED = _gauge(
+    "svc_replication_applied", _A, "Last record of the leader that is applied here"
+)
+REPLICATION_LAG_RECORDS = _gauge(
+    "svc_replication_lag_records", _A, "Records the leader had more at the last contact"
+)
+REPLICATION_LAG_SECONDS = _gauge(
+    "svc_replication_lag_seconds", _A, "How old, at most, what a follower answers is"
+)
+REPLICATION_CONTACT = _gauge(
+    "svc_replication_last_contact_seconds", _A, "Time since the leader last answered"
+)
+REPLICATION_BYTES = _count(
+    "svc_replication_bytes_total", _A, "Bytes of records and states that came from the leader"
+)
+REPLICATION_BOOTSTRAPS = _count(
+    "svc_replication_bootstraps_total", _A, "Times the state was fetched whole"
+)
+REPLICATION_DIVERGENCES = _count(
+    "svc_replication_divergences_total", _A, "Times the leader's log was not the one here"
+)
 FOLLOWER_LAG_RECORDS = _gauge(
-    "svc_replication_follower_lag_records", _A, "Records a follower lacks, on its leader", "follower"
+    "svc_replication_follower_lag_records",
+    _A,
+    "Records a follower lacks, on its leader",
+    "follower",
 )
 
 _A = "HTTP"
-HTTP_REQUESTS = _count("svc_http_requests_total", _A, "Requests answered, by route template", "method", "route", "status")
-HTTP_SECONDS = _times("svc_http_request_duration_seconds", _A, "Time from a request to its answer", "method", "route")
+HTTP_REQUESTS = _count(
+    "svc_http_requests_total",
+    _A,
+    "Requests answered, by route template",
+    "method",
+    "route",
+    "status",
+)
+HTTP_SECONDS = _times(
+    "svc_http_request_duration_seconds", _A, "Time from a request to its answer", "method", "route"
+)
 HTTP_UNDER_WAY = _gauge("svc_http_requests_in_progress", _A, "Requests being answered")
-HTTP_BODY_BYTES = _gauge("svc_http_body_bytes", _A, "Bytes of the bodies of requests being answered")
+HTTP_BODY_BYTES = _gauge(
+    "svc_http_body_bytes", _A, "Bytes of the bodies of requests being answered"
+)
 HTTP_CONNECTIONS = _gauge("svc_http_connections", _A, "Open connections, of kbcore serve")
-HTTP_REFUSED = _count("svc_http_refused_total", _A, "Requests refused for their head, before they were one", "status")
+HTTP_REFUSED = _count(
+    "svc_http_refused_total", _A, "Requests refused for their head, before they were one", "status"
+)
 ERRORS = _count("svc_errors_total", _A, "Errors answered, by their code", "code")
 
 _A = "Events"
 EVENT_STREAMS = _gauge("svc_event_streams", _A, "Open streams of events")
 
 _A = "Tool protocol"
-MCP_CALL_SECONDS = _times("svc_mcp_tool_call_duration_seconds", _A, "Time of a tool call", "tool", "outcome")
-MCP_SUBSCRIBERS = _gauge("svc_mcp_sse_subscribers", _A, "Open notification streams of the tool protocol")
+MCP_CALL_SECONDS = _times(
+    "svc_mcp_tool_call_duration_seconds", _A, "Time of a tool call", "tool", "outcome"
+)
+MCP_SUBSCRIBERS = _gauge(
+    "svc_mcp_sse_subscribers", _A, "Open notification streams of the tool protocol"
+)
 
 _A = "Language model"
 LLM_CALL_SECONDS = _times(
-    "svc_llm_call_duration_seconds", _A, "Time of a call of a language model", "provider", "outcome", buckets=LONG_SECONDS
+    "svc_llm_call_duration_seconds",
+    _A,
+    "Time of a call of a language model",
+    "provider",
+    "outcome",
+    buckets=LONG_SECONDS,
 )
-LLM_TOKENS = _count("svc_llm_tokens_used", _A, "Tokens used, as the provider counts them", "provider", "kind")
+LLM_TOKENS = _count(
+    "svc_llm_tokens_used", _A, "Tokens used, as the provider counts them", "provider", "kind"
+)
 
 _A = "Node"
-BUILD_INFO = _gauge("svc_build_info", _A, "1, with the versions of what runs", "version", "python", "engine", "storage")
+BUILD_INFO = _gauge(
+    "svc_build_info",
+    _A,
+    "1, with the versions of what runs",
+    "version",
+    "python",
+    "engine",
+    "storage",
+)
 UPTIME = _gauge("svc_uptime_seconds", _A, "Time since the start")
-CPU_SECONDS = _count("svc_process_cpu_seconds_total", _A, "Processor time of the process, all threads")
-CLOCK_STEPS_BACK = _count("svc_clock_steps_back_total", _A, "Times the wall clock was seen to go back by over 5 seconds")
+CPU_SECONDS = _count(
+    "svc_process_cpu_seconds_total", _A, "Processor time of the process, all threads"
+)
+CLOCK_STEPS_BACK = _count(
+    "svc_clock_steps_back_total", _A, "Times the wall clock was seen to go back by over 5 seconds"
+)
 PLUGINS_LOADED = _gauge("svc_plugins_loaded", _A, "Plugins that are loaded")
-PLUGIN_FAILURES = _count("svc_plugin_failures_total", _A, "Times a telling hook or a metrics sink raised", "hook")
+PLUGIN_FAILURES = _count(
+    "svc_plugin_failures_total", _A, "Times a telling hook or a metrics sink raised", "hook"
+)
 
-FAMILIES: tuple[MetricSpec, ...] = tuple(found for found in list(globals().values()) if isinstance(found, MetricSpec))
+FAMILIES: tuple[MetricSpec, ...] = tuple(
+    found for found in list(globals().values()) if isinstance(found, MetricSpec)
+)
 """All of them, in the order of this page."""
 
 DOCUMENTED = (

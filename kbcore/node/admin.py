@@ -66,7 +66,9 @@ class Admin:
         Raise UnknownDatabase, and Conflict for the default one.
         """
         if name == DEFAULT:
-            raise Conflict(f"database '{DEFAULT}' cannot be deleted, only nuked", {"database": name})
+            raise Conflict(
+                f"database '{DEFAULT}' cannot be deleted, only nuked", {"database": name}
+            )
         self._change(CatalogAction.DROP_DATABASE, name, lambda: self._known(name))
 
     def nuke_database(self, name: str) -> None:
@@ -92,19 +94,27 @@ class Admin:
 
     def drop_tenant(self, database: str, tenant: str) -> None:
         """Remove a tenant with all its data; raise UnknownDatabase and NotFound."""
-        self._change(CatalogAction.DROP_TENANT, database, lambda: self._known(database, tenant), tenant)
+        self._change(
+            CatalogAction.DROP_TENANT, database, lambda: self._known(database, tenant), tenant
+        )
 
     def nuke_tenant(self, database: str, tenant: str) -> None:
         """Empty a tenant; raise UnknownDatabase and NotFound."""
-        self._change(CatalogAction.NUKE_TENANT, database, lambda: self._known(database, tenant), tenant)
+        self._change(
+            CatalogAction.NUKE_TENANT, database, lambda: self._known(database, tenant), tenant
+        )
 
     def _known(self, database: str, tenant: str | None = None) -> None:
         """Raise if the database or the tenant does not exist."""
         tenants = self._catalog.database(database).tenants
         if tenant is not None and tenant not in tenants:
-            raise NotFound(f"tenant '{tenant}' does not exist", {"database": database, "tenant": tenant})
+            raise NotFound(
+                f"tenant '{tenant}' does not exist", {"database": database, "tenant": tenant}
+            )
 
-    def _change(self, action: CatalogAction, database: str, check: Callable[[], None], tenant: str = "") -> None:
+    def _change(
+        self, action: CatalogAction, database: str, check: Callable[[], None], tenant: str = ""
+    ) -> None:
         self._runtime.commit(ChangeSet(database, tenant, (ChangeCatalog(action),), check))
 
 

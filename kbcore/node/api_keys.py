@@ -75,9 +75,14 @@ class KeyWanted:
                 raise InvalidInput.at(field, f"has at most {MAX_NAMES} names")
             for index, name in enumerate(names):
                 if not _NAME.fullmatch(name) or name in (".", ".."):
-                    raise InvalidInput.at(f"{field}[{index}]", "is not a name: letters, digits and _ - . : @, 1 to 128")
+                    raise InvalidInput.at(
+                        f"{field}[{index}]",
+                        "is not a name: letters, digits and _ - . : @, 1 to 128",
+                    )
         if self.role == REPLICA and (self.databases or self.tenants):
-            raise InvalidInput.at("role", "replica is for the whole node: it takes no databases and no tenants")
+            raise InvalidInput.at(
+                "role", "replica is for the whole node: it takes no databases and no tenants"
+            )
         days = self.expires_in_days
         if days is not None and not 0 < days <= LONGEST_DAYS:
             raise InvalidInput.at("expiresInDays", f"must be over 0 and at most {LONGEST_DAYS}")
@@ -119,10 +124,14 @@ class Keys:
         if matched is None:
             return None
         known = self._ring.get(matched[1])
-        is_equal = hmac.compare_digest(digest_of(text), _NO_DIGEST if known is None else known.digest)
+        is_equal = hmac.compare_digest(
+            digest_of(text), _NO_DIGEST if known is None else known.digest
+        )
         if not is_equal or known is None:
             return None
-        return known if known.expires_at is None or known.holds(self._runtime.clock.now_ms()) else None
+        return (
+            known if known.expires_at is None or known.holds(self._runtime.clock.now_ms()) else None
+        )
 
     def current(self, id: str) -> bool:
         """Return True if a key that was verified before is still valid."""
@@ -197,7 +206,10 @@ class Keys:
 
     def _check_capacity(self) -> None:
         if len(self._ring) >= MAX_KEYS:
-            raise TooLarge(f"a node has at most {MAX_KEYS} keys; revoke some", {"limit": "keys", "value": MAX_KEYS})
+            raise TooLarge(
+                f"a node has at most {MAX_KEYS} keys; revoke some",
+                {"limit": "keys", "value": MAX_KEYS},
+            )
 
     def _change(self, change: ChangeKeys, check: Callable[[], None]) -> None:
         self._runtime.commit(ChangeSet("", "", (change,), check))
@@ -229,4 +241,6 @@ def _fresh(key: StoredKey) -> NewKey:
 
 def _text(field: str, value: str, longest: int, *, empty: bool) -> None:
     if not (empty or value) or len(value) > longest or not value.isprintable():
-        raise InvalidInput.at(field, f"must have {0 if empty else 1} to {longest} printable characters")
+        raise InvalidInput.at(
+            field, f"must have {0 if empty else 1} to {longest} printable characters"
+        )

@@ -32,7 +32,9 @@ def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, .
             if not all(isinstance(statement, RuleStatement) for statement in statements):
                 raise PluginFailed("the text contains statements other than rules")
             check_statements(statements)
-            rules += [statement.rule for statement in statements if isinstance(statement, RuleStatement)]
+            rules += [
+                statement.rule for statement in statements if isinstance(statement, RuleStatement)
+            ]
             RuleBook().check(tuple(map(stored_rule, rules)))
         except KBError as error:
             raise PluginFailed(
@@ -45,7 +47,9 @@ def initial_rules(plugins: Plugins, database: str, tenant: str) -> tuple[Rule, .
 class NewTenants:
     """Adds the initial rules of a tenant to its first write; `commit` is the one write path."""
 
-    def __init__(self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]) -> None:
+    def __init__(
+        self, plugins: Plugins, catalog: Catalog, commit: Callable[[ChangeSet], Delta]
+    ) -> None:
         self._plugins = plugins
         self._catalog = catalog
         self._commit = commit
@@ -77,12 +81,20 @@ class NewTenants:
     def _makes_tenant(self, changes: ChangeSet) -> bool:
         if changes.of_catalog and changes.changes[0] != ChangeCatalog(CatalogAction.CREATE_TENANT):
             return False
-        return changes.creates_tenant and self._catalog.tenant(changes.database, changes.tenant) is None
+        return (
+            changes.creates_tenant
+            and self._catalog.tenant(changes.database, changes.tenant) is None
+        )
 
     def _with_rules(self, changes: ChangeSet, rules: tuple[Rule, ...]) -> ChangeSet:
         """Return one change set of the initial rules and `changes`, so that both are stored or
         neither is."""
-        taught = [rule for change in changes.changes if isinstance(change, AssertRules) for rule in change.rules]
+        taught = [
+            rule
+            for change in changes.changes
+            if isinstance(change, AssertRules)
+            for rule in change.rules
+        ]
 
         def check() -> None:
             self._check_new(changes.database, changes.tenant)
@@ -93,7 +105,9 @@ class NewTenants:
                 book.add(stored_rule(rule))
             book.check(tuple(map(stored_rule, taught)))
 
-        return replace(changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None)
+        return replace(
+            changes, changes=(AssertRules(rules), *changes.changes), check=check, depends=None
+        )
 
     def _check_new(self, database: str, tenant: str) -> None:
         known = self._catalog.find(database, tenant)

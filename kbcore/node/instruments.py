@@ -43,7 +43,10 @@ class Meters:
         self.consolidated = metrics.bind(m.CONSOLIDATED)
         self.reads: dict[str, Tell] = {
             **{kind: metrics.bind(m.INFERENCE_SECONDS, kind) for kind in ("ask", "prove")},
-            **{kind: metrics.bind(m.QUERY_SECONDS, kind) for kind in ("query", "aggregate", "salient", "recall", "other")},
+            **{
+                kind: metrics.bind(m.QUERY_SECONDS, kind)
+                for kind in ("query", "aggregate", "salient", "recall", "other")
+            },
             "window": metrics.bind(m.WINDOW_SECONDS),
         }
         self._asserted = metrics.bind(m.FACTS_ASSERTED)
@@ -127,7 +130,11 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield m.CPU_SECONDS, (), time.process_time()
         yield m.CLOCK_STEPS_BACK, (), runtime.clock.steps_back
         config = runtime.config
-        yield m.BUILD_INFO, (__version__, platform.python_version(), config.engine, config.storage_backend), 1
+        yield (
+            m.BUILD_INFO,
+            (__version__, platform.python_version(), config.engine, config.storage_backend),
+            1,
+        )
 
     return collect
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from kbcore.config.settings import Config
 from kbcore.errors import RateLimited
 from kbcore.state.catalog import Catalog
-from kbcore.state.changes import AssertFacts, AssertRows, AssertRules, ChangeSet, ForkScope, MergeScope
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    ChangeSet,
+    ForkScope,
+    MergeScope,
+)
 from kbcore.state.facts import Fact, FactRows
 from kbcore.state.partition import located
 from kbcore.state.rulebook import stored_rule
@@ -84,12 +91,16 @@ class Quotas:
             with held.lock:
                 held.growths[:] = [other for other in held.growths if other is not growth]
 
-    def _judge(self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]) -> None:
+    def _judge(
+        self, tenant: Tenant | None, changes: ChangeSet, growth: _Growth, others: list[_Growth]
+    ) -> None:
         if tenant is None:
             self._compare(growth, _Stored(0, 0, 0, frozenset()), others)
             return
         with tenant.lock.read():
-            stored = _Stored(tenant.facts(), tenant.engine.bytes, len(tenant.rules), frozenset(tenant.scopes()))
+            stored = _Stored(
+                tenant.facts(), tenant.engine.bytes, len(tenant.rules), frozenset(tenant.scopes())
+            )
             try:
                 self._compare(growth, stored, others)
             except RateLimited:
@@ -100,9 +111,24 @@ class Quotas:
     def _compare(self, growth: _Growth, stored: _Stored, others: list[_Growth]) -> None:
         new = growth.scopes - stored.scopes
         for setting, max_value, current, added in (
-            ("TENANT_MAX_FACTS", self._facts, stored.facts + sum(other.facts for other in others), growth.facts),
-            ("TENANT_MAX_RULES", self._rules, stored.rules + sum(other.rules for other in others), growth.rules),
-            ("TENANT_MAX_SCOPES", self._scopes, len(stored.scopes.union(*(other.scopes for other in others))), len(new)),
+            (
+                "TENANT_MAX_FACTS",
+                self._facts,
+                stored.facts + sum(other.facts for other in others),
+                growth.facts,
+            ),
+            (
+                "TENANT_MAX_RULES",
+                self._rules,
+                stored.rules + sum(other.rules for other in others),
+                growth.rules,
+            ),
+            (
+                "TENANT_MAX_SCOPES",
+                self._scopes,
+                len(stored.scopes.union(*(other.scopes for other in others))),
+                len(new),
+            ),
             ("TENANT_MAX_BYTES", self._bytes, stored.bytes, 1 if growth.facts else 0),
         ):
             if max_value and added > 0 and current + added > max_value:
@@ -150,7 +176,9 @@ def _there_already(tenant: Tenant, changes: ChangeSet) -> int:
             facts += change.facts
         elif isinstance(change, AssertRows):
             facts += _each(change.rows)
-    return len(facts) - sum(not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in facts}.values())
+    return len(facts) - sum(
+        not _is_stored(tenant, fact) for fact in {fact.key: fact for fact in facts}.values()
+    )
 
 
 def _each(groups: Iterable[FactRows]) -> list[Fact]:
@@ -170,5 +198,8 @@ def _taught_already(tenant: Tenant, changes: ChangeSet) -> int:
     known = 0
     for change in changes.changes:
         if isinstance(change, AssertRules):
-            known += sum(tenant.rules.get(rule.scope, stored_rule(rule).id) is not None for rule in change.rules)
+            known += sum(
+                tenant.rules.get(rule.scope, stored_rule(rule).id) is not None
+                for rule in change.rules
+            )
     return known

@@ -28,7 +28,10 @@ def readiness(
 
     `failed`: the log has failed.
     """
-    storage = {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
+    storage = {
+        "status": "pass",
+        "message": f"{config.storage_backend}, fsync {config.fsync_policy}",
+    }
     if not status.writable:
         storage = {"status": "warn", "message": "the disk is full: reads only"}
     if failed:
@@ -37,10 +40,17 @@ def readiness(
         "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
         "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
     }
-    checks = {"storage": storage, "recovery": recovery, "replication": replication.check(), "llm": model_check(model)}
+    checks = {
+        "storage": storage,
+        "recovery": recovery,
+        "replication": replication.check(),
+        "llm": model_check(model),
+    }
     worst = {check["status"] for check in checks.values()}
     if config.ready_requires_writes and not status.writable:
         worst.add("fail")
-    overall = "unhealthy" if "fail" in worst or stopping else "degraded" if "warn" in worst else "healthy"
+    overall = (
+        "unhealthy" if "fail" in worst or stopping else "degraded" if "warn" in worst else "healthy"
+    )
     writable = overall != "unhealthy" and status.writable and replication.leader_url is None
     return {"status": overall, "checks": checks, "writable": writable}

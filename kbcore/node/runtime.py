@@ -86,7 +86,11 @@ def open_runtime(
     check_settings(config)
     loaded = Plugins(config, plugins)
     loaded.salience_scorer()  # fail on an unknown name before the log is opened
-    provider, embedder, tokenizer = llm or loaded.llm_provider(), loaded.embedder(), loaded.tokenizer()
+    provider, embedder, tokenizer = (
+        llm or loaded.llm_provider(),
+        loaded.embedder(),
+        loaded.tokenizer(),
+    )
     metrics = Metrics(loaded.metrics_sinks())
     store = loaded.open_storage()
     logged = LoggedClock(clock or SystemClock())
@@ -100,9 +104,24 @@ def open_runtime(
         raise
     logged.seen(recovered.last_time)
     away = offload or _in_place
-    model = None if provider is None else Model(provider, config, logged, model_called(metrics, loaded))
+    model = (
+        None if provider is None else Model(provider, config, logged, model_called(metrics, loaded))
+    )
     disk = offload_disk or away
-    runtime = Runtime(config, loaded, metrics, store, catalog, logged, recovered, away, disk, pause, on_failure, model)
+    runtime = Runtime(
+        config,
+        loaded,
+        metrics,
+        store,
+        catalog,
+        logged,
+        recovered,
+        away,
+        disk,
+        pause,
+        on_failure,
+        model,
+    )
     runtime.give_way = give_way or runtime.pause
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
@@ -138,7 +157,9 @@ class Runtime:
         self.plugins = plugins
         self.metrics = metrics
         self.meters = Meters(metrics)
-        self._new_tenants = NewTenants(plugins, catalog, self._commit) if plugins.listens("kb_rule_texts") else None
+        self._new_tenants = (
+            NewTenants(plugins, catalog, self._commit) if plugins.listens("kb_rule_texts") else None
+        )
         self.goals_told = plugins.listens("kb_goal_answered")
         plugins.on_failure = self.meters.failed
         self.clock = clock
@@ -164,7 +185,9 @@ class Runtime:
         self.transactions = Transactions(config, clock, self.meters.transaction)
         self.feed = CommitFeed()
         if plugins.listens("kb_changes_committed"):
-            self.feed.subscribe(partial(_tell_commit, partial(plugins.tell, "kb_changes_committed")))
+            self.feed.subscribe(
+                partial(_tell_commit, partial(plugins.tell, "kb_changes_committed"))
+            )
         self._committer = Committer(
             store,
             catalog,
@@ -194,7 +217,9 @@ class Runtime:
             droppable=self.replication.leader.droppable,
             told=self.meters.snapshot,
         )
-        self._room = FullDisk(store, offload_disk, self._wake.set, self._snapshots.try_take, self._fail)
+        self._room = FullDisk(
+            store, offload_disk, self._wake.set, self._snapshots.try_take, self._fail
+        )
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         self._keeper.start()
         self._sweep()
@@ -202,9 +227,13 @@ class Runtime:
     def _sweep(self) -> None:
         """Start incremental eviction of expired facts; a follower gets evictions with the log."""
         interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
-        self.sweeper = Sweeper(self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval)
+        self.sweeper = Sweeper(
+            self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval
+        )
 
-    def knowledge_base(self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None) -> KnowledgeBase:
+    def knowledge_base(
+        self, database: str = DEFAULT, tenant: str = DEFAULT, caller: Caller | None = None
+    ) -> KnowledgeBase:
         """Return a handle on a tenant, which its first write creates; raise UnknownDatabase.
 
         `caller` is the client that waits for results; long goals stop when it disconnects.
@@ -240,7 +269,13 @@ class Runtime:
             raise ReadOnlyFollower(leader)
 
     def in_transaction(
-        self, database: str, tenant: str, id: str, *, writes: bool = True, caller: Caller | None = None
+        self,
+        database: str,
+        tenant: str,
+        id: str,
+        *,
+        writes: bool = True,
+        caller: Caller | None = None,
     ) -> TransactionKB:
         """Return a handle on a tenant as an open transaction sees it.
 
@@ -251,7 +286,9 @@ class Runtime:
         Raises UnknownTransaction, and Conflict if the transaction has ended.
         """
         known = self._catalog.find(database, tenant)
-        return TransactionKB(self, self.transactions.find(database, tenant, id, known), writes, caller)
+        return TransactionKB(
+            self, self.transactions.find(database, tenant, id, known), writes, caller
+        )
 
     def find_tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant advanced to now, None if the database or the tenant does not exist."""
@@ -260,7 +297,11 @@ class Runtime:
     def commit(self, changes: ChangeSet) -> Delta:
         """Make a change set durable and apply it: the only way to change anything."""
         changes = marked(changes)
-        return self._commit(changes) if self._new_tenants is None else self._new_tenants.commit(changes)
+        return (
+            self._commit(changes)
+            if self._new_tenants is None
+            else self._new_tenants.commit(changes)
+        )
 
     def _commit(self, changes: ChangeSet) -> Delta:
         with self._room.watched(changes), self._quotas.room(self._catalog, changes):
@@ -318,14 +359,21 @@ class Runtime:
         reasoner = tenant.attached.get("reasoner")
         if reasoner is None:
             config = self.config
-            new = Reasoner(tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables)
+            new = Reasoner(
+                tenant, config.goal_table_mb << 20, config.engine_verify, self.meters.tables
+            )
             reasoner = tenant.attached.setdefault("reasoner", new)
         return cast(Reasoner, reasoner)
 
     def cascades(self, tenant: Tenant) -> Cascades:
         """Return the object that finds conclusions that no longer hold after retractions."""
         cascades = tenant.attached.get("cascades")
-        return cast(Cascades, tenant.attached.setdefault("cascades", Cascades(tenant)) if cascades is None else cascades)
+        return cast(
+            Cascades,
+            tenant.attached.setdefault("cascades", Cascades(tenant))
+            if cascades is None
+            else cascades,
+        )
 
     def snapshot(self) -> int:
         """Take a snapshot and drop the log it makes unnecessary; return its sequence number."""
@@ -357,7 +405,14 @@ class Runtime:
     def health(self) -> dict[str, Any]:
         """Return the readiness: overall status, a check for each part, and `writable`."""
         status, failed = self._store.status(), self._failed is not None
-        known = self.config, status, self.recovered, self._catalog.tenants(), self.model, self.replication
+        known = (
+            self.config,
+            status,
+            self.recovered,
+            self._catalog.tenants(),
+            self.model,
+            self.replication,
+        )
         return readiness(*known, failed=failed, stopping=self._stopping)
 
     def close(self) -> None:
@@ -389,7 +444,11 @@ class Runtime:
     def _keep(self) -> None:
         """Run background work until the stop: snapshots, expiry, metrics, and a full disk."""
         while not self._stopping:
-            self._wake.wait(ROOM_SECONDS if self._room.full else min(self.config.snapshot_minutes * 60, CHECK_INTERVAL_S))
+            self._wake.wait(
+                ROOM_SECONDS
+                if self._room.full
+                else min(self.config.snapshot_minutes * 60, CHECK_INTERVAL_S)
+            )
             self._wake.clear()
             if self._stopping:
                 return

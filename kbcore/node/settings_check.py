@@ -44,7 +44,9 @@ def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str)
             continue
         usable.update(values)
         if values:
-            result.sources[setting.name] = source if setting.name in values else f"{setting.name}_FILE ({source})"
+            result.sources[setting.name] = (
+                source if setting.name in values else f"{setting.name}_FILE ({source})"
+            )
     chosen: dict[str, str] = {}
     for name, text in flags.items():
         try:
@@ -56,7 +58,8 @@ def effective(environ: Mapping[str, str], flags: Mapping[str, str], source: str)
         result.sources[name] = f"--{name.lower().replace('_', '-')}"
     result.config = Config.from_env(usable).updated(chosen)
     if "STORAGE_URL" in result.sources and (
-        "STORAGE_BACKEND" not in result.sources or ("STORAGE_URL" in chosen and "STORAGE_BACKEND" not in chosen)
+        "STORAGE_BACKEND" not in result.sources
+        or ("STORAGE_URL" in chosen and "STORAGE_BACKEND" not in chosen)
     ):
         result.sources["STORAGE_BACKEND"] = "STORAGE_URL"
     return result

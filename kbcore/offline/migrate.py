@@ -12,7 +12,14 @@ from kbcore.config.storage_urls import backend_of, path_of, redacted
 from kbcore.durable.capture import capture
 from kbcore.durable.recovery import recover
 from kbcore.durable.snapshot import encode
-from kbcore.errors import AlreadyExists, ConfigError, Conflict, InvalidInput, LogTruncated, ReadOnlyFollower
+from kbcore.errors import (
+    AlreadyExists,
+    ConfigError,
+    Conflict,
+    InvalidInput,
+    LogTruncated,
+    ReadOnlyFollower,
+)
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LogRecord, LogStore
 from kbcore.replication.leader_mark import leader_of
@@ -39,7 +46,9 @@ class Contents:
     digest: str
 
 
-def check_storage(url: str, config: Config | None = None, plugins: Iterable[object] = ()) -> Contents:
+def check_storage(
+    url: str, config: Config | None = None, plugins: Iterable[object] = ()
+) -> Contents:
     """Read a storage as a start does, and every record that is kept besides.
 
     Raises ConfigError where there is none, StorageBusy where it is in use, LogCorrupted where it is damaged.
@@ -55,7 +64,9 @@ def check_storage(url: str, config: Config | None = None, plugins: Iterable[obje
         store.close()
 
 
-def copy_storage(source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()) -> Contents:
+def copy_storage(
+    source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()
+) -> Contents:
     """Copy the newest snapshot and the records after it, with their numbers, into an empty storage, and compare.
 
     The target is opened anew for the comparison. Raises AlreadyExists where the target is not empty, ReadOnlyFollower where
@@ -73,7 +84,9 @@ def copy_storage(source: str, target: str, config: Config | None = None, plugins
             if leader := leader_of(copy):
                 raise ReadOnlyFollower(leader, redacted(target))
             if copy.status().head:
-                raise AlreadyExists(f"{redacted(target)} is not empty: it has {copy.status().head} records")
+                raise AlreadyExists(
+                    f"{redacted(target)} is not empty: it has {copy.status().head} records"
+                )
             _copy(origin, copy)
         finally:
             copy.close()
@@ -93,10 +106,14 @@ def copy_storage(source: str, target: str, config: Config | None = None, plugins
     return found
 
 
-def _open(url: str, config: Config | None, plugins: Iterable[object], *, there: bool = False) -> LogStore:
+def _open(
+    url: str, config: Config | None, plugins: Iterable[object], *, there: bool = False
+) -> LogStore:
     settings = (config or Config()).updated({"STORAGE_URL": url})
     if there and backend_of(url) in ("wal", "sqlite") and not os.path.exists(path_of(url)):
-        raise ConfigError(f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}")
+        raise ConfigError(
+            f"{url}: there is no such {'file' if backend_of(url) == 'sqlite' else 'folder'}"
+        )
     return Plugins(settings, plugins).open_storage()
 
 
@@ -143,4 +160,6 @@ def _contents(store: LogStore) -> Contents:
         facts = sum(tenant.facts() for tenant in catalog.tenants())
     finally:
         catalog.close()
-    return Contents(store.status().head, recovered.snapshot, recovered.records, facts, digest.hexdigest())
+    return Contents(
+        store.status().head, recovered.snapshot, recovered.records, facts, digest.hexdigest()
+    )

@@ -43,14 +43,20 @@ def check_folder(folder: str, config: Config | None = None) -> dict[str, Any]:
     return _plugins(config, folder).storage_tools().check(folder)
 
 
-def salvage_folder(folder: str, to: str, *, skip_damaged: bool = False, config: Config | None = None) -> dict[str, Any]:
+def salvage_folder(
+    folder: str, to: str, *, skip_damaged: bool = False, config: Config | None = None
+) -> dict[str, Any]:
     """Copy what is sound of a damaged folder to an empty one; a report of what is kept and what is lost of each tenant.
 
     The copy is opened and recovered before this returns. Raises AlreadyExists where `to` is not empty, LogCorrupted where
     nothing at all can be read.
     """
     _must_be(folder)
-    report = _plugins(config, folder).storage_tools().salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+    report = (
+        _plugins(config, folder)
+        .storage_tools()
+        .salvage(folder, to, skip_damaged=skip_damaged, owners=owners)
+    )
     kept = _recovered(_plugins(config, to), lambda _: _count)
     return {**report, "to": to, "kept": asdict(kept)}
 
@@ -131,7 +137,9 @@ def _recovered(plugins: Plugins, use: Callable[[BackupInfo], Callable[[Catalog],
         try:
             recover(store, catalog)
             status = store.status()
-            found = use(BackupInfo(status.log_id, status.epoch, status.head, SystemClock().now_ms()))(catalog)
+            found = use(
+                BackupInfo(status.log_id, status.epoch, status.head, SystemClock().now_ms())
+            )(catalog)
             clean = True
         finally:
             catalog.close()

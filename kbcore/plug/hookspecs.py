@@ -116,7 +116,9 @@ def kb_runtime_stopping(runtime: RunningNode) -> None:
 
 
 @hookspec
-def kb_goal_answered(database: str, tenant: str, goal: Sequence[BodyItem], stats: Evaluation) -> None:
+def kb_goal_answered(
+    database: str, tenant: str, goal: Sequence[BodyItem], stats: Evaluation
+) -> None:
     """Run after a goal was evaluated, with an answer or an error; `goal` has one or more literals.
 
     The answer waits for this call: be quick.

@@ -65,7 +65,9 @@ def check_version(label: str, plugin: object) -> None:
     """
     version = getattr(plugin, "KB_API_VERSION", API_VERSION)
     if str(version).partition(".")[0] != str(API_VERSION):
-        raise ConfigError(f"plugin {label} is made for version {version} of the plugin protocols, not {API_VERSION}")
+        raise ConfigError(
+            f"plugin {label} is made for version {version} of the plugin protocols, not {API_VERSION}"
+        )
 
 
 def _name(distribution: Distribution) -> str:

@@ -79,7 +79,9 @@ class Plugins:
 
     def names(self) -> list[str]:
         """Return the names of the loaded plugins, sorted."""
-        return sorted(name for name, plugin in self._manager.list_name_plugin() if plugin is not None)
+        return sorted(
+            name for name, plugin in self._manager.list_name_plugin() if plugin is not None
+        )
 
     def hooks(self) -> dict[str, list[str]]:
         """Return the hooks that each plugin implements, sorted."""
@@ -149,7 +151,9 @@ class Plugins:
         """
         sinks: list[MetricsSink] = []
         for name in dict.fromkeys(self._config.metrics_sinks):
-            factory: Callable[[Sequence[MetricSpec]], MetricsSink] = self._pick("kb_metrics_sinks", name)
+            factory: Callable[[Sequence[MetricSpec]], MetricsSink] = self._pick(
+                "kb_metrics_sinks", name
+            )
             sinks.append(factory(specs))
         return sinks
 
@@ -196,7 +200,9 @@ class Plugins:
         """
         prompt = self.decide("kb_extraction_prompt", text=text, context=context)
         if prompt is not None and not isinstance(prompt, str):
-            raise PluginFailed("a plugin returned something other than a text from kb_extraction_prompt")
+            raise PluginFailed(
+                "a plugin returned something other than a text from kb_extraction_prompt"
+            )
         return prompt
 
     def rule_texts(self, database: str, tenant: str) -> list[tuple[str, str]]:
@@ -216,7 +222,9 @@ class Plugins:
                     raise TypeError("kb_rule_texts must return only texts")
                 pairs.extend((implementation.plugin_name, text) for text in texts)
             except Exception as error:
-                raise PluginFailed(f"plugin {implementation.plugin_name} failed in kb_rule_texts: {error}") from error
+                raise PluginFailed(
+                    f"plugin {implementation.plugin_name} failed in kb_rule_texts: {error}"
+                ) from error
         return pairs
 
     # -- calling hooks --------------------------------------------------------------------------------------------------
@@ -231,7 +239,9 @@ class Plugins:
             try:
                 self._call(implementation, hook, arguments)
             except Exception:  # a failing listener must not fail the operation
-                log.warning("plugin %s failed in %s", implementation.plugin_name, hook, exc_info=True)
+                log.warning(
+                    "plugin %s failed in %s", implementation.plugin_name, hook, exc_info=True
+                )
                 if self.on_failure is not None:
                     self.on_failure(hook)
 
@@ -247,7 +257,9 @@ class Plugins:
             except KBError:
                 raise
             except Exception as error:
-                raise PluginFailed(f"plugin {implementation.plugin_name} failed in {hook}: {error!r}") from error
+                raise PluginFailed(
+                    f"plugin {implementation.plugin_name} failed in {hook}: {error!r}"
+                ) from error
             if answer is not None:
                 return answer
         return None
@@ -257,13 +269,20 @@ class Plugins:
 
         Exceptions go through.
         """
-        return [(each.plugin_name, self._call(each, hook, arguments)) for each in self._implementations(hook)]
+        return [
+            (each.plugin_name, self._call(each, hook, arguments))
+            for each in self._implementations(hook)
+        ]
 
     # -- inside ---------------------------------------------------------------------------------------------------------
 
     def _register(self, plugin: ModuleType | object, source: Source | None) -> None:
         name = None if source is None else source.name
-        label = str(getattr(plugin, "__name__", type(plugin).__name__)) if source is None else source.label
+        label = (
+            str(getattr(plugin, "__name__", type(plugin).__name__))
+            if source is None
+            else source.label
+        )
         check_version(label, plugin)
         try:
             registered = self._manager.register(plugin, name)
@@ -278,10 +297,18 @@ class Plugins:
         for hook, caller in vars(self._manager.hook).items():
             for implementation in caller.get_hookimpls():
                 plugin = implementation.plugin_name
-                if not caller.has_spec() and not implementation.optionalhook and not hook.startswith(SERVER_HOOK_PREFIX):
-                    raise ConfigError(f"plugin {plugin}: hook {hook} does not exist; docs/reference/hooks.md lists them")
+                if (
+                    not caller.has_spec()
+                    and not implementation.optionalhook
+                    and not hook.startswith(SERVER_HOOK_PREFIX)
+                ):
+                    raise ConfigError(
+                        f"plugin {plugin}: hook {hook} does not exist; docs/reference/hooks.md lists them"
+                    )
                 if implementation.hookwrapper or implementation.wrapper:
-                    raise ConfigError(f"plugin {plugin}: {hook} is a hook wrapper, which is not supported")
+                    raise ConfigError(
+                        f"plugin {plugin}: {hook} is a hook wrapper, which is not supported"
+                    )
 
     def _implementations(self, hook: str) -> Iterator[Any]:
         """Return the implementations of a hook, the plugin loaded last first, as pluggy does."""
@@ -309,7 +336,9 @@ class Plugins:
         offers = self._collect(hook)
         if name not in offers:
             choices = ", ".join(sorted(offers)) or "none"
-            raise ConfigError(f"{CHOSEN_BY[hook]}={name!r}: no plugin offers it; choose from: {choices}")
+            raise ConfigError(
+                f"{CHOSEN_BY[hook]}={name!r}: no plugin offers it; choose from: {choices}"
+            )
         return offers[name]
 
     def _collect(self, hook: str) -> dict[str, Any]:
@@ -319,7 +348,9 @@ class Plugins:
             plugin = implementation.plugin_name
             for name, offer in self._call(implementation, hook, {"config": self._config}).items():
                 if name in offers:
-                    raise ConfigError(f"plugins {owners[name]} and {plugin} both offer {name!r} ({hook})")
+                    raise ConfigError(
+                        f"plugins {owners[name]} and {plugin} both offer {name!r} ({hook})"
+                    )
                 offers[name] = offer
                 owners[name] = plugin
         return offers

@@ -215,7 +215,12 @@ class StorageTools(Protocol):
         """
 
     def salvage(
-        self, folder: str, to: str, *, skip_damaged: bool, owners: Callable[[bytes], Iterable[tuple[str, str]]]
+        self,
+        folder: str,
+        to: str,
+        *,
+        skip_damaged: bool,
+        owners: Callable[[bytes], Iterable[tuple[str, str]]],
     ) -> dict[str, Any]:
         """Copy the undamaged part of a log into an empty folder, in a new term.
 

@@ -75,5 +75,7 @@ def body_proofs(
             yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
 
 
-def _shown(row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal) -> dict[str, Any]:
+def _shown(
+    row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal
+) -> dict[str, Any]:
     return dag(row, top, proof, limits) if form == "dag" else tree(row, top, proof, limits, goal)

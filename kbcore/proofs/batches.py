@@ -62,7 +62,10 @@ class Solved:
 
     def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
         """Return the number of the instance that proves a premise of another instance."""
-        symbols = (instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg)) for arg in atom.args)
+        symbols = (
+            instance.binding[arg] if isinstance(arg, Variable) else self.engine.find(str(arg))
+            for arg in atom.args
+        )
         return self.shortest.chosen[self.run.nodes(atom.schema, array("I", symbols), 1)[0]]
 
     def gathered(self, binding: int) -> Instance:
@@ -153,13 +156,17 @@ class Step:
 class Columns:
     """Instances of a block as columns of symbols and of texts."""
 
-    def __init__(self, step: Step, block: Block, places: Sequence[int], complete: Complete, engine: Engine) -> None:
+    def __init__(
+        self, step: Step, block: Block, places: Sequence[int], complete: Complete, engine: Engine
+    ) -> None:
         self.count = len(places)
         columns = complete.columns(block, places)
         self.symbols = [columns[variable] for variable in step.variables]
         self.symbols += [[symbol] * self.count for symbol in step.constants]
         texts = engine.texts(array("I", chain.from_iterable(self.symbols)))
-        self.texts = [texts[first : first + self.count] for first in range(0, len(texts), self.count)]
+        self.texts = [
+            texts[first : first + self.count] for first in range(0, len(texts), self.count)
+        ]
 
     def keys(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the symbols of the given columns, row by row."""
@@ -170,7 +177,9 @@ class Columns:
         return _across(self.texts, places, self.count)
 
 
-def _across(columns: Sequence[Sequence[T]], places: Sequence[int], count: int) -> list[tuple[T, ...]]:
+def _across(
+    columns: Sequence[Sequence[T]], places: Sequence[int], count: int
+) -> list[tuple[T, ...]]:
     return list(zip(*[columns[index] for index in places], strict=True)) if places else [()] * count
 
 
@@ -197,7 +206,9 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
         else:
             premises.append(Premise(item, atom, tuple(columns[arg] for arg in atom.args)))
     names = tuple((v, columns[v]) for v in variables_of(rule) if v in columns)
-    return Step(stored, source, variables, tuple(constants), names, bool(_equations(rule)), tuple(premises))
+    return Step(
+        stored, source, variables, tuple(constants), names, bool(_equations(rule)), tuple(premises)
+    )
 
 
 def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Block, list[int]]]:
@@ -215,7 +226,9 @@ def parted(blocks: Sequence[Block], numbers: Sequence[int]) -> Iterator[tuple[Bl
 
 def variables_of(rule: Rule) -> dict[Variable, None]:
     """Return the named variables of a rule, in order of appearance."""
-    return dict.fromkeys(v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous)
+    return dict.fromkeys(
+        v for part in (rule.head, *rule.body) for v in part.variables() if not v.anonymous
+    )
 
 
 def values_of(rule: Rule, known: Values) -> Values:
@@ -238,7 +251,9 @@ def values_of(rule: Rule, known: Values) -> Values:
 
 
 def _equations(rule: Rule) -> list[Comparison]:
-    return [i for i in rule.body if isinstance(i, Comparison) and i.op in ("=", "==") and not i.negated]
+    return [
+        i for i in rule.body if isinstance(i, Comparison) and i.op in ("=", "==") and not i.negated
+    ]
 
 
 def standing_for(item: Literal, source: InstanceRelation) -> ClauseAtom | None:
@@ -251,19 +266,27 @@ def standing_for(item: Literal, source: InstanceRelation) -> ClauseAtom | None:
     return atoms[0] if len(atoms) == 1 else same
 
 
-def stands_for(atom: ClauseAtom, schema: RelationSchema, expected: Sequence[Term], values: Values) -> bool:
+def stands_for(
+    atom: ClauseAtom, schema: RelationSchema, expected: Sequence[Term], values: Values
+) -> bool:
     """Return whether a clause atom represents a rule atom, given as its relation and arguments with
     values.
     """
     if not _is_of(atom, schema):
         return False
     args = with_values(atom.args, values)
-    return all(isinstance(want, Variable) or want == have for want, have in zip(expected, args, strict=True))
+    return all(
+        isinstance(want, Variable) or want == have
+        for want, have in zip(expected, args, strict=True)
+    )
 
 
 def _is_of(atom: ClauseAtom, schema: RelationSchema) -> bool:
     """Return whether a clause atom reads the stored or derived rows of a relation."""
-    return atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED) and atom.schema.stored == schema
+    return (
+        atom.schema.role in (Role.STORED, Role.DERIVED, Role.UNDENIED)
+        and atom.schema.stored == schema
+    )
 
 
 def with_values(args: Sequence[HeadTerm], values: Values) -> tuple[Term, ...]:

@@ -167,7 +167,9 @@ class Prover:
         """Return a proof that uses no rule."""
         return self._proof(self._partition.bind)
 
-    def proofs(self, schema: RelationSchema, answers: Sequence[Sequence[str]]) -> Generator[tuple[ProofNode, Proof]]:
+    def proofs(
+        self, schema: RelationSchema, answers: Sequence[Sequence[str]]
+    ) -> Generator[tuple[ProofNode, Proof]]:
         """Yield for each answer (arguments of a stored schema) the top node and the proof that
         expands it.
 
@@ -177,7 +179,11 @@ class Prover:
         goals, as_of = (schema,), self._as_of
         with (
             viewed(self._tenant, self._partition, self._rules, goals, self._budget, as_of) as view,
-            closing(Witnesses(engine, view.bind, view.statistics, self._budget.limits, self._budget.rest)) as witnesses,
+            closing(
+                Witnesses(
+                    engine, view.bind, view.statistics, self._budget.limits, self._budget.rest
+                )
+            ) as witnesses,
         ):
             for start in range(0, len(answers), ANSWERS_PER_RUN):
                 batch = answers[start : start + ANSWERS_PER_RUN]
@@ -187,7 +193,9 @@ class Prover:
                     proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
-                goal = self._plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics)
+                goal = self._plans.get(
+                    view.rules, schema, "b" * schema.arity, view.denied, view.statistics
+                )
                 run = GroundRun(engine, goal, view.bind, self._budget.limits)
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
@@ -235,7 +243,11 @@ class Proof:
         self._bind = bind
         self._solved = solved
         self._expanded = 0
-        self._picker = None if solved is None else BatchPicker(solved.ground, solved.shortest, solved.run.parts)
+        self._picker = (
+            None
+            if solved is None
+            else BatchPicker(solved.ground, solved.shortest, solved.run.parts)
+        )
         self._replays: dict[int, Replay] = {}
         self._steps: dict[int, Step | None] = {}
         self._facts: dict[RelationSchema, dict[Symbols, ProofNode]] = {}
@@ -295,24 +307,34 @@ class Proof:
                 self._steps[key] = step_of(source, self._rule(source), self._tenant.engine)
             step = self._steps[key]
             if step is not None:
-                replays = self._replayed(step, Columns(step, block, places, solved.complete, self._tenant.engine))
-                self._replays.update(zip([block.start + place for place in places], replays, strict=True))
+                replays = self._replayed(
+                    step, Columns(step, block, places, solved.complete, self._tenant.engine)
+                )
+                self._replays.update(
+                    zip([block.start + place for place in places], replays, strict=True)
+                )
 
     def _replayed(self, step: Step, columns: Columns) -> Iterator[Replay]:
         """Return the replays of the instances in the columns."""
         rule, source = step.rule.rule, step.source
         names = [str(variable) for variable, _ in step.names]
-        bindings = list(map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names]))))
+        bindings = list(
+            map(dict, map(zip, repeat(names), columns.values([place for _, place in step.names])))
+        )
         instances: list[tuple[Instance, Values]] = []
         if step.equations or not all(premise.atom for premise in step.premises):
             places = range(len(step.variables))
             symbol_rows = zip(columns.keys(places), columns.values(places), strict=True)
             for row, texts in self._budget.paced(symbol_rows, INSTANCES_PER_REST):
                 values = values_of(rule, dict(zip(step.variables, texts, strict=True)))
-                instances.append((Instance(source, dict(zip(step.variables, row, strict=True))), values))
+                instances.append(
+                    (Instance(source, dict(zip(step.variables, row, strict=True))), values)
+                )
         if step.equations:
             variables = variables_of(rule)
-            bindings = [{str(v): values[v] for v in variables if v in values} for _, values in instances]
+            bindings = [
+                {str(v): values[v] for v in variables if v in values} for _, values in instances
+            ]
         premises: list[Sequence[ProofNode]] = []
         for premise in step.premises:
             if premise.atom is None:
@@ -331,8 +353,12 @@ class Proof:
     def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
         """Complete the node of a conclusion with aggregates from the bindings that they cover."""
         pairs = list(zip(rule.head.args, node.args, strict=True))
-        node.bindings = {str(term): str(value) for term, value in pairs if isinstance(term, Variable)}
-        folds = (f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate))
+        node.bindings = {
+            str(term): str(value) for term, value in pairs if isinstance(term, Variable)
+        }
+        folds = (
+            f"{print_term(term)} = {value}" for term, value in pairs if isinstance(term, Aggregate)
+        )
         # Some aggregates cover bindings of fewer variables; the largest group has the bindings of all variables.
         groups = (solved.chosen(instance, atom) for atom in instance.source.premises)
         members = max((solved.ground.of(group) for group in groups), key=len)
@@ -345,13 +371,19 @@ class Proof:
         node.taken = Taken(", ".join(folds), len(members), tuple(inputs))
         node.premises = tuple(premises)
 
-    def _gathered(self, rule: Rule, instance: Instance) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
+    def _gathered(
+        self, rule: Rule, instance: Instance
+    ) -> tuple[dict[str, str], tuple[ProofNode, ...]]:
         """Return the values of a rule's variables in an instance of its body, and a node for each
         body item.
         """
         symbols = array("I", instance.binding.values())
-        values = values_of(rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True)))
-        bindings = {str(variable): values[variable] for variable in variables_of(rule) if variable in values}
+        values = values_of(
+            rule, dict(zip(instance.binding, self._tenant.engine.texts(symbols), strict=True))
+        )
+        bindings = {
+            str(variable): values[variable] for variable in variables_of(rule) if variable in values
+        }
         return bindings, tuple(self._premise(item, instance, values) for item in rule.body)
 
     def _table(self, schema: RelationSchema) -> dict[Symbols, ProofNode]:
@@ -361,7 +393,9 @@ class Proof:
             facts = self._facts[schema] = self._facts.setdefault(schema.stored, {})
         return facts
 
-    def _nodes(self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]) -> list[ProofNode]:
+    def _nodes(
+        self, schema: RelationSchema, rows: list[Symbols], args: Sequence[Sequence[str]]
+    ) -> list[ProofNode]:
         """Create the nodes of facts from their symbols and texts."""
         stored, symbols = schema.stored, array("I", chain.from_iterable(rows))
         predicate, positive = stored.predicate, stored.positive
@@ -370,15 +404,36 @@ class Proof:
         else:
             shortest, nodes = self._solved.shortest, []
             heights, chosen, counts = shortest.heights, shortest.chosen, shortest.counts
-            for texts, at in zip(args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True):
+            for texts, at in zip(
+                args, self._solved.run.nodes(schema, symbols, len(rows)), strict=True
+            ):
                 height = heights[at]
                 kind, instance = (DERIVED, chosen[at]) if height else (ASSERTED, -1)
-                nodes.append(ProofNode(kind, predicate, texts, positive, None, None, height, counts[at] - 1, instance))
+                nodes.append(
+                    ProofNode(
+                        kind,
+                        predicate,
+                        texts,
+                        positive,
+                        None,
+                        None,
+                        height,
+                        counts[at] - 1,
+                        instance,
+                    )
+                )
             asserted = [node for node in nodes if not node.depth]
-            symbols = array("I", chain.from_iterable(row for row, node in zip(rows, nodes, strict=True) if not node.depth))
+            symbols = array(
+                "I",
+                chain.from_iterable(
+                    row for row, node in zip(rows, nodes, strict=True) if not node.depth
+                ),
+            )
         if self._rows and asserted:
             relation = self._partition.need(stored)
-            stored_rows = relation.rows(self._tenant.engine, symbols, relation.relation.locate(symbols, len(asserted)))
+            stored_rows = relation.rows(
+                self._tenant.engine, symbols, relation.relation.locate(symbols, len(asserted))
+            )
             for node, stored_row in zip(asserted, stored_rows, strict=True):
                 node.row = stored_row
         self._table(schema).update(zip(rows, nodes, strict=True))
@@ -386,8 +441,13 @@ class Proof:
 
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
         if isinstance(item, Comparison):
-            shown = Comparison(item.op, filled(item.left, values), filled(item.right, values), item.negated)
-            sides = (print_expression(side) if isinstance(side, Apply) else str(side) for side in (shown.left, shown.right))
+            shown = Comparison(
+                item.op, filled(item.left, values), filled(item.right, values), item.negated
+            )
+            sides = (
+                print_expression(side) if isinstance(side, Apply) else str(side)
+                for side in (shown.left, shown.right)
+            )
             return ProofNode(BUILTIN, item.op, tuple(sides), item=shown)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
@@ -397,13 +457,20 @@ class Proof:
         expected = with_values(item.atom.args, values)
         schema = RelationSchema(item.atom.predicate, item.atom.arity, item.atom.positive)
         if item.negated:
-            absent = (i for i in instance.source.whole.body if isinstance(i, ClauseAtom) and i.absent)
+            absent = (
+                i for i in instance.source.whole.body if isinstance(i, ClauseAtom) and i.absent
+            )
             if any(stands_for(atom, schema, expected, values) for atom in absent):
                 searched = Literal(Atom(schema.predicate, expected, schema.positive), negated=True)
                 return ProofNode(ABSENT, schema.predicate, expected, schema.positive, item=searched)
             schema = schema.opposite
-        matched = next(a for a in instance.source.whole.atoms() if stands_for(a, schema, expected, values))
-        row = [self._tenant.engine.find(arg) if isinstance(arg, str) else 0 for arg in with_values(matched.args, values)]
+        matched = next(
+            a for a in instance.source.whole.atoms() if stands_for(a, schema, expected, values)
+        )
+        row = [
+            self._tenant.engine.find(arg) if isinstance(arg, str) else 0
+            for arg in with_values(matched.args, values)
+        ]
         if 0 in row:  # anonymous variables match several stored facts; take the first
             row = list(self._bind(matched.schema).match(row, limit=1)[0])
         return self.fact(matched.schema, tuple(row))
@@ -411,7 +478,9 @@ class Proof:
     def _row(self, atom: ClauseAtom, instance: Instance) -> Symbols:
         """Return the symbols of an atom's arguments in an instance, 0 for unbound arguments."""
         binding, find = instance.binding, self._tenant.engine.find
-        return tuple(find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args)
+        return tuple(
+            find(arg) if isinstance(arg, str) else binding.get(arg, 0) for arg in atom.args
+        )
 
 
 def goal_prover(
@@ -428,7 +497,9 @@ def goal_prover(
     rows.
     """
     rules = reasoner.tenant.rules.visible(partition.name)
-    return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of, inputs, rows)
+    return Prover(
+        reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of, inputs, rows
+    )
 
 
 def body_prover(

@@ -31,7 +31,9 @@ class ProofLimits:
     depth: int
 
 
-def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem) -> dict[str, Any]:
+def tree(
+    result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem
+) -> dict[str, Any]:
     """Return the proof of an answer as nested nodes; `goal` is the literal of the query."""
     scope, max_nodes, max_depth, expand = result["scope"], limits.nodes, limits.depth, proof.expand
     places: dict[int, Places] = {}
@@ -60,7 +62,11 @@ def tree(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: B
                 todo.append((premise, below_node, level + 1, body_item))
             else:
                 row = premise.row or _goal_row(premise, scope)
-                below_node = {"goal": row, "step": _leaf(premise), "substitution": _matched(body_item, premise, places)}
+                below_node = {
+                    "goal": row,
+                    "step": _leaf(premise),
+                    "substitution": _matched(body_item, premise, places),
+                }
             below.append(below_node)
         kind = "aggregate" if node.taken else "rule_application"
         into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
@@ -98,7 +104,11 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
         shown["bindings"] = node.bindings
         shown["premises"] = [names[premise] for premise in premises]
     fields = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
-    return {**fields, "result": result, "proof": {"root": "n1", "truncated": truncated, "nodes": nodes}}
+    return {
+        **fields,
+        "result": result,
+        "proof": {"root": "n1", "truncated": truncated, "nodes": nodes},
+    }
 
 
 def _dag_node(node: ProofNode) -> dict[str, Any]:
@@ -155,7 +165,11 @@ def _matched(item: BodyItem, node: ProofNode, places: dict[int, Places]) -> dict
     columns = places.get(id(item))
     if columns is None:
         terms = item.atom.args if isinstance(item, Literal) else ()
-        named = [(str(arg), place) for place, arg in enumerate(terms) if isinstance(arg, Variable) and not arg.anonymous]
+        named = [
+            (str(arg), place)
+            for place, arg in enumerate(terms)
+            if isinstance(arg, Variable) and not arg.anonymous
+        ]
         columns = places[id(item)] = tuple(named)
     args = node.args
     if node.kind == ABSENT:

@@ -90,6 +90,8 @@ def _marked(metadata: Mapping[str, Any]) -> Iterable[str]:
 
 def _instant(milliseconds: int) -> str:
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(timespec="milliseconds")
+        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat(
+            timespec="milliseconds"
+        )
     except (OverflowError, ValueError, OSError):
         return str(milliseconds)

@@ -113,7 +113,9 @@ class Turn:
         self._in_line = True
         if not self._turns.enter(self) and not self.come.wait(max(seconds, 0)):
             limit = self._turns.limit
-            message = f"{limit} long goals of this tenant are running and none ended in time; retry later"
+            message = (
+                f"{limit} long goals of this tenant are running and none ended in time; retry later"
+            )
             raise RateLimited(message, RETRY_SECONDS, {"limit": LIMIT, "value": limit})
         self.check()
 

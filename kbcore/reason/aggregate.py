@@ -59,24 +59,40 @@ def aggregate(
             symbols = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
             if symbols is None:
                 continue
-            column = arg_index if op != "COUNT" and arg_index is not None and 0 <= arg_index < arity else None
+            column = (
+                arg_index
+                if op != "COUNT" and arg_index is not None and 0 <= arg_index < arity
+                else None
+            )
             part = _total(tenant, stored, symbols, column, as_of, budget)
             matched += part.matched
             if op == "COUNT" or not part.matched:
                 continue
             if column is None:
-                raise InvalidInput.at("argIndex", f"{predicate} has {arity} arguments, counted from 0")
+                raise InvalidInput.at(
+                    "argIndex", f"{predicate} has {arity} arguments, counted from 0"
+                )
             if part.other and not skip_non_numeric:
                 text = engine.text(part.other)
-                raise InvalidInput(f"'{text}' is not a number; skipNonNumeric leaves such values out", {"value": text})
+                raise InvalidInput(
+                    f"'{text}' is not a number; skipNonNumeric leaves such values out",
+                    {"value": text},
+                )
             totals.append(part)
-    if arg_index is not None and (arg_index < 0 or (pattern is not None and arg_index >= len(pattern))):
+    if arg_index is not None and (
+        arg_index < 0 or (pattern is not None and arg_index >= len(pattern))
+    ):
         raise InvalidInput.at("argIndex", "is out of range")
     return AggregateOutcome(matched if op == "COUNT" else _result(tenant, op, totals), matched)
 
 
 def _total(
-    tenant: Tenant, stored: StoredRelation, pattern: list[int], column: int | None, as_of: int | None, budget: Budget
+    tenant: Tenant,
+    stored: StoredRelation,
+    pattern: list[int],
+    column: int | None,
+    as_of: int | None,
+    budget: Budget,
 ) -> Total:
     """Return the total of a column (None: only the count) over the facts that match now or at
     `as_of`.
@@ -96,7 +112,11 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
     Integer sums are exact; mixed sums are rounded once, at the end.
     """
     if op in ("MIN", "MAX"):
-        texts = [tenant.engine.text(found.least if op == "MIN" else found.greatest) for found in totals if found.numbers]
+        texts = [
+            tenant.engine.text(found.least if op == "MIN" else found.greatest)
+            for found in totals
+            if found.numbers
+        ]
         value = number((min if op == "MIN" else max)(texts, key=answer_key)) if texts else None
     else:
         count = sum(found.numbers for found in totals)

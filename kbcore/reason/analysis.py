@@ -1,5 +1,4 @@
-"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run.
-"""
+"""The evaluation of a goal as data: its plan, the estimates of each step and the figures of a run."""
 
 from __future__ import annotations
 
@@ -74,7 +73,9 @@ def plan_data(
             "table": {"state": state, "counts": asdict(reasoner.tables.counts)},
         }
         if goal is None:
-            schema = RelationSchema(planned.atom.predicate, planned.atom.arity, planned.atom.positive)
+            schema = RelationSchema(
+                planned.atom.predicate, planned.atom.arity, planned.atom.positive
+            )
             start = clock()
             if analyze:
                 result["answers"] = reasoner.solve(partition, planned.atom, budget, as_of)[1]
@@ -108,7 +109,13 @@ def _about(rows: float) -> float:
 class _Plan:
     """A plan with, if it was run, the run and the figures of its strata."""
 
-    def __init__(self, planned: Planned, goal: CompiledGoal, run: Run | None = None, stages: Sequence[Stage] = ()) -> None:
+    def __init__(
+        self,
+        planned: Planned,
+        goal: CompiledGoal,
+        run: Run | None = None,
+        stages: Sequence[Stage] = (),
+    ) -> None:
         self._planned = planned
         self._goal = goal
         self._run = run
@@ -131,7 +138,10 @@ class _Plan:
 
     def _rule(self, number: int, versions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a rule with the summed figures of its versions."""
-        done = {key: sum(version[key] for version in versions) if self._run is not None else None for key in DONE}
+        done = {
+            key: sum(version[key] for version in versions) if self._run is not None else None
+            for key in DONE
+        }
         return {"id": number, "text": self._text(number), **done}
 
     def _text(self, number: int) -> str:
@@ -156,7 +166,9 @@ class _Plan:
 
     def _join(self, join: JoinPlan) -> dict[str, Any]:
         counts = next(self._counts) if self._counts is not None else None
-        expected = list(estimates(self._goal.plan, join, self._planned.statistics or NoStatistics()))
+        expected = list(
+            estimates(self._goal.plan, join, self._planned.statistics or NoStatistics())
+        )
         return {
             "id": join.rule,
             "text": self._text(join.rule),
@@ -166,7 +178,9 @@ class _Plan:
             "steps": list(self._steps(join, expected, counts)),
         }
 
-    def _steps(self, join: JoinPlan, expected: Sequence[Estimate], counts: RuleCounts | None) -> Iterator[dict[str, Any]]:
+    def _steps(
+        self, join: JoinPlan, expected: Sequence[Estimate], counts: RuleCounts | None
+    ) -> Iterator[dict[str, Any]]:
         index = 0
         for step, estimate in zip(join.steps, expected, strict=True):
             index += isinstance(step, Intersect)  # the engine counts it as two steps
@@ -204,7 +218,11 @@ class _Plan:
 
 
 def _done(counts: RuleCounts | None) -> tuple[int | None, int | None, int | None]:
-    return (None, None, None) if counts is None else (counts.rows_made, counts.rows_read, counts.probes)
+    return (
+        (None, None, None)
+        if counts is None
+        else (counts.rows_made, counts.rows_read, counts.probes)
+    )
 
 
 def _reads(step: Step) -> Iterator[tuple[int, Sequence[Column]]]:

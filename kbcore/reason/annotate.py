@@ -86,7 +86,9 @@ class Annotations:
         self._tenant = tenant
         self._grounds = grounds
         self._marks: dict[tuple[str | None, str, int, bool], Marks] = {}
-        self._slices: OrderedDict[tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice] = OrderedDict()
+        self._slices: OrderedDict[
+            tuple[RuleSet, RelationSchema, frozenset[RelationSchema]], Slice
+        ] = OrderedDict()
         self._firm: OrderedDict[tuple[Slice, frozenset[RelationSchema]], bool] = OrderedDict()
         self._monotone: OrderedDict[RuleSet, MonotoneRules] = OrderedDict()
 
@@ -97,7 +99,9 @@ class Annotations:
         if marks is None or marks.version != self._tenant.version:
             if len(self._marks) > 1024:
                 self._marks.clear()
-            marks = self._marks[key] = self._look(partition, RelationSchema(atom.predicate, atom.arity, atom.positive))
+            marks = self._marks[key] = self._look(
+                partition, RelationSchema(atom.predicate, atom.arity, atom.positive)
+            )
         return marks
 
     def annotate(
@@ -150,21 +154,29 @@ class Annotations:
     def _look(self, partition: Partition, schema: RelationSchema) -> Marks:
         rules, version = self._rules(partition), self._tenant.version
         stored = partition.get(schema.opposite)
-        opposite = schema.opposite in rules.derived or bool(stored and stored.relation.counts().live)
+        opposite = schema.opposite in rules.derived or bool(
+            stored and stored.relation.counts().live
+        )
         if schema not in rules.derived:
             return Marks(version, None, Absence.NONE, opposite)
         # Explicit negatives count even if none is valid now: a goal may ask for another point in time.
-        denied = frozenset(s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live)
+        denied = frozenset(
+            s for s in rules.deniable if (r := partition.get(s)) and r.relation.counts().live
+        )
         slice_ = self._slice(rules, schema, denied)
         relations = [relation for s in slice_.stored if (relation := partition.get(s))]
-        weighed = frozenset(r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE))
+        weighed = frozenset(
+            r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE)
+        )
         absence = Absence.NONE
         if slice_.absence:
             nonempty = frozenset(r.schema for r in relations if r.relation.counts().live)
             absence = Absence.SOME if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
         return Marks(version, weighed if weighed or slice_.confident else None, absence, opposite)
 
-    def _can_be_firm(self, slice_: Slice, goal: RelationSchema, nonempty: frozenset[RelationSchema]) -> bool:
+    def _can_be_firm(
+        self, slice_: Slice, goal: RelationSchema, nonempty: frozenset[RelationSchema]
+    ) -> bool:
         """Return whether a goal can have a proof without an absence, given the relations with
         facts.
         """
@@ -176,7 +188,9 @@ class Annotations:
                 self._firm.popitem(last=False)
         return can_be_firm
 
-    def _slice(self, rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]) -> Slice:
+    def _slice(
+        self, rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchema]
+    ) -> Slice:
         key = (rules, goal, denied)
         slice_ = self._slices.get(key)
         if slice_ is None:
@@ -201,7 +215,9 @@ class Annotations:
         pattern, adornment = shape
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         with viewed(self._tenant, partition, rules, (schema,), budget, as_of) as view:
-            goal = self._grounds.get(view.rules, schema, adornment, view.denied, view.statistics, weighed)
+            goal = self._grounds.get(
+                view.rules, schema, adornment, view.denied, view.statistics, weighed
+            )
             run = GroundRun(engine, goal, view.bind, budget.limits)
             try:
                 run.seed(array("I", pattern), 1)
@@ -225,7 +241,9 @@ def _slice(rules: RuleSet, goal: RelationSchema, denied: frozenset[RelationSchem
             clause = clauses[index]
             used.append(clause)
             absence = absence or tests_absence(clause)
-            confident = confident or (clause.rule > 0 and rules.rules[clause.rule - 1].confidence is not None)
+            confident = confident or (
+                clause.rule > 0 and rules.rules[clause.rule - 1].confidence is not None
+            )
             for atom in clause.atoms():
                 if atom.schema.role is Role.STORED:
                     stored.add(atom.schema)
@@ -245,7 +263,11 @@ def _firm(clauses: Sequence[Clause], nonempty: frozenset[RelationSchema]) -> set
         grown = False
         for clause in clauses:
             head = clause.head.schema
-            if head not in firm and not tests_absence(clause) and all(atom.schema in firm for atom in clause.atoms()):
+            if (
+                head not in firm
+                and not tests_absence(clause)
+                and all(atom.schema in firm for atom in clause.atoms())
+            ):
                 firm.add(head)
                 grown = True
     return firm

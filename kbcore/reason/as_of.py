@@ -43,7 +43,9 @@ class AsOfView:
             copy.drop()
 
 
-def held(stored: StoredRelation, pattern: list[int], at: int, budget: Budget) -> tuple[array[int], array[int]]:
+def held(
+    stored: StoredRelation, pattern: list[int], at: int, budget: Budget
+) -> tuple[array[int], array[int]]:
     """Return the rows that match a pattern and were valid at `at` (epoch milliseconds), and their
     ids.
     """

@@ -62,22 +62,34 @@ class Reasoner:
     The caller holds the tenant's read lock and has applied expiry up to now.
     """
 
-    def __init__(self, tenant: Tenant, table_bytes: int, verify: bool = False, counts: TableCounts | None = None) -> None:
+    def __init__(
+        self,
+        tenant: Tenant,
+        table_bytes: int,
+        verify: bool = False,
+        counts: TableCounts | None = None,
+    ) -> None:
         self.tenant = tenant
         self.tables = GoalTables(tenant.engine, table_bytes, verify, counts)
         self._verify = verify
         self.ground_plans = GroundPlans(tenant.engine)
         self._annotations = Annotations(tenant, self.ground_plans)
         self.writer = Written(tenant)
-        self._ready: dict[tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]] = {}
-        self._negatives: dict[tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]] = {}
+        self._ready: dict[
+            tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]
+        ] = {}
+        self._negatives: dict[
+            tuple[str | None, RuleSet], tuple[int, frozenset[RelationSchema]]
+        ] = {}
         self._bodies: OrderedDict[tuple[RuleSet, Rule], RuleSet] = OrderedDict()
 
     def close(self) -> None:
         """Drop the goal tables."""
         self.tables.clear()
 
-    def solve(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
+    def solve(
+        self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None
+    ) -> Answers:
         """Return the answers of a signed atom in a partition, and record accesses of stored facts.
 
         Raises BudgetExceeded.
@@ -92,7 +104,9 @@ class Reasoner:
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
         if ready is None or ready[0] != tenant.plan_version or as_of is not None:
-            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of, key)
+            return self._solve(
+                partition, tenant.rules.visible(partition.name), atom, budget, as_of, key
+            )
         answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
         if answers[1] and ready[2].version and budget.counts_accesses:
             tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
@@ -128,14 +142,20 @@ class Reasoner:
 
     @contextmanager
     def planned(
-        self, partition: Partition, body: Sequence[BodyItem], budget: Budget, as_of: int | None = None
+        self,
+        partition: Partition,
+        body: Sequence[BodyItem],
+        budget: Budget,
+        as_of: int | None = None,
     ) -> Iterator[Planned]:
         """Provide the plan for a goal in a partition and the inputs of a run, with recursion
         through negation resolved.
         """
         item = body[0]
         if len(body) == 1 and isinstance(item, Literal):
-            flipped = item.negated and (item.atom.positive or not item.atom.ground)  # `not ~p(a)` reads `~p` alone
+            flipped = item.negated and (
+                item.atom.positive or not item.atom.ground
+            )  # `not ~p(a)` reads `~p` alone
             atom = counterpart(item) if flipped else item.atom
             rules = self.tenant.rules.visible(partition.name)
         else:
@@ -150,7 +170,9 @@ class Reasoner:
         with viewed(self.tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             adornment = adornment_of(terms_of(atom))
             bounded = replace(schema, restrictions=goal_equalities(pattern or ()))
-            goal = self.tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics)
+            goal = self.tenant.plans.get(
+                view.rules, bounded, adornment, view.denied, view.statistics
+            )
             yield Planned(atom, pattern, view.bind, goal, view.statistics)
 
     def rows(
@@ -173,14 +195,20 @@ class Reasoner:
             opposite = counterpart(literal)
             if not atom.ground:
                 return self.rows(partition, Literal(opposite), budget, as_of, limit, undefined)
-            result = self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
+            result = (
+                self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
+            )
             basis = "explicit"
             if not result:
                 certain = not self.possible(partition, atom, budget, as_of)[1]
                 fails = not certain and self.solve(partition, atom, budget, as_of)[1]
                 unknown = undefined and not certain
                 if fails:
-                    unknown = unknown and atom.positive and self.possible(partition, opposite, budget, as_of)[1] > 0
+                    unknown = (
+                        unknown
+                        and atom.positive
+                        and self.possible(partition, opposite, budget, as_of)[1] > 0
+                    )
                 else:
                     basis = "absence"
                 if certain or unknown:
@@ -196,17 +224,25 @@ class Reasoner:
         if undefined:
             possible = self.possible(partition, atom, budget, as_of)
             if possible[1] != answers[1]:
-                return self._with_undefined(partition, atom, answers, possible, budget, as_of, limit)
+                return self._with_undefined(
+                    partition, atom, answers, possible, budget, as_of, limit
+                )
         budget.whole = False
         return self._true(partition, atom, answers, budget, as_of, limit)
 
-    def described(self, partition: Partition, atom: Atom, answers: Answers, budget: Budget) -> list[Row]:
+    def described(
+        self, partition: Partition, atom: Atom, answers: Answers, budget: Budget
+    ) -> list[Row]:
         """Return rows for answers of an atom from `solve`, with their inherited values."""
         return self._true(partition, atom, answers, budget, None, None)
 
-    def possible(self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None) -> Answers:
+    def possible(
+        self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None
+    ) -> Answers:
         """Return the answers of an atom that are not false: the true and the undefined ones."""
-        return self._solve(partition, self.tenant.rules.visible(partition.name), atom, budget, as_of, possible=True)
+        return self._solve(
+            partition, self.tenant.rules.visible(partition.name), atom, budget, as_of, possible=True
+        )
 
     def _with_undefined(
         self,
@@ -240,10 +276,15 @@ class Reasoner:
         return result
 
     def _true(
-        self, partition: Partition, atom: Atom, answers: Answers, budget: Budget, as_of: int | None, limit: int | None
+        self,
+        partition: Partition,
+        atom: Atom,
+        answers: Answers,
+        budget: Budget,
+        as_of: int | None,
+        limit: int | None,
     ) -> list[Row]:
-        """Return rows for the first `limit` true answers of an atom, with their inherited values.
-        """
+        """Return rows for the first `limit` true answers of an atom, with their inherited values."""
         rows, count = answers
         marks = self._annotations.marks(partition, atom)
         arity = atom.arity
@@ -255,7 +296,9 @@ class Reasoner:
             part_rows = rows[part.start * arity : part.stop * arity]
             result.extend(self._shown(partition, atom, part_rows, len(part), as_of))
         if not marks.plain:
-            self._annotations.annotate(partition, atom, (rows, count), result, marks, budget, as_of, self._solve)
+            self._annotations.annotate(
+                partition, atom, (rows, count), result, marks, budget, as_of, self._solve
+            )
         return result
 
     def written(
@@ -270,23 +313,41 @@ class Reasoner:
         marks = self._annotations.marks(partition, atom)
         if not marks.alike or not plain(stored):
             return None
-        absence = not marks.plain  # every answer depends on an absence, and no fact of the predicate is stored
-        budget.whole, budget.first = limit is None and not offset, None if limit is None else limit + offset
+        absence = (
+            not marks.plain
+        )  # every answer depends on an absence, and no fact of the predicate is stored
+        budget.whole, budget.first = (
+            limit is None and not offset,
+            None if limit is None else limit + offset,
+        )
         rows, count = self.solve(partition, atom, budget)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
             rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
         budget.check_answers(count)
-        return array_of(list(self.writer.rows(schema, partition.name, stored, rows, count, budget, absence=absence)))
+        return array_of(
+            list(
+                self.writer.rows(
+                    schema, partition.name, stored, rows, count, budget, absence=absence
+                )
+            )
+        )
 
     def written_facts(
-        self, partition: Partition, atom: Atom, positive: bool | None, budget: Budget, limit: int | None
+        self,
+        partition: Partition,
+        atom: Atom,
+        positive: bool | None,
+        budget: Budget,
+        limit: int | None,
     ) -> list[bytes] | None:
         """Return matching stored facts of one sign (None: both), each with its truth value, as
         `written` does.
         """
         parts: list[bytes] = []
-        for stored, rows, ids in matching(self.tenant, partition, atom.predicate, terms_of(atom), positive, None, budget):
+        for stored, rows, ids in matching(
+            self.tenant, partition, atom.predicate, terms_of(atom), positive, None, budget
+        ):
             if not plain(stored):
                 return None
             count = len(ids)
@@ -296,7 +357,11 @@ class Reasoner:
                 count = min(count, limit)
                 limit -= count
             rows = self.tenant.engine.sort(rows, atom.arity, budget.via)
-            parts.extend(self.writer.rows(stored.schema, partition.name, stored, rows, count, budget, truth=True))
+            parts.extend(
+                self.writer.rows(
+                    stored.schema, partition.name, stored, rows, count, budget, truth=True
+                )
+            )
         return array_of(parts)
 
     def _solve(
@@ -321,7 +386,9 @@ class Reasoner:
             return array("I"), 0
         pattern, adornment = shape
         if schema not in rules.derived:
-            matched = matching(tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget)
+            matched = matching(
+                tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget
+            )
             for stored, rows, ids in matched:
                 if ready is not None and as_of is None and len(ids) and budget.counts_accesses:
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
@@ -329,10 +396,16 @@ class Reasoner:
             return array("I"), 0
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
-            bounded = replace(schema, truth=POSSIBLE) if possible and view.rules.uncertain(view.denied, schema) else schema
+            bounded = (
+                replace(schema, truth=POSSIBLE)
+                if possible and view.rules.uncertain(view.denied, schema)
+                else schema
+            )
             bounded = replace(bounded, restrictions=goal_equalities(pattern))
             version = tenant.plan_version if as_of is None else -1
-            goal = tenant.plans.get(view.rules, bounded, adornment, view.denied, view.statistics, version=version)
+            goal = tenant.plans.get(
+                view.rules, bounded, adornment, view.denied, view.statistics, version=version
+            )
             if as_of is not None:
                 return self.tables.once(goal, pattern, view.bind, budget)
             if ready is not None and not view.settled:
@@ -340,24 +413,37 @@ class Reasoner:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
             answers = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
-            if ready is not None and answers[1] and budget.counts_accesses and (stored := partition.need(schema)).version:
+            if (
+                ready is not None
+                and answers[1]
+                and budget.counts_accesses
+                and (stored := partition.need(schema)).version
+            ):
                 tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
                 run_budget = budget.limits, budget.work, budget.rest
-                with tenant.models.view(rules, view.denied, (schema,), partition.bind, partition, *run_budget) as fresh:
-                    fresh_goal = tenant.plans.get(fresh.rules, bounded, adornment, view.denied, fresh.statistics)
+                with tenant.models.view(
+                    rules, view.denied, (schema,), partition.bind, partition, *run_budget
+                ) as fresh:
+                    fresh_goal = tenant.plans.get(
+                        fresh.rules, bounded, adornment, view.denied, fresh.statistics
+                    )
                     if self.tables.once(fresh_goal, pattern, fresh.bind, budget) != answers:
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
 
-    def _asked(self, rules: RuleSet, schema: RelationSchema, atom: Atom) -> tuple[list[int], str] | None:
+    def _asked(
+        self, rules: RuleSet, schema: RelationSchema, atom: Atom
+    ) -> tuple[list[int], str] | None:
         """Return the pattern and adornment of a goal; None if nothing can have its constants."""
         args = terms_of(atom)
         shape = goal_shape(args, self.tenant.find)
         if shape is None and schema in rules.derived:
             # No fact has the constant; a conclusion can still have it from a rule's text or a computation.
             intern, find, known = self.tenant.engine.intern, self.tenant.find, rules.constants
-            shape = goal_shape(args, lambda t: (intern if rules.computes or t in known else find)(t))
+            shape = goal_shape(
+                args, lambda t: (intern if rules.computes or t in known else find)(t)
+            )
         return shape
 
     def _denied(self, partition: Partition, rules: RuleSet) -> frozenset[RelationSchema]:
@@ -373,7 +459,9 @@ class Reasoner:
             known = self._negatives[key] = (version, partition.denied(rules.deniable))
         return known[1]
 
-    def _shown(self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None) -> list[Row]:
+    def _shown(
+        self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None
+    ) -> list[Row]:
         """Return asserted rows as stored facts, the others as derived rows."""
         arity = atom.arity
         schema = RelationSchema(atom.predicate, arity, atom.positive)
@@ -389,7 +477,9 @@ class Reasoner:
             if stored and row_id[0] != NO_ROW:
                 start, end = next(stored.windows(row_id))
                 if start <= at < end:
-                    result.extend(stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], row_id))
+                    result.extend(
+                        stored.rows(self.tenant.engine, rows[i * arity : (i + 1) * arity], row_id)
+                    )
                     continue
             result.append(derived_row(atom, texts[i * arity : (i + 1) * arity], partition.name))
         return result

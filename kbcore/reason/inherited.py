@@ -52,7 +52,12 @@ class Weight:
 
 
 def weigh(
-    run: GroundRun, rules: RuleSet, partition: Partition, rows: array[int], count: int, budget: Budget
+    run: GroundRun,
+    rules: RuleSet,
+    partition: Partition,
+    rows: array[int],
+    count: int,
+    budget: Budget,
 ) -> list[Weight]:
     """Return the inherited values of `count` answer rows.
 
@@ -72,13 +77,18 @@ def weigh(
     ends = _ends(solve, values, nodes, budget)
     starts = _starts(solve, values, nodes, ends, budget)
     monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)), budget)
-    return [Weight(*four) for four in budget.paced(zip(confidences, starts, ends, monotone, strict=True))]
+    return [
+        Weight(*four)
+        for four in budget.paced(zip(confidences, starts, ends, monotone, strict=True))
+    ]
 
 
 class _Values:
     """The values of each ground instance itself, from its stored facts and its rule."""
 
-    def __init__(self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget) -> None:
+    def __init__(
+        self, run: GroundRun, ground: Ground, rules: RuleSet, partition: Partition, budget: Budget
+    ) -> None:
         size = len(ground)
         self.confidence = [1.0] * size
         self.carried = bytearray(size)
@@ -101,9 +111,14 @@ class _Values:
                     continue
                 rows, arity = run.column(block, atom), len(atom.args)
                 for part in budget.slices(block.count):
-                    ids = stored.relation.locate(rows[part.start * arity : part.stop * arity], len(part))
+                    ids = stored.relation.locate(
+                        rows[part.start * arity : part.stop * arity], len(part)
+                    )
                     if confident:
-                        self._lessen(start + part.start, stored.relation.attributes(Attribute.CONFIDENCE, ids))
+                        self._lessen(
+                            start + part.start,
+                            stored.relation.attributes(Attribute.CONFIDENCE, ids),
+                        )
                     if stored.limited:
                         self._narrow(start + part.start, stored, ids)
 
@@ -116,7 +131,9 @@ class _Values:
     def _narrow(self, first: int, stored: StoredRelation, ids: array[int]) -> None:
         self.limited = True
         starts = stored.relation.attributes(Attribute.VALID_FROM, ids)
-        for place, (start, (_, end)) in enumerate(zip(starts, stored.windows(ids), strict=True), first):
+        for place, (start, (_, end)) in enumerate(
+            zip(starts, stored.windows(ids), strict=True), first
+        ):
             self.start[place] = max(self.start[place], beginning(int(start), ALWAYS))
             self.end[place] = min(self.end[place], end)
 
@@ -135,7 +152,9 @@ def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int
     return array("I", (rank[value] for value in budget.paced(own)))
 
 
-def _confidences(ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[float | None]:
+def _confidences(
+    ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
+) -> list[float | None]:
     if not any(values.carried):
         return [None] * len(nodes)
     distinct, best = _ranked(solve, values.confidence, nodes, budget)
@@ -151,7 +170,9 @@ def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> l
     return [distinct[place - 1] for place in best]
 
 
-def _starts(solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget) -> list[int]:
+def _starts(
+    solve: Solve, values: _Values, nodes: array[int], ends: Sequence[int], budget: Budget
+) -> list[int]:
     """Return for each node the earliest start among its proofs that end at `ends`."""
     if not values.limited:
         return [ALWAYS] * len(nodes)
@@ -180,7 +201,12 @@ def _monotone(
     flags = [True] * len(nodes)
     for (first, last), places in _grouped(windows, budget):
         instances = budget.paced(zip(values.start, values.end, values.absent, strict=True))
-        held = solve(array("I", (start <= first and end >= last and not absent for start, end, absent in instances)))
+        held = solve(
+            array(
+                "I",
+                (start <= first and end >= last and not absent for start, end, absent in instances),
+            )
+        )
         for i in places:
             flags[i] = bool(held[nodes[i]])
     return flags

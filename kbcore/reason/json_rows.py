@@ -50,7 +50,9 @@ class Written:
                 self._shapes.clear()
             more = TRUTH[schema.positive] if truth else ""
             metadata = {"nonMonotonic": True} if absence else None
-            shape = self._shapes[key] = row_shape(schema.predicate, schema.positive, scope, more, metadata)
+            shape = self._shapes[key] = row_shape(
+                schema.predicate, schema.positive, scope, more, metadata
+            )
         relation = stored.relation if stored else None
         first = True
         for part in rows_json(self._tenant.engine, shape, relation, rows, schema.arity, count):

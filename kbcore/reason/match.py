@@ -38,7 +38,12 @@ def matching(
 
 
 def sorted_rows(
-    tenant: Tenant, stored: StoredRelation, rows: array[int], count: int, limit: int | None, budget: Budget
+    tenant: Tenant,
+    stored: StoredRelation,
+    rows: array[int],
+    count: int,
+    limit: int | None,
+    budget: Budget,
 ) -> list[Row]:
     """Return the first `limit` rows of a stored relation in answer order, as answer rows."""
     arity = stored.schema.arity
@@ -48,5 +53,7 @@ def sorted_rows(
     result: list[Row] = []
     for part in budget.slices(count):
         part_rows = ordered[part.start * arity : part.stop * arity]
-        result.extend(stored.rows(tenant.engine, part_rows, stored.relation.locate(part_rows, len(part))))
+        result.extend(
+            stored.rows(tenant.engine, part_rows, stored.relation.locate(part_rows, len(part)))
+        )
     return result

@@ -42,7 +42,9 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
 def _stratum(number: int, stratum: Mapping[str, Any]) -> Iterator[str]:
     took = ""
     if stratum["rounds"] is not None:
-        took = f"  [{stratum['ms']:.3f} ms, rounds {stratum['rounds']}, rows made {stratum['rows']}]"
+        took = (
+            f"  [{stratum['ms']:.3f} ms, rounds {stratum['rounds']}, rows made {stratum['rows']}]"
+        )
     kind = " (recursive)" if stratum["recursive"] else ""
     yield f"stratum {number}{kind}: {', '.join(stratum['relations'])}{took}"
     for rule in stratum["rules"]:
@@ -67,7 +69,9 @@ def _known(step: Mapping[str, Any]) -> str:
     else:
         if step.get("estimatedPerLookUp") is not None:
             a_look_up, in_all = _number(step["estimatedPerLookUp"]), _number(step["estimatedRows"])
-            parts.append(f"about {a_look_up} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}")
+            parts.append(
+                f"about {a_look_up} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}"
+            )
         parts += [] if step["rows"] is None else [f"found {step['rows']}"]
     sizes = [_size(read) for read in reads if read["relationRows"] is not None]
     parts += [f"size {', '.join(sizes)}"] if sizes else []

@@ -9,7 +9,9 @@ from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 
 
-def predicates(tenant: Tenant, partitions: Iterable[Partition], scope: str | None) -> dict[str, Any]:
+def predicates(
+    tenant: Tenant, partitions: Iterable[Partition], scope: str | None
+) -> dict[str, Any]:
     """Return the predicates with currently valid facts or with rules of the scope, by name and
     arity.
     """

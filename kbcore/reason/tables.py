@@ -64,7 +64,11 @@ class GoalTables:
     """
 
     def __init__(
-        self, engine: Engine, max_bytes: int, verify: bool = False, shared_counts: TableCounts | None = None
+        self,
+        engine: Engine,
+        max_bytes: int,
+        verify: bool = False,
+        shared_counts: TableCounts | None = None,
     ) -> None:
         self._engine = engine
         self._max_bytes = max_bytes
@@ -79,7 +83,12 @@ class GoalTables:
         return len(self._tables)
 
     def ask(
-        self, partition: PartitionKey, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
+        self,
+        partition: PartitionKey,
+        goal: CompiledGoal,
+        pattern: Sequence[int],
+        bind: Bind,
+        budget: Budget,
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
         run, answers = self._take(_keys(partition, goal, pattern)), None
@@ -96,7 +105,9 @@ class GoalTables:
             run, rows_before = GoalRun(self._engine, goal, bind, budget.limits), 0
             answers = self._fresh(run, pattern, budget)
         budget.rows_made += run.rows_made - rows_before
-        if self._verify and answers != self.once(goal, pattern, bind, replace(budget, notes=Notes())):
+        if self._verify and answers != self.once(
+            goal, pattern, bind, replace(budget, notes=Notes())
+        ):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
         budget.notes.warnings += run.warnings
@@ -124,7 +135,9 @@ class GoalTables:
         for run in runs:
             run.close()
 
-    def once(self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget) -> tuple[array[int], int]:
+    def once(
+        self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
+    ) -> tuple[array[int], int]:
         """Answer a goal with a run that is not cached."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
         answers = self._fresh(run, pattern, budget)
@@ -133,7 +146,9 @@ class GoalTables:
         run.close()
         return answers
 
-    def _fresh(self, run: GoalRun, pattern: Sequence[int], budget: Budget) -> tuple[array[int], int]:
+    def _fresh(
+        self, run: GoalRun, pattern: Sequence[int], budget: Budget
+    ) -> tuple[array[int], int]:
         try:
             answers = run.ask(pattern, budget)
             if answers is None:

@@ -43,13 +43,21 @@ class UnknownPredicate:
     @property
     def suggestion(self) -> str | None:
         """The suggested predicate as `name/arity`."""
-        return None if self.did_you_mean is None else f"{self.did_you_mean[0]}/{self.did_you_mean[1]}"
+        return (
+            None if self.did_you_mean is None else f"{self.did_you_mean[0]}/{self.did_you_mean[1]}"
+        )
 
     def __str__(self) -> str:
-        return self.signature if self.suggestion is None else f"{self.signature} (did you mean {self.suggestion}?)"
+        return (
+            self.signature
+            if self.suggestion is None
+            else f"{self.signature} (did you mean {self.suggestion}?)"
+        )
 
 
-def unknown_predicates(tenant: Tenant, asked: Iterable[Signature], scope: str | None) -> list[UnknownPredicate]:
+def unknown_predicates(
+    tenant: Tenant, asked: Iterable[Signature], scope: str | None
+) -> list[UnknownPredicate]:
     """Return those of the asked predicates that have no fact and no rule in any scope of the
     tenant.
 
@@ -61,7 +69,10 @@ def unknown_predicates(tenant: Tenant, asked: Iterable[Signature], scope: str | 
         if not missing:
             return []
         candidates = sorted(islice(_signatures(tenant), MAX_CANDIDATES))
-        return [UnknownPredicate(name, arity, _similar(name, arity, candidates)) for name, arity in missing]
+        return [
+            UnknownPredicate(name, arity, _similar(name, arity, candidates))
+            for name, arity in missing
+        ]
 
 
 def _exists(tenant: Tenant, asked: Signature, scope: str | None) -> bool:
@@ -97,7 +108,9 @@ def _signatures(tenant: Tenant) -> Iterator[tuple[str, int]]:
                 yield signature
 
 
-def _similar(name: str, arity: int | None, candidates: list[tuple[str, int]]) -> tuple[str, int] | None:
+def _similar(
+    name: str, arity: int | None, candidates: list[tuple[str, int]]
+) -> tuple[str, int] | None:
     """Return the candidate of the same name with the nearest arity, else the one whose name is most
     similar.
     """
@@ -111,4 +124,6 @@ def _similar(name: str, arity: int | None, candidates: list[tuple[str, int]]) ->
     if not best:
         return None
     arities = [width for known, width in candidates if known == best[0]]
-    return best[0], arities[0] if arity is None else min(arities, key=lambda width: abs(width - arity))
+    return best[0], arities[0] if arity is None else min(
+        arities, key=lambda width: abs(width - arity)
+    )

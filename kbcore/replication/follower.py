@@ -209,7 +209,9 @@ class Follower:
 
     def _same_or_later(self, epoch: int, cursor: Cursor) -> None:
         if epoch < cursor.epoch:
-            self._refuse(f"an old leader came back: it is in term {epoch}, this node in {cursor.epoch}")
+            self._refuse(
+                f"an old leader came back: it is in term {epoch}, this node in {cursor.epoch}"
+            )
         if epoch > cursor.epoch:
             self._replica.enter(epoch)
 
@@ -220,7 +222,12 @@ class Follower:
         epoch = details.get("epoch", 0)
         self._met(epoch, details.get("head", 0))
         if epoch > cursor.epoch:
-            _log.warning("%s: its term is %d, the one here %d; fetching the state anew", error, epoch, cursor.epoch)
+            _log.warning(
+                "%s: its term is %d, the one here %d; fetching the state anew",
+                error,
+                epoch,
+                cursor.epoch,
+            )
             self._bootstrap("the logs have diverged", cursor)
             return
         self._refuse(
@@ -273,6 +280,8 @@ class Follower:
         if seed.epoch > cursor.epoch:
             return
         if seed.epoch < cursor.epoch or seed.log_id != cursor.log_id:
-            self._refuse(f"a snapshot of log {seed.log_id}, term {seed.epoch}, while this node is in term {cursor.epoch}")
+            self._refuse(
+                f"a snapshot of log {seed.log_id}, term {seed.epoch}, while this node is in term {cursor.epoch}"
+            )
         if seed.seq < cursor.after:
             raise BadShipment(f"a snapshot at {seed.seq} while this node is at {cursor.after}")

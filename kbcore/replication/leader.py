@@ -95,7 +95,9 @@ class Progress:
 class Leader:
     """Gives the log of a node to followers. `synced` moves with every batch that is durable."""
 
-    def __init__(self, store: LogStore, clock: Clock, config: Config, pause: Callable[[], None]) -> None:
+    def __init__(
+        self, store: LogStore, clock: Clock, config: Config, pause: Callable[[], None]
+    ) -> None:
         self.synced = Progress()
         self.closing = False
         self._store = store
@@ -124,12 +126,16 @@ class Leader:
         self._note(name, cursor.after)
         if self._store.status().durable <= cursor.after:
             self.synced.wait(
-                lambda: self.closing or self._store.status().durable > cursor.after, wait_seconds, self._clock
+                lambda: self.closing or self._store.status().durable > cursor.after,
+                wait_seconds,
+                self._clock,
             )
             records = self._store.read(cursor.after)
         waited = self._clock.monotonic() - begun
         status = self._store.status()
-        data = self._frames(records, status.log_id, status.durable, status.epoch, min(max_bytes, MAX_BYTES))
+        data = self._frames(
+            records, status.log_id, status.durable, status.epoch, min(max_bytes, MAX_BYTES)
+        )
         return Shipment(status.log_id, status.epoch, status.durable, data, waited)
 
     def snapshot(self, name: str) -> tuple[LogSeed, Iterator[bytes]]:
@@ -173,7 +179,10 @@ class Leader:
         if cursor.log_id != status.log_id:
             raise Diverged("the follower has another log", {**about, "reason": "log_id"})
         if cursor.epoch > status.epoch:
-            raise Diverged("the follower is in a later term: this leader is an old one", {**about, "reason": "epoch"})
+            raise Diverged(
+                "the follower is in a later term: this leader is an old one",
+                {**about, "reason": "epoch"},
+            )
         if cursor.after > status.durable:
             raise Diverged("the follower is ahead of this leader", {**about, "reason": "ahead"})
         if cursor.crc is None or not cursor.after:
@@ -181,12 +190,18 @@ class Leader:
         records = self._store.read(cursor.after - 1)
         last = next(records, None)
         if last is None or last.seq != cursor.after:
-            raise LogTruncated(f"record {cursor.after} is no longer kept", {"first": cursor.after + 1})
+            raise LogTruncated(
+                f"record {cursor.after} is no longer kept", {"first": cursor.after + 1}
+            )
         if record_crc(status.log_id, last) != cursor.crc:
-            raise Diverged(f"the follower has another record {cursor.after}", {**about, "reason": "record"})
+            raise Diverged(
+                f"the follower has another record {cursor.after}", {**about, "reason": "record"}
+            )
         return records
 
-    def _frames(self, records: Iterator[LogRecord], log_id: str, durable: int, epoch: int, limit: int) -> bytes:
+    def _frames(
+        self, records: Iterator[LogRecord], log_id: str, durable: int, epoch: int, limit: int
+    ) -> bytes:
         log_crc = crc32(bytes.fromhex(log_id))
         parts: list[bytes] = []
         size = 0

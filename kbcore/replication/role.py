@@ -51,7 +51,9 @@ def check_settings(config: Config) -> None:
             f"REPLICATION_MODE={mode}: REPLICATION_TOKEN has to be a secret of {SHORTEST_TOKEN} characters or more, or none"
         )
     if config.storage_backend == "memory":
-        raise ConfigError(f"REPLICATION_MODE={mode}: STORAGE_BACKEND=memory keeps no log to replicate")
+        raise ConfigError(
+            f"REPLICATION_MODE={mode}: STORAGE_BACKEND=memory keeps no log to replicate"
+        )
     if mode == FOLLOWER and not config.leader_url:
         raise ConfigError("REPLICATION_MODE=FOLLOWER: LEADER_URL has to say whom to follow")
     if mode == LEADER and config.fsync_policy != "always":
@@ -132,7 +134,9 @@ class Replication:
         self._lagging: set[str] = set()
         committer.wrote = self.leader.wrote
         if self.role == FOLLOWER and not isinstance(store, TakesOver):
-            raise ConfigError(f"STORAGE_BACKEND={config.storage_backend} cannot follow another node")
+            raise ConfigError(
+                f"STORAGE_BACKEND={config.storage_backend} cannot follow another node"
+            )
         # A follower's storage that is opened for something else is read only: a write would never reach the leader.
         committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
         if committer.leader is not None:
@@ -181,17 +185,25 @@ class Replication:
         standing, now, applied = follower.standing, self._clock.monotonic(), self._applied.reached
 
         def found(status: str, message: str) -> dict[str, Any]:
-            return {"status": status, "message": f"follower of {self._config.leader_url}: {message}"}
+            return {
+                "status": status,
+                "message": f"follower of {self._config.leader_url}: {message}",
+            }
 
         if standing.refused:
             return found("fail", standing.trouble)
         if standing.goal is None and standing.contact is None:
-            return found("fail", f"no contact with the leader yet{standing.trouble and ': '}{standing.trouble}")
+            return found(
+                "fail",
+                f"no contact with the leader yet{standing.trouble and ': '}{standing.trouble}",
+            )
         if standing.goal is None or applied < standing.goal or standing.as_of is None:
             return found("fail", f"catching up, at {applied} of {standing.head}")
         lag = now - standing.as_of
         if standing.contact is None or now - standing.contact > SILENT_SECONDS or standing.trouble:
-            lost = found("warn", f"the leader does not answer; what is read here is {lag:.0f} seconds old")
+            lost = found(
+                "warn", f"the leader does not answer; what is read here is {lag:.0f} seconds old"
+            )
             return lost if lag <= self._config.ready_stale_s else {**lost, "status": "fail"}
         if lag > self._config.ready_max_lag_s:
             return found("fail", f"{lag:.0f} seconds behind, at {applied} of {standing.head}")
@@ -238,21 +250,32 @@ class Replication:
         """What there is to tell sinks of metrics."""
         if self.follower is not None:
             # One that was promoted lags behind nobody; one that has heard nothing yet has been silent since it began.
-            standing, now, begun = self.follower.standing, self._clock.monotonic(), self.follower.begun
+            standing, now, begun = (
+                self.follower.standing,
+                self._clock.monotonic(),
+                self.follower.begun,
+            )
             follows, applied = self.role == FOLLOWER, self._applied.reached
             as_of = begun if standing.as_of is None else standing.as_of
             yield m.REPLICATION_HEAD, (), standing.head
             yield m.REPLICATION_APPLIED, (), applied
             yield m.REPLICATION_LAG_RECORDS, (), max(0, standing.head - applied) * follows
             yield m.REPLICATION_LAG_SECONDS, (), max(0.0, now - as_of) * follows
-            yield m.REPLICATION_CONTACT, (), (now - (begun if standing.contact is None else standing.contact)) * follows
+            yield (
+                m.REPLICATION_CONTACT,
+                (),
+                (now - (begun if standing.contact is None else standing.contact)) * follows,
+            )
             yield m.REPLICATION_BYTES, (), standing.bytes
             yield m.REPLICATION_BOOTSTRAPS, (), standing.bootstraps
             yield m.REPLICATION_DIVERGENCES, (), standing.divergences
         if self.role == LEADER:
             durable = self._store.status().durable
             lags = {known.name: max(0, durable - known.seq) for known in self.leader.followers()}
-            for name in {*self._lagging, *lags}:  # what is forgotten must not stay as it was last seen
+            for name in {
+                *self._lagging,
+                *lags,
+            }:  # what is forgotten must not stay as it was last seen
                 yield m.FOLLOWER_LAG_RECORDS, (name,), lags.get(name, 0)
             self._lagging = set(lags)
 
@@ -280,7 +303,9 @@ class Replication:
         status = self._store.status()
         if not status.head and not status.snapshot and not self._is_replica():
             return None
-        return Cursor(status.log_id, status.epoch, status.head, self._last_crc(status.log_id, status.head))
+        return Cursor(
+            status.log_id, status.epoch, status.head, self._last_crc(status.log_id, status.head)
+        )
 
     def _is_replica(self) -> bool:
         """Whether an empty log was already taken over from the leader in this process."""
@@ -344,12 +369,21 @@ class Replication:
         with self._promoting:
             follower = self.follower
             if self.role != FOLLOWER or follower is None:
-                raise Conflict(f"only a follower can be promoted; this node's role is {self.role}", {"role": self.role})
+                raise Conflict(
+                    f"only a follower can be promoted; this node's role is {self.role}",
+                    {"role": self.role},
+                )
             standing = follower.standing
             if self.cursor() is None or standing.bootstrapping:
-                raise Conflict("this follower has not got the leader's state yet", {"reason": "bootstrap"})
+                raise Conflict(
+                    "this follower has not got the leader's state yet", {"reason": "bootstrap"}
+                )
             contact = standing.contact
-            answers = contact is not None and not standing.trouble and self._clock.monotonic() - contact < SILENT_SECONDS
+            answers = (
+                contact is not None
+                and not standing.trouble
+                and self._clock.monotonic() - contact < SILENT_SECONDS
+            )
             if answers and not force:
                 raise Conflict(
                     "the leader still answers; stop it first (or force the promotion)",
@@ -367,7 +401,12 @@ class Replication:
 
             done = self._committer.exclusively(lead)
             follower.stop()
-        _log.warning("promoted: this node leads log %s from record %d on, in term %d", done.log_id, done.seq + 1, done.epoch)
+        _log.warning(
+            "promoted: this node leads log %s from record %d on, in term %d",
+            done.log_id,
+            done.seq + 1,
+            done.epoch,
+        )
         for tell in self.on_led:
             tell()
         return done

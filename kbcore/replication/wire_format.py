@@ -43,7 +43,9 @@ def record_crc(log_id: str, record: LogRecord) -> int:
 
 def framed(record: LogRecord, log_crc: int, durable: int, epoch: int) -> bytes:
     """A record as it travels; `log_crc` is the CRC-32 of the log id, `durable` what the leader is known to have synced."""
-    rest = _CHECKED.pack(len(record.payload), record.seq, durable, epoch, record.type, record.version, 0)
+    rest = _CHECKED.pack(
+        len(record.payload), record.seq, durable, epoch, record.type, record.version, 0
+    )
     crc = crc32(record.payload, crc32(rest, log_crc))
     return rest[:4] + _CRC.pack(crc) + rest[4:] + record.payload
 
@@ -57,8 +59,12 @@ def unframed(data: bytes, log_id: str) -> Iterator[LogRecord]:
         length, crc, seq, _, _, kind, version, flags = FRAME.unpack_from(data, start)
         end = start + FRAME.size + length
         if not 0 < length <= MAX_PAYLOAD or end > len(data) or flags:
-            raise BadShipment(f"the answer ends within a record, or its header is damaged, at byte {start}")
-        header = crc32(view[start + 8 : start + FRAME.size], crc32(view[start : start + 4], log_crc))
+            raise BadShipment(
+                f"the answer ends within a record, or its header is damaged, at byte {start}"
+            )
+        header = crc32(
+            view[start + 8 : start + FRAME.size], crc32(view[start : start + 4], log_crc)
+        )
         if crc32(view[start + FRAME.size : end], header) != crc:
             raise BadShipment(f"a record with a wrong checksum, at byte {start}")
         yield LogRecord(seq, kind, version, data[start + FRAME.size : end])
@@ -106,7 +112,9 @@ class Unpacking:
                 self._foot()
                 return
             if length > MAX_PAYLOAD or self.size + length > self.limit:
-                raise BadShipment(f"a snapshot of more than {self.limit} bytes, or a chunk of {length}")
+                raise BadShipment(
+                    f"a snapshot of more than {self.limit} bytes, or a chunk of {length}"
+                )
             end = _SECTION.size + length
             if len(self._data) < end:
                 return

@@ -74,7 +74,9 @@ class Affected:
         gone = set(removed)
         affected = self._reached(clauses, set(gone))
         self.signed = any(
-            isinstance(item, ClauseAtom) and item.absent and not affected.isdisjoint(_depends_on(item))
+            isinstance(item, ClauseAtom)
+            and item.absent
+            and not affected.isdisjoint(_depends_on(item))
             for clause in clauses
             if _concludes(clause) and clause.head.schema.stored in affected
             for item in clause.body
@@ -82,16 +84,26 @@ class Affected:
         result = list(clauses)
         for schema in sorted(gone, key=str):
             args = tuple(_variables(schema.arity))
-            result.append(Clause(ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)))
+            result.append(
+                Clause(
+                    ClauseAtom(_affected(schema), args), (ClauseAtom(removed_schema(schema), args),)
+                )
+            )
         for clause in clauses:
             if clause.head.schema.role in _COUNTED:
                 self.incomplete = self.incomplete or any(
-                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item)) for item in clause.body
+                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item))
+                    for item in clause.body
                 )
             elif _concludes(clause, possible=self.signed) and clause.head.schema.stored in affected:
                 result.extend(self._variants(clause, affected))
         for schema in sorted(affected, key=str):
-            result.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),)))
+            result.append(
+                Clause(
+                    ClauseAtom(ALL, ()),
+                    (ClauseAtom(_affected(schema), (ANONYMOUS,) * schema.arity),),
+                )
+            )
         self.clauses = result
 
     @staticmethod
@@ -103,7 +115,10 @@ class Affected:
                 head = clause.head.schema.stored
                 if head in affected or clause.head.schema.role in _COUNTED:
                     continue
-                if any(isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item)) for item in clause.body):
+                if any(
+                    isinstance(item, ClauseAtom) and not affected.isdisjoint(_depends_on(item))
+                    for item in clause.body
+                ):
                     affected.add(head)
                     grown = True
         return affected
@@ -123,7 +138,10 @@ class Affected:
             return
         head = ClauseAtom(_affected(clause.head.schema.stored), clause.head.args)
         for body in product(*choices):
-            if any(isinstance(item, ClauseAtom) and item.schema.predicate.startswith(_AFFECTED) for item in body):
+            if any(
+                isinstance(item, ClauseAtom) and item.schema.predicate.startswith(_AFFECTED)
+                for item in body
+            ):
                 yield Clause(head, body)
 
 
@@ -148,7 +166,9 @@ def first(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[
                 out = ClauseAtom(removed_schema(item.schema.stored), item.args)
                 result.extend(Clause(head, (out, *body)) for body in product(*others))
     for schema in sorted(heads, key=str):
-        result.append(Clause(ClauseAtom(ALL, ()), (ClauseAtom(schema, (ANONYMOUS,) * schema.arity),)))
+        result.append(
+            Clause(ClauseAtom(ALL, ()), (ClauseAtom(schema, (ANONYMOUS,) * schema.arity),))
+        )
     return result
 
 
@@ -163,7 +183,10 @@ def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list
             return ClauseAtom(_before(item.schema), item.args, item.absent)
         return item
 
-    result = [Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule) for clause in clauses]
+    result = [
+        Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule)
+        for clause in clauses
+    ]
     for schema in sorted(gone, key=str):
         args = tuple(_variables(schema.arity))
         for part in (schema, removed_schema(schema)):

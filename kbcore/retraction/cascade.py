@@ -96,7 +96,9 @@ class Cascades:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._programs: OrderedDict[Key, _Program] = OrderedDict()
-        self._goals_before: OrderedDict[tuple[_Program, RelationSchema], CompiledGoal] = OrderedDict()
+        self._goals_before: OrderedDict[tuple[_Program, RelationSchema], CompiledGoal] = (
+            OrderedDict()
+        )
         self._mutex = threading.Lock()
 
     def close(self) -> None:
@@ -111,7 +113,9 @@ class Cascades:
         The caller holds the read lock of the state after the retraction.
         """
         limits = budget.limits
-        limits_within = Limits(min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps))
+        limits_within = Limits(
+            min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps)
+        )
         within = replace(budget, limits=limits_within)
         by_scope: dict[str | None, list[Removed]] = {}
         for change in removed:
@@ -119,7 +123,9 @@ class Cascades:
         for scope, group in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
-            if partition is None or (rules.reads | rules.deniable).isdisjoint(change.schema for change in group):
+            if partition is None or (rules.reads | rules.deniable).isdisjoint(
+                change.schema for change in group
+            ):
                 continue
             try:
                 self._settle(partition, rules, group, within, result)
@@ -127,7 +133,12 @@ class Cascades:
                 result.truncated = True
 
     def _settle(
-        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, result: Fallen
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        group: Sequence[Removed],
+        budget: Budget,
+        result: Fallen,
     ) -> None:
         removed = frozenset(change.schema for change in group)
         denied = partition.denied(rules.deniable) | (rules.deniable & removed)
@@ -158,19 +169,29 @@ class Cascades:
         run: GoalRun | None = None
         try:
             self._fill(removed, group, budget)
-            if program.first is not None and self._nothing_fell(program.first, view, removed, keys, budget):
+            if program.first is not None and self._nothing_fell(
+                program.first, view, removed, keys, budget
+            ):
                 return
-            run = GoalRun(engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
+            run = GoalRun(
+                engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits
+            )
             run.ask([], budget)
-            for slot, schema in sorted(enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])):
+            for slot, schema in sorted(
+                enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])
+            ):
                 original = affected_of(schema)
                 if original is not None:
                     rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
                     rows, arity = engine.sort(rows, schema.arity, budget.via), schema.arity
                     affected = budget.keys(rows, len(ids), arity)
                     gone = keys.get(original)
-                    candidates = [row for row in affected if row not in gone] if gone else list(affected)
-                    self._compare(partition, view, program, removed, original, candidates, budget, result)
+                    candidates = (
+                        [row for row in affected if row not in gone] if gone else list(affected)
+                    )
+                    self._compare(
+                        partition, view, program, removed, original, candidates, budget, result
+                    )
         finally:
             if run is not None:
                 run.close()
@@ -189,14 +210,18 @@ class Cascades:
 
         False also if the budget is exceeded.
         """
-        run = GoalRun(self._tenant.engine, goal, lambda s: removed.get(s) or view.bind(s), budget.limits)
+        run = GoalRun(
+            self._tenant.engine, goal, lambda s: removed.get(s) or view.bind(s), budget.limits
+        )
         try:
             run.ask([], budget)
             for slot, schema in enumerate(goal.plan.slots):
                 original = affected_of(schema)
                 if original is not None:
                     rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
-                    candidates = set(budget.keys(rows, len(ids), schema.arity)) - gone.get(original, set())
+                    candidates = set(budget.keys(rows, len(ids), schema.arity)) - gone.get(
+                        original, set()
+                    )
                     if not self._all_hold(view, original, candidates, budget):
                         return False
             return True
@@ -205,7 +230,9 @@ class Cascades:
         finally:
             run.close()
 
-    def _all_hold(self, view: View, schema: RelationSchema, candidates: set[RowKey], budget: Budget) -> bool:
+    def _all_hold(
+        self, view: View, schema: RelationSchema, candidates: set[RowKey], budget: Budget
+    ) -> bool:
         """Return True if all candidates hold.
 
         False also for candidates without a common constant.
@@ -217,7 +244,9 @@ class Cascades:
             return False
         return candidates <= self._answers(view, schema, pattern, budget)
 
-    def _answers(self, view: View, schema: RelationSchema, pattern: Sequence[int], budget: Budget) -> set[RowKey]:
+    def _answers(
+        self, view: View, schema: RelationSchema, pattern: Sequence[int], budget: Budget
+    ) -> set[RowKey]:
         """Return the answers of a goal on the state after the retraction.
 
         0 in `pattern` is a variable.
@@ -234,7 +263,12 @@ class Cascades:
             run.close()
 
     def _count_whole(
-        self, partition: Partition, rules: RuleSet, group: Sequence[Removed], budget: Budget, result: Fallen
+        self,
+        partition: Partition,
+        rules: RuleSet,
+        group: Sequence[Removed],
+        budget: Budget,
+        result: Fallen,
     ) -> None:
         fell, appeared = compared(self._tenant, partition, rules, group, budget)
         result.appeared += appeared
@@ -252,25 +286,35 @@ class Cascades:
             affected = Affected(clauses, removed)
             # Usually few conclusions are affected, so joins should start from the affected relations.
             expecting = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
-            goal = self._compiled(build(rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"}), expecting))
+            goal = self._compiled(
+                build(rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"}), expecting)
+            )
             start = None
             if not (affected.signed or affected.incomplete or touched):
-                begun = rewrite(first(clauses, removed), ALL, "", view.statistics, skip={"restrict"})
+                begun = rewrite(
+                    first(clauses, removed), ALL, "", view.statistics, skip={"restrict"}
+                )
                 start = self._compiled(build(begun, view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()
-            compiled = _Program(goal, start, past, affected.signed, affected.incomplete or bool(touched))
+            compiled = _Program(
+                goal, start, past, affected.signed, affected.incomplete or bool(touched)
+            )
             with self._mutex:
                 self._programs[key] = compiled
                 if len(self._programs) > MAX_PROGRAMS:
                     self._programs.popitem(last=False)
         return compiled
 
-    def _goal_before(self, program: _Program, schema: RelationSchema, statistics: Statistics) -> CompiledGoal:
+    def _goal_before(
+        self, program: _Program, schema: RelationSchema, statistics: Statistics
+    ) -> CompiledGoal:
         key = (program, schema)
         with self._mutex:
             goal = self._goals_before.get(key)
         if goal is None:
-            rewritten = rewrite(program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL)
+            rewritten = rewrite(
+                program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL
+            )
             goal = self._compiled(build(rewritten, statistics))
             with self._mutex:
                 self._goals_before[key] = goal
@@ -280,9 +324,16 @@ class Cascades:
 
     def _compiled(self, plan: Plan) -> CompiledGoal:
         engine = self._tenant.engine
-        return CompiledGoal(plan, engine.load(encode(plan)), tuple(engine.intern(text) for text in plan.parameters), {})
+        return CompiledGoal(
+            plan,
+            engine.load(encode(plan)),
+            tuple(engine.intern(text) for text in plan.parameters),
+            {},
+        )
 
-    def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
+    def _holding(
+        self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget
+    ) -> list[bool]:
         rows = array("I", chain.from_iterable(budget.paced(candidates)))
         run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
         try:
@@ -290,14 +341,18 @@ class Cascades:
         finally:
             run.close()
 
-    def _fill(self, relations: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget) -> None:
+    def _fill(
+        self, relations: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget
+    ) -> None:
         """Insert the removed facts into `relations`, by schema."""
         for change in group:
             schema = removed_schema(change.schema)
             if schema not in relations:
                 relations[schema] = self._tenant.engine.relation(schema.arity)
             relation = relations[schema]
-            relation.insert(array("I", chain.from_iterable(budget.paced(change.keys))), len(change.keys))
+            relation.insert(
+                array("I", chain.from_iterable(budget.paced(change.keys))), len(change.keys)
+            )
 
     def _compare(
         self,
@@ -318,11 +373,15 @@ class Cascades:
             past = self._goal_before(program, schema, view.statistics)
             held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
         holds = self._hold(view, schema, candidates, budget)
-        gone = [row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now]
+        gone = [
+            row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now
+        ]
         self._note(partition, schema, gone, result)
         result.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
 
-    def _hold(self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget) -> list[bool]:
+    def _hold(
+        self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget
+    ) -> list[bool]:
         """Return for each candidate whether it holds after the retraction, with one goal per group
         if possible.
         """
@@ -335,17 +394,26 @@ class Cascades:
                 return [row in known for row in candidates]
             except BudgetExceeded:
                 budget.check_time()  # the goals with fewer constants have too many answers: check each candidate instead
-        goal = self._tenant.plans.get(view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True)
+        goal = self._tenant.plans.get(
+            view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True
+        )
         return self._holding(goal, view.bind, candidates, budget)
 
-    def _note(self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], result: Fallen) -> None:
+    def _note(
+        self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], result: Fallen
+    ) -> None:
         """Count fallen conclusions and add the first of them as rows."""
         result.count += len(gone)
         listed = gone[: MAX_SHOWN - len(result.rows)]
-        texts, arity = self._tenant.engine.texts(array("I", chain.from_iterable(listed))), schema.arity
+        texts, arity = (
+            self._tenant.engine.texts(array("I", chain.from_iterable(listed))),
+            schema.arity,
+        )
         starts = range(0, len(listed) * arity, arity) if arity else [0] * len(listed)
         predicate, positive, scope = schema.predicate, schema.positive, partition.name
-        result.rows += [conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts]
+        result.rows += [
+            conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts
+        ]
 
 
 def _common(rows: Collection[RowKey]) -> list[int]:

@@ -40,11 +40,27 @@ def compared(
     removed = {change.schema for change in group}
     denied = partition.denied(rules.deniable) | (rules.deniable & removed)
     reached = sorted(_reached(rules, denied, removed), key=str)
-    after = _conclusions(tenant, viewed(tenant, partition, rules, None, budget, None, denied), reached, budget)
+    after = _conclusions(
+        tenant, viewed(tenant, partition, rules, None, budget, None, denied), reached, budget
+    )
     past = _Past(partition, group)
     try:
-        arguments = rules, denied, None, past.bind, partition, budget.limits, budget.work, budget.rest
-        before = _conclusions(tenant, tenant.models.view(*arguments, scope=partition.name, version=-1), reached, budget)
+        arguments = (
+            rules,
+            denied,
+            None,
+            past.bind,
+            partition,
+            budget.limits,
+            budget.work,
+            budget.rest,
+        )
+        before = _conclusions(
+            tenant,
+            tenant.models.view(*arguments, scope=partition.name, version=-1),
+            reached,
+            budget,
+        )
     finally:
         past.close()
     keys: dict[RelationSchema, set[RowKey]] = {}
@@ -54,7 +70,9 @@ def compared(
     appeared = 0
     for schema in reached:
         now, then, gone = after[schema], before[schema], keys.get(schema, set())
-        fallen[schema] = sorted([key for key in budget.paced(then) if key not in now and key not in gone])
+        fallen[schema] = sorted(
+            [key for key in budget.paced(then) if key not in now and key not in gone]
+        )
         appeared += sum(1 for key in budget.paced(now) if key not in then)
     return fallen, appeared
 
@@ -88,7 +106,9 @@ class _Past:
             relation.drop()
 
 
-def _reached(rules: RuleSet, denied: frozenset[RelationSchema], removed: set[RelationSchema]) -> set[RelationSchema]:
+def _reached(
+    rules: RuleSet, denied: frozenset[RelationSchema], removed: set[RelationSchema]
+) -> set[RelationSchema]:
     """Return the derived predicates whose rules read a removed relation, directly or indirectly."""
     reached = set(removed)
     grown = True
@@ -96,7 +116,9 @@ def _reached(rules: RuleSet, denied: frozenset[RelationSchema], removed: set[Rel
         grown = False
         for clause in rules.clauses(denied):
             read = {item.schema.stored for item in clause.body if isinstance(item, ClauseAtom)}
-            read |= {schema.opposite for schema in read}  # an atom that must not be denied depends on both signs
+            read |= {
+                schema.opposite for schema in read
+            }  # an atom that must not be denied depends on both signs
             if clause.head.schema.stored not in reached and not read.isdisjoint(reached):
                 reached.add(clause.head.schema.stored)
                 grown = True
@@ -104,12 +126,17 @@ def _reached(rules: RuleSet, denied: frozenset[RelationSchema], removed: set[Rel
 
 
 def _conclusions(
-    tenant: Tenant, entered: AbstractContextManager[View], schemas: Sequence[RelationSchema], budget: Budget
+    tenant: Tenant,
+    entered: AbstractContextManager[View],
+    schemas: Sequence[RelationSchema],
+    budget: Budget,
 ) -> Conclusions:
     conclusions: dict[RelationSchema, set[RowKey]] = {}
     with entered as view:
         for schema in schemas:
-            goal = tenant.plans.get(view.rules, schema, "f" * schema.arity, view.denied, view.statistics)
+            goal = tenant.plans.get(
+                view.rules, schema, "f" * schema.arity, view.denied, view.statistics
+            )
             run = GoalRun(tenant.engine, goal, view.bind, budget.limits)
             try:
                 answers = run.ask([0] * schema.arity, budget)

@@ -61,17 +61,27 @@ class LexicalIndex:
         """Return the index of a tenant; create an empty one on first use."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
         index = home.attached.get("lexical")
-        return cast(LexicalIndex, home.attached.setdefault("lexical", cls(home)) if index is None else index)
+        return cast(
+            LexicalIndex, home.attached.setdefault("lexical", cls(home)) if index is None else index
+        )
 
     def close(self) -> None:
         """Drop all indexes; relations stop recording changed rows."""
-        for stored in [*self._copies, *(stored for shelf in self._shelves.values() for stored in shelf.relations)]:
+        for stored in [
+            *self._copies,
+            *(stored for shelf in self._shelves.values() for stored in shelf.relations),
+        ]:
             stored.flips = None
         self._shelves.clear()
         self._copies.clear()
 
     def search(
-        self, partition: Partition, text: str, k: int, budget: Budget, predicates: Sequence[str] | None = None
+        self,
+        partition: Partition,
+        text: str,
+        k: int,
+        budget: Budget,
+        predicates: Sequence[str] | None = None,
     ) -> list[Found]:
         """Return the `k` visible facts of a partition that match a text best, best first.
 
@@ -81,12 +91,17 @@ class LexicalIndex:
         """
         with self._mutex:
             shelves = self._current(partition, budget)
-        numbers = [number for word in words(text) if (number := self._vocabulary.get(word)) is not None]
+        numbers = [
+            number for word in words(text) if (number := self._vocabulary.get(word)) is not None
+        ]
         query = _Query(self._engine, shelves, Counter(numbers))
         hits = [hit for shelf in shelves for hit in query.best(shelf, k, predicates)]
         if len(shelves) > 1:
             hits = sorted(hits, key=lambda hit: hit[:3])[:k]
-        return [(shelf.relations[rank], row, query.share(-negative)) for negative, rank, row, shelf in hits]
+        return [
+            (shelf.relations[rank], row, query.share(-negative))
+            for negative, rank, row, shelf in hits
+        ]
 
     def _current(self, partition: Partition, budget: Budget) -> list[_Shelf]:
         """Update and return the posting lists.
@@ -144,7 +159,12 @@ class _Shelf:
     """
 
     def __init__(
-        self, postings: Postings, relations: Sequence[StoredRelation], *, whole: bool = True, version: int = -1
+        self,
+        postings: Postings,
+        relations: Sequence[StoredRelation],
+        *,
+        whole: bool = True,
+        version: int = -1,
     ) -> None:
         self.postings = postings
         self.relations = relations
@@ -164,7 +184,10 @@ class _Shelf:
         names = frozenset(predicates)
         ranks = array("I", [UNASKED]) * len(self.ranks)
         for rank, stored in enumerate(self.relations):
-            if stored.schema.predicate in names and (part := self.postings.part(stored)) is not None:
+            if (
+                stored.schema.predicate in names
+                and (part := self.postings.part(stored)) is not None
+            ):
                 ranks[part.owner] = rank
         return ranks
 
@@ -172,7 +195,9 @@ class _Shelf:
 class _Query:
     """A query over several shelves: the weights of its words there, heaviest first."""
 
-    def __init__(self, engine: Engine, shelves: Sequence[_Shelf], counted: Mapping[int, int]) -> None:
+    def __init__(
+        self, engine: Engine, shelves: Sequence[_Shelf], counted: Mapping[int, int]
+    ) -> None:
         self._engine = engine
         total = sum(shelf.count for shelf in shelves)
         mean = sum(shelf.words for shelf in shelves) / total if total else 1.0
@@ -181,13 +206,19 @@ class _Query:
         for word, times in counted.items():
             having = sum(self._having(shelf, word) for shelf in shelves)
             if having:
-                weights.append((times * math.log(1 + (total - having + 0.5) / (having + 0.5)), word))
+                weights.append(
+                    (times * math.log(1 + (total - having + 0.5) / (having + 0.5)), word)
+                )
             if len(weights) == MAX_QUERY_WORDS:
                 break
-        self._weights = [(word, weight) for weight, word in sorted(weights, key=lambda pair: -pair[0])]
+        self._weights = [
+            (word, weight) for weight, word in sorted(weights, key=lambda pair: -pair[0])
+        ]
         self._max_score = sum(weight for _, weight in self._weights) * (K1 + 1) / (1 + self._flat)
 
-    def best(self, shelf: _Shelf, k: int, predicates: Sequence[str] | None) -> list[tuple[float, int, int, _Shelf]]:
+    def best(
+        self, shelf: _Shelf, k: int, predicates: Sequence[str] | None
+    ) -> list[tuple[float, int, int, _Shelf]]:
         """Return at most `k` best matches of a shelf: negative score, rank of the relation, row id,
         shelf.
         """
@@ -198,12 +229,13 @@ class _Query:
         parts, hits = shelf.postings.parts, []
         for place, score in zip(places, scores, strict=True):
             owner = matching.owners[place]
-            hits.append((-score, matching.ranks[owner], bisect_left(parts[owner].places, place), shelf))
+            hits.append(
+                (-score, matching.ranks[owner], bisect_left(parts[owner].places, place), shelf)
+            )
         return hits
 
     def share(self, score: float) -> float:
-        """Return a score relative to that of an empty fact with every query word once, capped at 1.
-        """
+        """Return a score relative to that of an empty fact with every query word once, capped at 1."""
         return min(1.0, score / self._max_score)
 
     def _having(self, shelf: _Shelf, word: int) -> int:
@@ -212,14 +244,28 @@ class _Query:
         return sum(self._engine.having(self._matching(shelf, [(word, 0.0)])))
 
     def _matching(
-        self, shelf: _Shelf, weights: Iterable[tuple[int, float]], predicates: Sequence[str] | None = None
+        self,
+        shelf: _Shelf,
+        weights: Iterable[tuple[int, float]],
+        predicates: Sequence[str] | None = None,
     ) -> Matching:
         postings = shelf.postings
-        lists = [(places, weight) for word, weight in weights if (places := postings.lists.get(word)) is not None]
+        lists = [
+            (places, weight)
+            for word, weight in weights
+            if (places := postings.lists.get(word)) is not None
+        ]
         lengths, shown, owners = postings.lengths, postings.shown, postings.owners
         parameters = K1 + 1, self._flat, self._slope
         return Matching(
-            lists, *parameters, lengths, shown, owners, shelf.ranks_of(predicates), postings.shortest, postings.most
+            lists,
+            *parameters,
+            lengths,
+            shown,
+            owners,
+            shelf.ranks_of(predicates),
+            postings.shortest,
+            postings.most,
         )
 
 

@@ -63,10 +63,16 @@ class Embedding:
                 batch_vectors = [self._checked(vector) for vector in raw_vectors]
                 if len(batch_vectors) != len(batch):
                     raise ValueError(f"{len(batch_vectors)} vectors for {len(batch)} texts")
-            except Exception:  # a plugin may raise anything; the window is then built without vectors
+            except (
+                Exception
+            ):  # a plugin may raise anything; the window is then built without vectors
                 self._breaker.failed()
                 self._on_call(len(batch), False)
-                log.warning("embedder %s failed; ranking uses words only", self._embedder.name, exc_info=True)
+                log.warning(
+                    "embedder %s failed; ranking uses words only",
+                    self._embedder.name,
+                    exc_info=True,
+                )
                 break
             except BaseException:
                 self._breaker.passed()

@@ -90,7 +90,9 @@ class Postings:
                 ranks[part.owner] = rank
         return ranks
 
-    def update(self, relations: Sequence[tuple[StoredRelation, tuple[int, ...]]], budget: Budget) -> None:
+    def update(
+        self, relations: Sequence[tuple[StoredRelation, tuple[int, ...]]], budget: Budget
+    ) -> None:
         """Update the index to the current state of `relations`, each with the words of its
         predicate.
 
@@ -186,7 +188,9 @@ class Postings:
         part.count += step
         part.words += step * self.lengths[place]
         symbols = part.cells[row * part.arity : (row + 1) * part.arity]
-        for word in {word for cell_words in self._words_of(symbols) for word in cell_words}.union(part.own):
+        for word in {word for cell_words in self._words_of(symbols) for word in cell_words}.union(
+            part.own
+        ):
             self.spare[word] = self.spare.get(word, 0) - step
 
     def _drop(self, part: Part) -> None:

@@ -27,7 +27,9 @@ STOP_WORDS = frozenset({
 Names and months (will, may), units and personal pronouns are indexed.
 """
 
-FIRST_PERSON = frozenset({"i", "me", "mine", "my", "myself", "our", "ours", "ourselves", "us", "we"})
+FIRST_PERSON = frozenset(
+    {"i", "me", "mine", "my", "myself", "our", "ours", "ourselves", "us", "we"}
+)
 """Words by which the author of a text refers to themselves."""
 
 MAX_STEMS = 1 << 17
@@ -63,7 +65,11 @@ def name_words(predicate: str) -> list[str]:
     `revenue_2024`.
     """
     stems = words(predicate)
-    return list(dict.fromkeys([*stems, *_stems_of(_folded(predicate))])) if any(map(str.isdigit, predicate)) else stems
+    return (
+        list(dict.fromkeys([*stems, *_stems_of(_folded(predicate))]))
+        if any(map(str.isdigit, predicate))
+        else stems
+    )
 
 
 def in_first_person(text: str) -> bool:
@@ -86,7 +92,9 @@ def _folded(text: str) -> str:
     if text.isascii():
         return text
     plain = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFC", "".join(each for each in plain if unicodedata.category(each) != "Mn"))
+    return unicodedata.normalize(
+        "NFC", "".join(each for each in plain if unicodedata.category(each) != "Mn")
+    )
 
 
 def _camel_parts(run: str) -> list[str]:
@@ -99,7 +107,9 @@ def _camel_parts(run: str) -> list[str]:
         return [run]
     parts, start = [], 0
     for i in range(1, len(run)):
-        starts_word = run[i].isupper() and (run[i - 1].islower() or (i + 1 < len(run) and run[i + 1].islower()))
+        starts_word = run[i].isupper() and (
+            run[i - 1].islower() or (i + 1 < len(run) and run[i + 1].islower())
+        )
         if starts_word:
             parts.append(run[start:i])
             start = i

@@ -55,7 +55,9 @@ class Accesses:
         self._mutex = threading.Lock()
         self.epoch = 0
 
-    def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
+    def note(
+        self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int
+    ) -> None:
         """Note that a goal with this pattern was answered with `rows` at `at` (epoch milliseconds).
 
         Rows that are not stored in the relation are ignored later. The caller holds the read lock.
@@ -92,7 +94,9 @@ class Accesses:
         rows = stored.relation.rows(ids)
         with self._mutex:
             shown_rows = self._shown.setdefault(stored, set())
-            shown_rows.update(tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids)))
+            shown_rows.update(
+                tuple(rows[start * arity : (start + 1) * arity]) for start in range(len(ids))
+            )
 
     def settle_shown(self) -> None:
         """Raise the access counts of facts that were in windows.
@@ -106,7 +110,9 @@ class Accesses:
             for stored, rows in shown.items():
                 if not stored.gone:
                     symbols = array("I", [symbol for row in sorted(rows) for symbol in row])
-                    stored.raise_accesses(stored.relation.locate(symbols, len(rows)), SHOWN_ACCESSES)
+                    stored.raise_accesses(
+                        stored.relation.locate(symbols, len(rows)), SHOWN_ACCESSES
+                    )
             self.epoch += 1
 
     def settle(self) -> None:
@@ -128,8 +134,12 @@ class Accesses:
                 if isinstance(noted, tuple):
                     times_by_pattern.setdefault((stored, noted), []).append(at)
                 else:
-                    rows = noted[:]  # a copy: a reader may extend the note, which the engine's buffers do not allow
-                    stored.touch(stored.relation.locate(rows, len(rows) // stored.schema.arity), 1, at)
+                    rows = noted[
+                        :
+                    ]  # a copy: a reader may extend the note, which the engine's buffers do not allow
+                    stored.touch(
+                        stored.relation.locate(rows, len(rows) // stored.schema.arity), 1, at
+                    )
             for (stored, pattern), times in times_by_pattern.items():
                 stored.touch(stored.relation.match(pattern)[1], len(times), max(times))
 
@@ -137,7 +147,9 @@ class Accesses:
 class Uncounted(Accesses):
     """Accesses that are discarded: a transaction may read its own copies of relations."""
 
-    def note(self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int) -> None:
+    def note(
+        self, stored: StoredRelation, rows: array[int], pattern: Sequence[int], at: int
+    ) -> None:
         """Discard the note."""
 
     def show(self, stored: StoredRelation, ids: array[int]) -> None:

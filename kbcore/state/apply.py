@@ -43,7 +43,9 @@ UNSET_PRIORITY = 0.5
 """Priority of a fact for which no priority was set."""
 
 
-def apply(tenant: Tenant, changes: ChangeSet, at: int, seq: int = 0, *, noted: bool = False) -> Delta:
+def apply(
+    tenant: Tenant, changes: ChangeSet, at: int, seq: int = 0, *, noted: bool = False
+) -> Delta:
     """Apply a change set of logged time `at` (epoch milliseconds).
 
     The caller holds the tenant's write lock.
@@ -88,7 +90,9 @@ def apply_changes(tenant: Tenant, changes: Iterable[Change], at: int, delta: Del
             _retract_pattern(tenant, change, delta, number)
         elif isinstance(change, AssertRules):
             rules = tenant.writable_rules()
-            delta.rules_added.extend(stored for rule in change.rules if rules.add(stored := stored_rule(rule)))
+            delta.rules_added.extend(
+                stored for rule in change.rules if rules.add(stored := stored_rule(rule))
+            )
             tenant.plan_version += 1
         elif isinstance(change, RetractRule):
             _retract_rule(tenant, change, delta)
@@ -145,7 +149,12 @@ def _add(
 
 
 def _insert(
-    tenant: Tenant, stored: StoredRelation, symbols: array[int], facts: Sequence[Fact], at: int, delta: Delta
+    tenant: Tenant,
+    stored: StoredRelation,
+    symbols: array[int],
+    facts: Sequence[Fact],
+    at: int,
+    delta: Delta,
 ) -> None:
     before, ids, added = _add(tenant, stored, symbols, len(facts), at, delta)
     if added == len(facts):
@@ -165,7 +174,12 @@ def _insert(
 
 
 def _describe_new(
-    tenant: Tenant, stored: StoredRelation, symbols: array[int], ids: array[int], facts: Sequence[Fact], at: int
+    tenant: Tenant,
+    stored: StoredRelation,
+    symbols: array[int],
+    ids: array[int],
+    facts: Sequence[Fact],
+    at: int,
 ) -> None:
     """Write metadata, confidence and validity of facts that were just inserted, at `at` (epoch
     milliseconds)."""
@@ -174,7 +188,11 @@ def _describe_new(
         return
     arity, relation = stored.schema.arity, stored.relation
     sure, sureness = array("I"), list[float]()
-    windowed, windowed_rows, windows = array("I"), list[tuple[int, ...]](), list[tuple[int, int, int]]()
+    windowed, windowed_rows, windows = (
+        array("I"),
+        list[tuple[int, ...]](),
+        list[tuple[int, int, int]](),
+    )
     for index in indices:
         fact, row = facts[index], tuple(symbols[index * arity : (index + 1) * arity])
         if fact.metadata:
@@ -194,7 +212,13 @@ def _describe_new(
     tenant.changed(0, stored)
 
 
-def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: Sequence[str], times: Sequence[int]) -> None:
+def tell_rows(
+    tenant: Tenant,
+    scope: str | None,
+    schema: RelationSchema,
+    args: Sequence[str],
+    times: Sequence[int],
+) -> None:
     """Store plain facts of one relation in order, each with its own assertion time (epoch
     milliseconds).
 
@@ -214,7 +238,9 @@ def tell_rows(tenant: Tenant, scope: str | None, schema: RelationSchema, args: S
             new.append(index)
             seen = id + 1
     if added:
-        relation.set_attribute(Attribute.CREATED_AT, array("I", [ids[i] for i in new]), [times[i] for i in new])
+        relation.set_attribute(
+            Attribute.CREATED_AT, array("I", [ids[i] for i in new]), [times[i] for i in new]
+        )
         tenant.changed(added, stored)
     for index in again:
         row = tuple(symbols[index * arity : (index + 1) * arity])
@@ -246,7 +272,13 @@ def _plain(fact: Fact) -> bool:
 
 
 def _describe(
-    tenant: Tenant, stored: StoredRelation, row: tuple[int, ...], ids: array[int], fact: Fact, at: int, again: bool
+    tenant: Tenant,
+    stored: StoredRelation,
+    row: tuple[int, ...],
+    ids: array[int],
+    fact: Fact,
+    at: int,
+    again: bool,
 ) -> None:
     """Write metadata, confidence and validity of one fact.
 
@@ -268,7 +300,9 @@ def _describe(
     if fact.metadata or again:
         stored.describe(row, fact.metadata)
     if fact.confidence is not None or again:
-        relation.set_attribute(Attribute.CONFIDENCE, ids, [UNKNOWN if fact.confidence is None else fact.confidence])
+        relation.set_attribute(
+            Attribute.CONFIDENCE, ids, [UNKNOWN if fact.confidence is None else fact.confidence]
+        )
     if limited or row in stored.limited:
         relation.set_attribute(Attribute.TTL, ids, [fact.ttl or 0])
         relation.set_attribute(Attribute.VALID_FROM, ids, [beginning_cell(fact.valid_from)])

@@ -134,7 +134,13 @@ class Catalog:
         tenants."""
         with self._mutex:
             self._release(list(self.tenants()))
-            vars(self).update({name: value for name, value in vars(other).items() if name not in ("_mutex", "_make_engine")})
+            vars(self).update(
+                {
+                    name: value
+                    for name, value in vars(other).items()
+                    if name not in ("_mutex", "_make_engine")
+                }
+            )
 
     def _new_tenant(self, database: str, name: str, at: int) -> Tenant:
         tenant = Tenant(database, name, self._make_engine(), at)

@@ -240,9 +240,13 @@ class WriteSet:
         """Add the write set of `changes`."""
         for change in changes:
             if isinstance(change, AssertFacts):
-                self.asserted.update((fact.scope, fact.predicate, len(fact.args)) for fact in change.facts)
+                self.asserted.update(
+                    (fact.scope, fact.predicate, len(fact.args)) for fact in change.facts
+                )
             elif isinstance(change, AssertRows):
-                self.asserted.update((rows.scope, rows.predicate, rows.arity) for rows in change.rows)
+                self.asserted.update(
+                    (rows.scope, rows.predicate, rows.arity) for rows in change.rows
+                )
             elif isinstance(change, RetractFact):
                 self.removed.add((change.scope, change.predicate, len(change.args)))
             elif isinstance(change, RetractPattern):
@@ -250,7 +254,9 @@ class WriteSet:
             elif isinstance(change, AssertRules | RetractRule):
                 self.rules = True
             elif isinstance(change, EvictFacts):
-                self.removed.update((rows.scope, rows.predicate, rows.arity) for rows in change.rows)
+                self.removed.update(
+                    (rows.scope, rows.predicate, rows.arity) for rows in change.rows
+                )
             elif isinstance(change, SetPriority):
                 self.asserted.add((change.scope, change.predicate, len(change.args)))
             elif isinstance(change, NoteAnswer):

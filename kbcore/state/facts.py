@@ -22,7 +22,11 @@ FactKey = tuple[str | None, str, tuple[str, ...], bool]
 
 
 def row_shape(
-    predicate: str, positive: bool, scope: str | None, more: str = "", metadata: Mapping[str, Any] | None = None
+    predicate: str,
+    positive: bool,
+    scope: str | None,
+    more: str = "",
+    metadata: Mapping[str, Any] | None = None,
 ) -> RowShape:
     """Return the JSON template of rows without confidence that share the same metadata.
 

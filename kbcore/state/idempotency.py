@@ -82,7 +82,11 @@ class AnsweredRequests:
         self._bytes += record.size
         while self._known:
             key, oldest = next(iter(self._known.items()))
-            if len(self._known) <= KEPT_KEYS and self._bytes <= KEPT_BYTES and oldest.at > at - KEPT_MS:
+            if (
+                len(self._known) <= KEPT_KEYS
+                and self._bytes <= KEPT_BYTES
+                and oldest.at > at - KEPT_MS
+            ):
                 return
             del self._known[key]
             self._bytes -= oldest.size
@@ -97,7 +101,9 @@ class AnsweredRequests:
     def restore(self, known: Iterable[list[object]]) -> None:
         """Load what `all` returned."""
         for key, digest, at, answer in known:
-            record = self._known[str(key)] = Answered(str(digest), int(str(at)), answer_from_json(answer))
+            record = self._known[str(key)] = Answered(
+                str(digest), int(str(at)), answer_from_json(answer)
+            )
             self._bytes += record.size
 
 

@@ -54,7 +54,12 @@ class _Read:
                 lock._changed.wait()
             lock._readers += 1
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         lock = self._lock
         with lock._mutex:
             lock._readers -= 1
@@ -87,7 +92,12 @@ class _Write:
             self.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         lock = self._lock
         with lock._mutex:
             lock._writing = False

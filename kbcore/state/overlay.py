@@ -59,13 +59,17 @@ def versions(partition: Partition | None, name: ReadName) -> Versions:
         return ()
     if predicate is not None and arity is not None:
         signs = (RelationSchema(predicate, arity, True), RelationSchema(predicate, arity, False))
-        relations = [relation for schema in signs if (relation := partition.get(schema)) is not None]
+        relations = [
+            relation for schema in signs if (relation := partition.get(schema)) is not None
+        ]
     elif predicate is not None:
         relations = partition.named(predicate)
     else:
         relations = partition.relations()
     known = ((r.schema, r.version) for r in relations if r.version)
-    return tuple(sorted(known, key=lambda each: (each[0].predicate, each[0].arity, each[0].positive)))
+    return tuple(
+        sorted(known, key=lambda each: (each[0].predicate, each[0].arity, each[0].positive))
+    )
 
 
 def scope_names(tenant: Tenant) -> tuple[str | None, ...]:
@@ -137,7 +141,10 @@ class Overlay(Tenant):
         if self.noting and self._reads.scopes is None:
             self._reads.scopes = below
         names = {*below, *(name for name, layer in self._layers.items() if layer.written)}
-        return [self.partition(name) for name in sorted(names, key=lambda name: (name is not None, name or ""))]
+        return [
+            self.partition(name)
+            for name in sorted(names, key=lambda name: (name is not None, name or ""))
+        ]
 
     def _find(self, text: str) -> int:
         """Return the symbol of a constant.
@@ -149,7 +156,9 @@ class Overlay(Tenant):
             self._reads.new_text += len(text)
             if self._reads.new_text > MAX_NEW_TEXT:
                 limits = {"limit": "bytes", "max": MAX_NEW_TEXT}
-                raise TooLarge("the goals of a transaction have too much text that no fact has", limits)
+                raise TooLarge(
+                    "the goals of a transaction have too much text that no fact has", limits
+                )
             symbol = self.engine.intern(text)
         return symbol
 
@@ -180,7 +189,9 @@ class Overlay(Tenant):
         """Return True if a copied relation or the copied rules have changed in the base since."""
         if self._own_rules is not None and self._rules_below != self.base.rules.version:
             return True
-        return self.lost != self.base.lost or any(layer.outdated() for layer in self._layers.values())
+        return self.lost != self.base.lost or any(
+            layer.outdated() for layer in self._layers.values()
+        )
 
     def renew(self, now: int) -> None:
         """Advance an overlay that is not outdated to the present.
@@ -255,7 +266,9 @@ class _Layer(Partition):
             self._overlay.forget()
         return own
 
-    def named(self, predicate: str, arity: int | None = None, positive: bool | None = None) -> list[StoredRelation]:
+    def named(
+        self, predicate: str, arity: int | None = None, positive: bool | None = None
+    ) -> list[StoredRelation]:
         """Return the relations of a predicate; the read is recorded."""
         self._overlay.note((self.name, predicate, arity))
         return super().named(predicate, arity, positive)
@@ -268,7 +281,9 @@ class _Layer(Partition):
     def outdated(self) -> bool:
         """Return True if a relation that was copied has changed in the base."""
         below = self._below
-        return any(below.need(schema).version != own.version for schema, own in self._relations.items())
+        return any(
+            below.need(schema).version != own.version for schema, own in self._relations.items()
+        )
 
     def drop(self) -> None:
         """Drop the copies."""

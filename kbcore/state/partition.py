@@ -136,7 +136,9 @@ class StoredRelation:
             ids = array("I", [id for id in ids if id != NO_ROW])
         if times > 1:
             known = self.relation.attributes(Attribute.ACCESSES, ids)
-            self.relation.set_attribute(Attribute.ACCESSES, ids, [min(int(n) + times, FOREVER) - 1 for n in known])
+            self.relation.set_attribute(
+                Attribute.ACCESSES, ids, [min(int(n) + times, FOREVER) - 1 for n in known]
+            )
         if len(ids):
             self.relation.touch(ids, at)
 
@@ -147,7 +149,11 @@ class StoredRelation:
         """
         ids = array("I", [row for row in ids if row != NO_ROW])
         counts = self.relation.attributes(Attribute.ACCESSES, ids)
-        raised = [(row, int(count) + 1) for row, count in zip(ids, counts, strict=True) if count < max_accesses]
+        raised = [
+            (row, int(count) + 1)
+            for row, count in zip(ids, counts, strict=True)
+            if count < max_accesses
+        ]
         if raised:
             rows, values = zip(*raised, strict=True)
             self.relation.set_attribute(Attribute.ACCESSES, array("I", rows), list(values))
@@ -155,7 +161,11 @@ class StoredRelation:
     def copy(self) -> StoredRelation:
         """Return the same facts in a separate relation of the same version."""
         copy = StoredRelation(self.schema, self.scope, self.relation.copy())
-        copy.metadata, copy.limited, copy.version = dict(self.metadata), set(self.limited), self.version
+        copy.metadata, copy.limited, copy.version = (
+            dict(self.metadata),
+            set(self.limited),
+            self.version,
+        )
         copy.expired = set(self.expired)
         return copy
 
@@ -174,14 +184,18 @@ class StoredRelation:
         predicate, negated, scope = self.schema.predicate, not self.schema.positive, self.scope
         shown: list[Row] = []
         at = 0
-        for created_at, start, end, ttl, confidence in zip(created, starts, ends, ttls, confidences, strict=True):
+        for created_at, start, end, ttl, confidence in zip(
+            created, starts, ends, ttls, confidences, strict=True
+        ):
             shown.append(
                 {
                     "predicate": predicate,
                     "args": texts[at : at + arity],
                     "negated": negated,
                     "scope": scope,
-                    "metadata": dict(self.metadata.get(tuple(rows[at : at + arity]), {})) if self.metadata else {},
+                    "metadata": dict(self.metadata.get(tuple(rows[at : at + arity]), {}))
+                    if self.metadata
+                    else {},
                     "createdAt": created_at,
                     "validFrom": beginning(int(start), int(created_at)),
                     "validUntil": None if end == FOREVER else end,
@@ -195,7 +209,10 @@ class StoredRelation:
     def windows(self, ids: array[int]) -> Iterator[tuple[int, int]]:
         """Yield the validity window [from, until) of each fact, in epoch milliseconds."""
         read = self.relation.attributes
-        columns = (read(a, ids) for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL))
+        columns = (
+            read(a, ids)
+            for a in (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL)
+        )
         for created, start, end in zip(*columns, strict=True):
             yield beginning(int(start), int(created)), int(end)
 
@@ -255,7 +272,9 @@ class Partition:
         """Return all relations, including empty ones."""
         return list(self._known())
 
-    def named(self, predicate: str, arity: int | None = None, positive: bool | None = None) -> list[StoredRelation]:
+    def named(
+        self, predicate: str, arity: int | None = None, positive: bool | None = None
+    ) -> list[StoredRelation]:
         """Return the relations of a predicate, of one arity and sign or of all, in order of arity
         and sign."""
         relations = [

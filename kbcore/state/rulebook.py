@@ -43,7 +43,12 @@ def stored_rule(rule: Rule) -> StoredRule:
 
     Its own name, or a digest of its text that ignores the names of variables.
     """
-    return StoredRule(rule.name or "r" + _digest(rule), rule, print_rule(replace(rule, name=None, scope=None)), rule.scope)
+    return StoredRule(
+        rule.name or "r" + _digest(rule),
+        rule,
+        print_rule(replace(rule, name=None, scope=None)),
+        rule.scope,
+    )
 
 
 class RuleBook:
@@ -60,7 +65,11 @@ class RuleBook:
     def copy(self) -> RuleBook:
         """Return the same rules in a separate book of the same version."""
         copy = RuleBook()
-        copy._rules, copy._scopes, copy.version = dict(self._rules), dict(self._scopes), self.version
+        copy._rules, copy._scopes, copy.version = (
+            dict(self._rules),
+            dict(self._scopes),
+            self.version,
+        )
         copy._visible = dict(self._visible)
         return copy
 
@@ -103,11 +112,16 @@ class RuleBook:
             merged.setdefault(key, stored)
         scopes = {scope for scope, _ in merged}
         touched = {stored.scope for stored in added}
-        heads = {RelationSchema(s.rule.head.predicate, s.rule.head.arity, s.rule.head.positive).derived for s in added}
+        heads = {
+            RelationSchema(s.rule.head.predicate, s.rule.head.arity, s.rule.head.positive).derived
+            for s in added
+        }
         cycles: dict[tuple[str, ...], None] = {}
         for scope in scopes | {None} if None in touched else touched:
             rules = RuleSet(self._chosen(merged.values(), scope))
-            parts = (part for part in rules.negative(frozenset()) if not heads.isdisjoint(part.relations))
+            parts = (
+                part for part in rules.negative(frozenset()) if not heads.isdisjoint(part.relations)
+            )
             cycles.update((tuple(part.cycle), None) for part in parts)
         return list(cycles)
 
@@ -115,7 +129,11 @@ class RuleBook:
         """Return a warning for each stored rule that recurses through a computed value."""
         hint = "bound it, for instance with ?x < 100, or goals may meet their budget"
         return [
-            RuleWarning("endless", f"{_name_of(stored.rule.head)} recurses through a computed value and may not end", hint)
+            RuleWarning(
+                "endless",
+                f"{_name_of(stored.rule.head)} recurses through a computed value and may not end",
+                hint,
+            )
             for stored in added
             if stored.rule in self.visible(stored.scope).endless
         ]
@@ -127,7 +145,11 @@ class RuleBook:
 
     def of(self, scope: str | None) -> list[StoredRule]:
         """Return the rules with exactly this scope, in the order they were stored."""
-        return [stored for stored in self._rules.values() if stored.scope == scope] if scope in self._scopes else []
+        return (
+            [stored for stored in self._rules.values() if stored.scope == scope]
+            if scope in self._scopes
+            else []
+        )
 
     def add(self, stored: StoredRule) -> bool:
         """Store a rule that was checked; return False if it is already stored."""
@@ -198,4 +220,10 @@ def _renamed(rule: Rule) -> Rule:
     def atom(old: Atom) -> Atom:
         return Atom(old.predicate, tuple(head_term(arg) for arg in old.args), old.positive)
 
-    return Rule(atom(rule.head), tuple(item(old) for old in rule.body), rule.name, rule.confidence, rule.scope)
+    return Rule(
+        atom(rule.head),
+        tuple(item(old) for old in rule.body),
+        rule.name,
+        rule.confidence,
+        rule.scope,
+    )

@@ -16,7 +16,14 @@ from kbcore.state.access import Accesses
 from kbcore.state.finished_transactions import CommittedTransactions
 from kbcore.state.idempotency import AnsweredRequests
 from kbcore.state.locks import ReadWriteLock
-from kbcore.state.partition import FLIP_HIDDEN, FLIP_SHOWN, NEVER_KEPT, Partition, RowKey, StoredRelation
+from kbcore.state.partition import (
+    FLIP_HIDDEN,
+    FLIP_SHOWN,
+    NEVER_KEPT,
+    Partition,
+    RowKey,
+    StoredRelation,
+)
 from kbcore.state.rulebook import RuleBook
 from kbplanner.engine.backend import FOREVER, NO_ROW, Engine
 from kbplanner.evaluate.evaluate import PlanCache
@@ -148,7 +155,9 @@ class Tenant:
                 copy.scheduled = dict(stored.scheduled)
                 self.changed(live, copy)
         limited = [moment for moment in self._moments if id(moment[2]) in copies]
-        self._moments += [(at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited]
+        self._moments += [
+            (at, next(self._counter), copies[id(stored)], row) for at, _, stored, row in limited
+        ]
         heapq.heapify(self._moments)
         return partition
 
@@ -164,7 +173,9 @@ class Tenant:
 
         The base has no name.
         """
-        return sorted(scope for scope in {*self._partitions, *self.rules.scopes()} if scope is not None)
+        return sorted(
+            scope for scope in {*self._partitions, *self.rules.scopes()} if scope is not None
+        )
 
     def partitions(self, scope: str | None = ALL_SCOPES) -> list[Partition]:
         """Return the partition of a scope (none if never written to), or for "*" all partitions.
@@ -174,7 +185,10 @@ class Tenant:
         if scope != ALL_SCOPES:
             partition = self._partitions.get(scope)
             return [partition] if partition else []
-        return [self._partitions[key] for key in sorted(self._partitions, key=lambda name: (name is not None, name or ""))]
+        return [
+            self._partitions[key]
+            for key in sorted(self._partitions, key=lambda name: (name is not None, name or ""))
+        ]
 
     def facts(self) -> int:
         """Count the facts stored in all partitions."""
@@ -241,7 +255,11 @@ class Tenant:
         relation.limited.update(rows)
         relation.expired.update(expired_rows)
         if hidden:
-            relation.relation.hide(array("I", [symbol for index in hidden for symbol in rows[index]]), len(hidden), True)
+            relation.relation.hide(
+                array("I", [symbol for index in hidden for symbol in rows[index]]),
+                len(hidden),
+                True,
+            )
             relation.note(array("I", [ids[index] for index in hidden]), FLIP_HIDDEN)
             self.changed(len(hidden), relation)
         if len(scheduled) > MAX_HEAP_PUSHES:

@@ -113,14 +113,20 @@ def consolidate(
             with tenant.lock.read():
                 decided = _decide(tenant, tenant.partition(scope), predicates, least, budget)
             outcome = ConsolidateOutcome(
-                sum(group.count for group in decided.groups), [], len(decided.replaced), now, dry_run
+                sum(group.count for group in decided.groups),
+                [],
+                len(decided.replaced),
+                now,
+                dry_run,
             )
             budget.check_answers(len(decided.groups))
             if not dry_run:
                 try:
                     for changes in _records(decided, scope):
                         check = _check(find, tenant, scope, decided.partition)
-                        outcome.timestamp = commit(ChangeSet(tenant.database, tenant.name, changes, check)).at
+                        outcome.timestamp = commit(
+                            ChangeSet(tenant.database, tenant.name, changes, check)
+                        ).at
                 except _Moved:
                     continue
             outcome.facts = list(_rows(tenant, decided, scope, budget, dry_run))
@@ -128,7 +134,11 @@ def consolidate(
 
 
 def _decide(
-    tenant: Tenant, partition: Partition | None, predicates: Sequence[str] | None, least: int, budget: Budget
+    tenant: Tenant,
+    partition: Partition | None,
+    predicates: Sequence[str] | None,
+    least: int,
+    budget: Budget,
 ) -> _Decided:
     decided = _Decided(partition)
     if partition is None:
@@ -163,9 +173,14 @@ def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) 
     firsts = rows[0::arity]
     if any(is_summary(metadata) for metadata in stored.metadata.values()):
         sources = [
-            i for i in range(len(ids)) if not is_summary(stored.metadata.get(tuple(rows[i * arity : (i + 1) * arity])))
+            i
+            for i in range(len(ids))
+            if not is_summary(stored.metadata.get(tuple(rows[i * arity : (i + 1) * arity])))
         ]
-        firsts, ids = array("I", [firsts[i] for i in sources]), array("I", [ids[i] for i in sources])
+        firsts, ids = (
+            array("I", [firsts[i] for i in sources]),
+            array("I", [ids[i] for i in sources]),
+        )
     counts = {symbol: count for symbol, count in Counter(firsts).items() if count >= least}
     if not counts:
         return
@@ -212,7 +227,9 @@ def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...
     size = 0
 
     def record() -> tuple[Change, ...]:
-        rows = tuple(FactRows(predicate + SUFFIX, 2, args, True, scope) for predicate, args in old.items())
+        rows = tuple(
+            FactRows(predicate + SUFFIX, 2, args, True, scope) for predicate, args in old.items()
+        )
         evicted: tuple[Change, ...] = (EvictFacts(rows, EvictReason.REPLACED),) if rows else ()
         return (*evicted, AssertFacts(tuple(new))) if new else evicted
 
@@ -233,7 +250,9 @@ def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...
         yield record()
 
 
-def _check(find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None) -> Callable[[], None]:
+def _check(
+    find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None
+) -> Callable[[], None]:
     def check() -> None:
         present = find()
         if present is not tenant or present.partition(scope) is not partition:
@@ -242,19 +261,28 @@ def _check(find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partit
     return check
 
 
-def _rows(tenant: Tenant, decided: _Decided, scope: str | None, budget: Budget, dry_run: bool) -> Iterator[Row]:
+def _rows(
+    tenant: Tenant, decided: _Decided, scope: str | None, budget: Budget, dry_run: bool
+) -> Iterator[Row]:
     for part in budget.slices(len(decided.groups)):
         with tenant.lock.read():
             for group in decided.groups[part.start : part.stop]:
                 yield _row(tenant, decided.partition, group, scope, dry_run)
 
 
-def _row(tenant: Tenant, partition: Partition | None, group: Group, scope: str | None, dry_run: bool) -> Row:
+def _row(
+    tenant: Tenant, partition: Partition | None, group: Group, scope: str | None, dry_run: bool
+) -> Row:
     schema = RelationSchema(group.predicate + SUFFIX, 2)
     args = [group.first, str(group.count)]
     stored = partition.get(schema) if partition else None
     if stored is not None and not stored.gone and not dry_run:
-        rows = stored.rows(tenant.engine, *located(stored.relation, tenant.engine.intern_many(args), 1))
+        rows = stored.rows(
+            tenant.engine, *located(stored.relation, tenant.engine.intern_many(args), 1)
+        )
         if rows:
             return rows[0]
-    return {**derived_row(Atom(schema.predicate, tuple(args)), args, scope), "metadata": group.metadata}
+    return {
+        **derived_row(Atom(schema.predicate, tuple(args)), args, scope),
+        "metadata": group.metadata,
+    }

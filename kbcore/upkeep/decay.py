@@ -59,35 +59,55 @@ def decay(
             for stored in partition.relations():
                 ids = scores.below(stored, threshold)
                 if len(ids):
-                    faded.append(_sorted(tenant, Doomed(stored, stored.relation.rows(ids), len(ids)), budget))
+                    faded.append(
+                        _sorted(tenant, Doomed(stored, stored.relation.rows(ids), len(ids)), budget)
+                    )
                 budget.check_time()
     listed_rows: list[tuple[StoredRelation, RowKey, Row]] = []
     for doomed, why in ((expired_parts, _since), (faded, _below(scores, threshold))):
         for part in doomed:
-            listed_rows.extend(_shown(tenant, part, budget, budget.max_answers - len(listed_rows), why if dry_run else None))
+            listed_rows.extend(
+                _shown(
+                    tenant,
+                    part,
+                    budget,
+                    budget.max_answers - len(listed_rows),
+                    why if dry_run else None,
+                )
+            )
     outcome = DecayOutcome(total(expired_parts), total(faded), now, dry_run)
     listed = len(listed_rows)
     outcome.truncated = listed == budget.max_answers and listed < outcome.expired + outcome.evicted
     if not dry_run:
         ago, at = evict(commit, find, tenant, expired_parts, EvictReason.EXPIRED, still_expired)
-        weak, later = evict(commit, find, tenant, faded, EvictReason.FADED, _judge(scores, threshold))
+        weak, later = evict(
+            commit, find, tenant, faded, EvictReason.FADED, _judge(scores, threshold)
+        )
         if (total(ago), total(weak)) != (outcome.expired, outcome.evicted):
             listed_rows = _of(listed_rows, [*ago, *weak])
-        outcome = replace(outcome, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later))
+        outcome = replace(
+            outcome, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later)
+        )
     outcome.atoms = [row for _, _, row in listed_rows]
     return outcome
 
 
 def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
-    return Doomed(one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.via), one.count)
+    return Doomed(
+        one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.via), one.count
+    )
 
 
-def _judge(scores: Scores, threshold: float) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
+def _judge(
+    scores: Scores, threshold: float
+) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
     """Return a judge that keeps facts whose salience rose by an assertion or access since the
     decision.
     """
 
-    def judge(tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]) -> list[bool]:
+    def judge(
+        tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]
+    ) -> list[bool]:
         tenant.accesses.settle()
         return [score < threshold for score in scores.of(stored, ids)]
 
@@ -120,7 +140,9 @@ def _shown(
         with tenant.lock.read():
             if stored.gone:
                 return
-            rows, ids = located(stored.relation, one.rows[part.start * arity : part.stop * arity], len(part))
+            rows, ids = located(
+                stored.relation, one.rows[part.start * arity : part.stop * arity], len(part)
+            )
             shown = stored.rows(tenant.engine, rows, ids)
             if why is not None:
                 for row, reason in zip(shown, why(stored, ids), strict=True):

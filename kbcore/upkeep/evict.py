@@ -60,11 +60,17 @@ def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[D
             if stored.expired and left != 0:
                 keys = list(stored.expired)[:left]
                 left = None if left is None else left - len(keys)
-                result.append(Doomed(stored, array("I", [symbol for key in keys for symbol in key]), len(keys)))
+                result.append(
+                    Doomed(
+                        stored, array("I", [symbol for key in keys for symbol in key]), len(keys)
+                    )
+                )
     return result
 
 
-def still_expired(tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]) -> Sequence[bool]:
+def still_expired(
+    tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]
+) -> Sequence[bool]:
     """Return for each fact whether it has expired."""
     arity = stored.schema.arity
     return [tuple(rows[i * arity : (i + 1) * arity]) in stored.expired for i in range(len(ids))]
@@ -101,7 +107,9 @@ def evict(
     return gone, at
 
 
-def _check(find: Callable[[], Tenant], tenant: Tenant, parts: list[Doomed], judge: Judge) -> Callable[[], None]:
+def _check(
+    find: Callable[[], Tenant], tenant: Tenant, parts: list[Doomed], judge: Judge
+) -> Callable[[], None]:
     def check() -> None:
         present = find()
         before = total(parts)
@@ -127,7 +135,9 @@ def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
     verdicts = judge(tenant, stored, rows, ids)
     if not all(verdicts):
         remaining = [i for i, verdict in enumerate(verdicts) if verdict]
-        rows = array("I", [symbol for i in remaining for symbol in rows[i * arity : (i + 1) * arity]])
+        rows = array(
+            "I", [symbol for i in remaining for symbol in rows[i * arity : (i + 1) * arity]]
+        )
         part.rows, part.count = rows, len(remaining)
     else:
         part.rows, part.count = rows, len(ids)
@@ -156,7 +166,9 @@ def _records(tenant: Tenant, doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]
             row = sum(sizes[index * arity : (index + 1) * arity])
             if size and size + row > RECORD_BYTES:
                 if index > start:
-                    parts.append(Doomed(part.stored, part.rows[start * arity : index * arity], index - start))
+                    parts.append(
+                        Doomed(part.stored, part.rows[start * arity : index * arity], index - start)
+                    )
                 yield parts
                 parts, size, start = [], 0, index
             size += row

@@ -70,7 +70,9 @@ class Sweeper:
             except KBError as error:
                 # For example a full disk or a dropped database; the next sweep tries again.
                 _log.warning(
-                    "expired facts of tenant %s were not evicted: %s; the next sweep tries again", tenant.name, error
+                    "expired facts of tenant %s were not evicted: %s; the next sweep tries again",
+                    tenant.name,
+                    error,
                 )
             self._pause()
         return evicted
@@ -90,7 +92,12 @@ class Sweeper:
             if not doomed:
                 break
             gone, _ = evict(
-                self._commit, lambda: self._find(database, name), tenant, doomed, EvictReason.EXPIRED, still_expired
+                self._commit,
+                lambda: self._find(database, name),
+                tenant,
+                doomed,
+                EvictReason.EXPIRED,
+                still_expired,
             )
             if not gone:
                 break

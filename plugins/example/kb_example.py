@@ -114,4 +114,6 @@ def kb_changes_committed(database: str, tenant: str, delta: Any) -> None:
     """Log what was retracted; the server does not wait for this hook."""
     for removed in delta.removed:
         for row in removed.rows:
-            log.info("%s/%s lost %s(%s)", database, tenant, row["predicate"], ", ".join(row["args"]))
+            log.info(
+                "%s/%s lost %s(%s)", database, tenant, row["predicate"], ", ".join(row["args"])
+            )

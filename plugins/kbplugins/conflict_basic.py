@@ -16,7 +16,9 @@ class Surest:
 
     def resolve(self, conflict: MergeConflict) -> Resolution:
         """Return the winner."""
-        return Resolution(Keep.TARGET if _sure(conflict.target) > _sure(conflict.source) else Keep.SOURCE)
+        return Resolution(
+            Keep.TARGET if _sure(conflict.target) > _sure(conflict.source) else Keep.SOURCE
+        )
 
 
 def _sure(facts: Sequence[Standing]) -> float:

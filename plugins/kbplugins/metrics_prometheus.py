@@ -64,10 +64,20 @@ class Prometheus:
     pushes = False
 
     def __init__(self, specs: Sequence[MetricSpec]) -> None:
-        from prometheus_client import core, exposition, utils  # imported here, because it takes 50 ms
+        from prometheus_client import (
+            core,
+            exposition,
+            utils,
+        )  # imported here, because it takes 50 ms
 
-        self._core, self._text, self._written = core, exposition.generate_latest, cast(Any, utils).floatToGoString
-        self._families: dict[MetricSpec, dict[tuple[str, ...], Series]] = {spec: {} for spec in specs}
+        self._core, self._text, self._written = (
+            core,
+            exposition.generate_latest,
+            cast(Any, utils).floatToGoString,
+        )
+        self._families: dict[MetricSpec, dict[tuple[str, ...], Series]] = {
+            spec: {} for spec in specs
+        }
 
     def bind(self, spec: MetricSpec, labels: tuple[str, ...]) -> Callable[[float], None]:
         """Return a function that takes the values of a family with these labels."""
@@ -80,7 +90,9 @@ class Prometheus:
         for spec in self._families:
             if spec.kind is Kind.COUNTER and not spec.name.endswith("_total"):
                 # The library has no counter of such a name; the format has.
-                text = text.replace(f"# TYPE {spec.name} gauge\n".encode(), f"# TYPE {spec.name} counter\n".encode())
+                text = text.replace(
+                    f"# TYPE {spec.name} gauge\n".encode(), f"# TYPE {spec.name} counter\n".encode()
+                )
         return text
 
     def close(self) -> None:
@@ -93,7 +105,9 @@ class Prometheus:
             for _, series in every:
                 series.fold()
             if spec.kind is Kind.HISTOGRAM:
-                histogram = self._core.HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
+                histogram = self._core.HistogramMetricFamily(
+                    spec.name, spec.help, labels=spec.labels
+                )
                 for labels, series in every:
                     histogram.add_metric(labels, self._buckets(spec, series), series.sum)
                 yield histogram

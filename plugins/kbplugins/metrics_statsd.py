@@ -99,7 +99,9 @@ class Statsd:
                 stands[name, suffix] = value
             else:
                 timed.append(f"{name}:{value:.6g}|{'ms' if name.endswith('_ms') else 'h'}{suffix}")
-        lines = [f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value]
+        lines = [
+            f"{name}:{value:.15g}|c{suffix}" for (name, suffix), value in added.items() if value
+        ]
         for (name, suffix), value in stands.items():
             if value < 0:  # a gauge with a sign would be a change: it is set to 0 first
                 lines.append(f"{name}:0|g{suffix}")

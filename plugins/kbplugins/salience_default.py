@@ -33,4 +33,8 @@ class DefaultScorer:
 def kb_salience_scorers(config: Config) -> Mapping[str, SalienceScorer]:
     """Offer the usual formula, with the weights and the half-life of the settings, under the name `default`."""
     recency, frequency, priority = config.salience_weights
-    return {"default": DefaultScorer(SalienceWeights(recency, frequency, priority, config.salience_half_life_ms))}
+    return {
+        "default": DefaultScorer(
+            SalienceWeights(recency, frequency, priority, config.salience_half_life_ms)
+        )
+    }

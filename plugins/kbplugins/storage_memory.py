@@ -36,9 +36,13 @@ class MemoryStore:
             self._check()
             for kind, version, payload in records:
                 if len(payload) > MAX_PAYLOAD:
-                    raise TooLarge(f"a log record of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
+                    raise TooLarge(
+                        f"a log record of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}"
+                    )
                 if not payload or not 0 <= kind <= 255 or not 0 <= version <= 255:
-                    raise InvalidInput("a log record needs a payload, and a type and version of 0 to 255")
+                    raise InvalidInput(
+                        "a log record needs a payload, and a type and version of 0 to 255"
+                    )
             self._head += len(records)
             return self._head
 

@@ -78,7 +78,9 @@ def checksum(start: int, seq: int, kind: int, version: int, payload: bytes) -> i
     return crc32(payload, crc32(_HEAD.pack(seq, kind, version, len(payload)), start))
 
 
-def encoded(records: Iterable[tuple[int, int, bytes]], seq: int, start: int) -> list[tuple[int, int, int, int, bytes]]:
+def encoded(
+    records: Iterable[tuple[int, int, bytes]], seq: int, start: int
+) -> list[tuple[int, int, int, int, bytes]]:
     """Return the rows for (type, version, payload) records from `seq` on; raises InvalidInput, TooLarge."""
     rows = []
     for kind, version, payload in records:
@@ -145,7 +147,10 @@ def _checked(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) ->
         raise corrupted(tables.place, "log", expected, f"record {seq}")
     if not (isinstance(kind, int) and isinstance(version, int) and isinstance(payload, bytes)):
         raise corrupted(tables.place, "log", expected, "values of another type")
-    if not (0 <= kind <= 255 and 0 <= version <= 255) or checksum(start, seq, kind, version, payload) != crc:
+    if (
+        not (0 <= kind <= 255 and 0 <= version <= 255)
+        or checksum(start, seq, kind, version, payload) != crc
+    ):
         raise corrupted(tables.place, "log", expected, "a wrong checksum")
     return LogRecord(seq, kind, version, payload)
 
@@ -159,7 +164,12 @@ def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
             raise corrupted(tables.place, "chunks", row.seq, f"no chunk {number} of its snapshot")
         check, data = chunk_row
         if not isinstance(data, bytes) or crc32(data) != check:
-            raise corrupted(tables.place, "chunks", row.seq, f"chunk {number} of its snapshot with a wrong checksum")
+            raise corrupted(
+                tables.place,
+                "chunks",
+                row.seq,
+                f"chunk {number} of its snapshot with a wrong checksum",
+            )
         crc, size = crc32(data, crc), size + len(data)
         yield data
     if (crc, size) != (row.crc, row.size):
@@ -189,14 +199,24 @@ def examine(tables: Tables, start: int, first: int, head: int) -> list[SnapshotR
     expected = (first, head, head - first + 1) if head >= first else (0, 0, 0)
     if (low, high, count) != expected:
         raise corrupted(
-            tables.place, "log", first, f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}"
+            tables.place,
+            "log",
+            first,
+            f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}",
         )
     sound = list(tables.snapshots())
     while sound and (wrong := problem(tables, start, sound[-1])):
         before = sound[-2].seq if len(sound) > 1 else 0
         if first > before + 1:
-            raise corrupted(tables.place, "snapshots", before + 1, f"{wrong}, and the log before record {first} is gone")
-        logger.warning("%s: %s; going on from record %d and the log since then", tables.place, wrong, before)
+            raise corrupted(
+                tables.place,
+                "snapshots",
+                before + 1,
+                f"{wrong}, and the log before record {first} is gone",
+            )
+        logger.warning(
+            "%s: %s; going on from record %d and the log since then", tables.place, wrong, before
+        )
         sound.pop()
     newest = sound[-1].seq if sound else 0
     if first > newest + 1 or newest > head:

@@ -28,7 +28,11 @@ def make_host(runtime: Runtime) -> Flask:
         """Remember a visitor, and say who has been here."""
         knowledge = runtime.knowledge_base(tenant="guests")
         knowledge.assert_facts([Fact("visited", (name,))])
-        return {"visitors": [row["args"][0] for row in knowledge.query_rows("visited", [Variable("who")])]}
+        return {
+            "visitors": [
+                row["args"][0] for row in knowledge.query_rows("visited", [Variable("who")])
+            ]
+        }
 
     host.wsgi_app = DispatcherMiddleware(  # type: ignore[method-assign]
         host.wsgi_app, {"/kb": create_app(runtime)}

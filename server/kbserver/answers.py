@@ -21,17 +21,26 @@ SLICE_ROWS = 2000
 
 def text(body: str, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """Answer with plain text."""
-    return Response(body.encode(), status=status, content_type=TEXT, headers=dict(headers) if headers else None)
+    return Response(
+        body.encode(), status=status, content_type=TEXT, headers=dict(headers) if headers else None
+    )
 
 
 def as_json(value: Any, headers: Mapping[str, str] | None = None, status: int = 200) -> Response:
     """Answer with JSON; keys go out in the order they are in."""
-    return Response(_written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
+    return Response(
+        _written(value),
+        status=status,
+        content_type=JSON,
+        headers=dict(headers) if headers else None,
+    )
 
 
 def noted(notes: Notes) -> dict[str, str]:
     """The headers that say what there is to say about an answer."""
-    return ({"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}) | unknown_headers(notes.unknown)
+    return ({"X-Answer-Warnings": str(notes.warnings)} if notes.warnings else {}) | unknown_headers(
+        notes.unknown
+    )
 
 
 def parts_as_json(parts: list[bytes], headers: Mapping[str, str] | None = None) -> Response:
@@ -74,19 +83,30 @@ def proofs_written(proofs: Iterable[dict[str, Any]], rest: Callable[[], None]) -
         if "root" in proof["proof"]:
             parts += _dag_written(proof, rest)
         else:
-            parts += (b'{"result":', _written(proof["result"]), b',"proof":', *_tree_written(proof["proof"], rest), b"}")
+            parts += (
+                b'{"result":',
+                _written(proof["result"]),
+                b',"proof":',
+                *_tree_written(proof["proof"], rest),
+                b"}",
+            )
     return [b"".join(parts) + b"]"] if parts else [b"[]"]
 
 
 def _dag_written(proof: dict[str, Any], rest: Callable[[], None]) -> list[bytes]:
     nodes = proof["proof"]["nodes"]
-    parts = [_written({**proof, "proof": {**proof["proof"], "nodes": 0}}).removesuffix(b"0}}"), b"{"]
+    parts = [
+        _written({**proof, "proof": {**proof["proof"], "nodes": 0}}).removesuffix(b"0}}"),
+        b"{",
+    ]
     names = list(nodes)
     for start in range(0, len(names), NODES_AT_ONCE):
         if start:
             parts.append(b",")
             rest()
-        parts.append(_written({name: nodes[name] for name in names[start : start + NODES_AT_ONCE]})[1:-1])
+        parts.append(
+            _written({name: nodes[name] for name in names[start : start + NODES_AT_ONCE]})[1:-1]
+        )
     return [*parts, b"}}}"]
 
 

@@ -97,7 +97,9 @@ def create_app(
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     mount(app, runtime)
-    guard = app.extensions["kbcore.guard"] = Guard(runtime, plugin=runtime.plugins.listens("kb_http_authenticate"))
+    guard = app.extensions["kbcore.guard"] = Guard(
+        runtime, plugin=runtime.plugins.listens("kb_http_authenticate")
+    )
     guarded = guard.active
 
     @app.before_request
@@ -116,7 +118,9 @@ def create_app(
             raise NotFound("no such path")
 
     @app.after_request
-    def shrink(response: Response) -> Response:  # registered first, so it sees the answer as it will be
+    def shrink(
+        response: Response,
+    ) -> Response:  # registered first, so it sees the answer as it will be
         if not response.is_streamed:
             _compress(response, runtime)
         return response
@@ -135,7 +139,9 @@ def create_app(
     def fail(error: Exception) -> Response:
         release(error)
         answer = failed(error, _number())
-        return Response(answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers))
+        return Response(
+            answer.body(), status=answer.status, content_type=JSON, headers=dict(answer.headers)
+        )
 
     @app.after_request
     def finish(response: Response) -> Response:
@@ -155,7 +161,9 @@ def create_app(
         seconds = runtime.clock.monotonic() - g.started
         route = UNMATCHED if rule is None else rule.rule
         meters.answered(environ.get("REQUEST_METHOD", ""), route, response.status_code, seconds)
-        if access.isEnabledFor(logging.DEBUG if route == following.LOG else logging.INFO):  # followers ask all the time
+        if access.isEnabledFor(
+            logging.DEBUG if route == following.LOG else logging.INFO
+        ):  # followers ask all the time
             log_request(
                 {
                     "method": environ.get("REQUEST_METHOD", ""),
@@ -194,7 +202,10 @@ def _compress(response: Response, runtime: Runtime) -> None:
     size = sum(map(len, parts))
     if response.status_code == NOT_MODIFIED:  # says what the answer it stands for would depend on
         response.vary.add(VARY)
-    if not compressible(response.content_type or "", size) or "Content-Encoding" in response.headers:
+    if (
+        not compressible(response.content_type or "", size)
+        or "Content-Encoding" in response.headers
+    ):
         return
     response.vary.add(VARY)
     if wanted_by(request.environ):

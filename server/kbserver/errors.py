@@ -49,7 +49,13 @@ STATUS: dict[str, int] = {
 }
 """The status of each error code."""
 
-_CODES_OF_HTTP = {404: "NOT_FOUND", 410: "NOT_FOUND", 413: "PAYLOAD_TOO_LARGE", 429: "RATE_LIMITED", 503: "NOT_READY"}
+_CODES_OF_HTTP = {
+    404: "NOT_FOUND",
+    410: "NOT_FOUND",
+    413: "PAYLOAD_TOO_LARGE",
+    429: "RATE_LIMITED",
+    503: "NOT_READY",
+}
 """Codes of errors that werkzeug raises; other 4xx are VALIDATION_ERROR and keep their status."""
 
 _STORAGE_MESSAGES: dict[type[KBError], str] = {
@@ -101,7 +107,9 @@ class ErrorAnswer:
             return orjson.dumps({**shape, "details": None})
 
 
-UNEXPECTED = ErrorAnswer(500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more")
+UNEXPECTED = ErrorAnswer(
+    500, "INTERNAL_ERROR", "the server failed to handle this request; the log has more"
+)
 """The answer to an unexpected exception."""
 
 
@@ -114,7 +122,9 @@ def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
         return _kb_answer(error, request)
     if isinstance(error, ValidationError):
         return _kb_answer(invalid(error), request)
-    if isinstance(error, HTTPException) and ((error.code or 500) < 500 or error.code in _CODES_OF_HTTP):
+    if isinstance(error, HTTPException) and (
+        (error.code or 500) < 500 or error.code in _CODES_OF_HTTP
+    ):
         return _http_answer(error)
     log.error("unexpected failure", exc_info=error, extra={"fields": {"id": request}})
     return UNEXPECTED
@@ -134,20 +144,36 @@ def _kb_answer(error: KBError, request: str) -> ErrorAnswer:
     if isinstance(error, CallerLeft):
         log.info("client left", extra={"fields": {"id": request}})
     if error.code == "INTERNAL_ERROR":
-        log.error("%s: %s", type(error).__name__, error.message, exc_info=error, extra={"fields": {"id": request}})
-    status = 415 if isinstance(error, UnsupportedMedia) else 410 if isinstance(error, Gone) else STATUS.get(error.code, 500)
+        log.error(
+            "%s: %s",
+            type(error).__name__,
+            error.message,
+            exc_info=error,
+            extra={"fields": {"id": request}},
+        )
+    status = (
+        415
+        if isinstance(error, UnsupportedMedia)
+        else 410
+        if isinstance(error, Gone)
+        else STATUS.get(error.code, 500)
+    )
     message, details = _for_clients(error, request)
     return ErrorAnswer(status, error.code, message, details, headers)
 
 
 def _for_clients(error: KBError, request: str) -> tuple[str, Mapping[str, Any] | None]:
     """Return the message and details of an error without paths of the server's file system."""
-    message = next((text for kind, text in _STORAGE_MESSAGES.items() if isinstance(error, kind)), None)
+    message = next(
+        (text for kind, text in _STORAGE_MESSAGES.items() if isinstance(error, kind)), None
+    )
     if message is None:
         return error.message, error.details
     if isinstance(error, StorageFull):
         log.warning("write refused: %s", error.message, extra={"fields": {"id": request}})
-    return message, {key: (error.details or {})[key] for key in _STORAGE_DETAILS if key in (error.details or {})} or None
+    return message, {
+        key: (error.details or {})[key] for key in _STORAGE_DETAILS if key in (error.details or {})
+    } or None
 
 
 def _http_answer(error: HTTPException) -> ErrorAnswer:
@@ -157,7 +183,9 @@ def _http_answer(error: HTTPException) -> ErrorAnswer:
     if isinstance(error, MethodNotAllowed):
         allowed = sorted(error.valid_methods or ())
         message = f"this path does not take that method; it takes {', '.join(allowed)}"
-        return ErrorAnswer(405, "VALIDATION_ERROR", message, {"allowed": allowed}, {"Allow": ", ".join(allowed)})
+        return ErrorAnswer(
+            405, "VALIDATION_ERROR", message, {"allowed": allowed}, {"Allow": ", ".join(allowed)}
+        )
     message = "no such path" if status == 404 else (error.description or error.name)
     return ErrorAnswer(status, _CODES_OF_HTTP.get(status, "VALIDATION_ERROR"), message)
 
@@ -168,7 +196,9 @@ def invalid(error: ValidationError, path: str = "") -> InvalidInput:
     for name, problem in _flat(error.messages, path):
         fields.setdefault(name, []).append(problem)
     first = next(iter(fields), "")
-    message = f"{first}: {fields[first][0]}" if first else "; ".join(fields.get("", ["invalid request"]))
+    message = (
+        f"{first}: {fields[first][0]}" if first else "; ".join(fields.get("", ["invalid request"]))
+    )
     return InvalidInput(message, {"fields": fields})
 
 

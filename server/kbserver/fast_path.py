@@ -74,7 +74,9 @@ class FastPath:
         self._guard = guard
         self._max_depth = runtime.config.max_json_depth
         self._max_bytes = min(MAX_BYTES, runtime.config.max_body_bytes)
-        self._routes: dict[str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any, Notes], list[bytes]], str]] = {
+        self._routes: dict[
+            str, tuple[Callable[..., Any], Callable[[KnowledgeBase, Any, Notes], list[bytes]], str]
+        ] = {
             "/tell": (one_fact, _tell, TEXT),
             "/assert/fact": (one_fact, _tell, TEXT),
             "/query": (pattern, self._rows, JSON),
@@ -108,7 +110,9 @@ class FastPath:
                 environ["wsgi.input"] = BytesIO(body)
                 meters.under_way -= 1
                 return self._flask_app(environ, start_response)
-            kb = self._runtime.knowledge_base(DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER))
+            kb = self._runtime.knowledge_base(
+                DEFAULT, environ["HTTP_X_TENANT_ID"], environ.get(CALLER)
+            )
             parts = answer(kb, asked, notes)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, number)
@@ -122,14 +126,22 @@ class FastPath:
         more: list[tuple[str, str]] = []
         rated: list[tuple[str, str]] = []
         if guard is not None:  # an error already names the limit that was exceeded
-            rated = [pair for pair in headers_of(environ).items() if all(pair[0] != name for name, _ in headers)]
+            rated = [
+                pair
+                for pair in headers_of(environ).items()
+                if all(pair[0] != name for name, _ in headers)
+            ]
         if compressible(headers[-1][1], size):
             more.append(("Vary", VARY))
             if wanted_by(environ):
                 parts = [compressed(parts, size, self._runtime.offload)]
                 size = len(parts[0])
                 more.append(("Content-Encoding", "gzip"))
-        headers += [("Content-Length", str(size)), ("X-Request-ID", number), ("X-KB-Version", __version__)]
+        headers += [
+            ("Content-Length", str(size)),
+            ("X-Request-ID", number),
+            ("X-KB-Version", __version__),
+        ]
         headers += [*ignored.headers(), *rated]
         headers += [*following.headers(self._runtime), *more]
         start_response(status, headers)

@@ -20,7 +20,12 @@ from kbcore.kb.slow_log import REQUEST
 from kbserver.http.request_id import trace_id
 from kbserver.security.redact import field, redactor
 
-LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
+LEVELS = {
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+}
 
 _NAMES = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
@@ -32,7 +37,9 @@ LONGEST_PATH = 256
 access = logging.getLogger("kbserver.access")
 
 
-def configure(level: str, form: str, stream: TextIO | None = None, secrets: Iterable[str] = ()) -> None:
+def configure(
+    level: str, form: str, stream: TextIO | None = None, secrets: Iterable[str] = ()
+) -> None:
     """Send everything logged at `level` (DEBUG, INFO, WARN, ERROR) or over it to `stream`, as `text` or `json`.
 
     `secrets` are never written, wherever they stand in a line.
@@ -44,9 +51,15 @@ def configure(level: str, form: str, stream: TextIO | None = None, secrets: Iter
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
-    logging.getLogger("kbserver.audit").setLevel(logging.INFO)  # who did what is never too little to be said
-    logging.getLogger("httpx").setLevel(max(LEVELS[level], logging.WARNING))  # a line for every question of a follower
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # looked up for every line, never shown
+    logging.getLogger("kbserver.audit").setLevel(
+        logging.INFO
+    )  # who did what is never too little to be said
+    logging.getLogger("httpx").setLevel(
+        max(LEVELS[level], logging.WARNING)
+    )  # a line for every question of a follower
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
+        False  # looked up for every line, never shown
+    )
 
 
 def log_request(fields: Mapping[str, Any]) -> None:
@@ -85,7 +98,11 @@ def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    return formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else None
+    return (
+        formatter.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[0]
+        else None
+    )
 
 
 class _Formatter(logging.Formatter):
@@ -114,7 +131,12 @@ class JsonFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Give the line of a record."""
-        line = {"time": _when(record), "level": _level(record), "logger": record.name, "message": record.getMessage()}
+        line = {
+            "time": _when(record),
+            "level": _level(record),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         line.update(_fields(record))
         trace = _trace(self, record)
         if trace:
@@ -122,7 +144,9 @@ class JsonFormatter(_Formatter):
         try:
             written = orjson.dumps(line, default=str).decode()
         except TypeError:
-            written = orjson.dumps({key: _escaped(str(value)) for key, value in line.items()}).decode()
+            written = orjson.dumps(
+                {key: _escaped(str(value)) for key, value in line.items()}
+            ).decode()
         if not (written.isascii() and written.isprintable()):
             written = _UNSAFE.sub(_json_escape, written)
         return self._redacted(written)
@@ -143,4 +167,6 @@ def _value(value: Any) -> str:
 def _escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape", "backslashreplace").decode(), text)
+    return _UNSAFE.sub(
+        lambda match: match.group().encode("unicode_escape", "backslashreplace").decode(), text
+    )

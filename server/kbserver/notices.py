@@ -33,7 +33,9 @@ class IgnoredFields:
             if len(self.paths) >= MAX_NAMES and path not in self.paths:
                 self.is_cut = True
                 return
-            self.paths[path if len(path) <= MAX_NAME_CHARS else path[:MAX_NAME_CHARS] + _MORE] = None
+            self.paths[path if len(path) <= MAX_NAME_CHARS else path[:MAX_NAME_CHARS] + _MORE] = (
+                None
+            )
 
     def names(self) -> list[str]:
         """Return the paths, with `...` at the end if there are more."""
@@ -41,7 +43,11 @@ class IgnoredFields:
 
     def headers(self) -> list[tuple[str, str]]:
         """Return the header that names the fields; none if no field was ignored."""
-        return [(IGNORED_HEADER, ", ".join(encoded(name, "%,") for name in self.names()))] if self.paths else []
+        return (
+            [(IGNORED_HEADER, ", ".join(encoded(name, "%,") for name in self.names()))]
+            if self.paths
+            else []
+        )
 
 
 _COLLECTOR: ContextVar[IgnoredFields | None] = ContextVar("ignored_fields", default=None)
@@ -73,13 +79,18 @@ def unknown_headers(unknown: Sequence[UnknownPredicate]) -> dict[str, str]:
 
 def shown_unknown(unknown: Sequence[UnknownPredicate]) -> dict[str, list[dict[str, Any]]]:
     """Return the member of a tool result that names the predicates without facts and rules; none if all exist."""
-    rows = [{"name": each.name, "arity": each.arity, "didYouMean": each.suggestion} for each in unknown[:MAX_NAMES]]
+    rows = [
+        {"name": each.name, "arity": each.arity, "didYouMean": each.suggestion}
+        for each in unknown[:MAX_NAMES]
+    ]
     return {"unknownPredicates": rows} if rows else {}
 
 
 def encoded(text: str, reserved: str) -> str:
     """Percent-encode the characters that a header cannot hold, and the `reserved` ones."""
     return "".join(
-        char if " " <= char <= "~" and char not in reserved else "".join(f"%{byte:02X}" for byte in char.encode())
+        char
+        if " " <= char <= "~" and char not in reserved
+        else "".join(f"%{byte:02X}" for byte in char.encode())
         for char in text
     )

@@ -34,7 +34,11 @@ OF_NODES = frozenset({409})
 OF_MODELS = frozenset({501, 502})
 OF_PAGES = frozenset({409})
 
-WARNINGS = {"X-Answer-Warnings": said(COUNT, "How often a function or aggregate had no value for its input.")}
+WARNINGS = {
+    "X-Answer-Warnings": said(
+        COUNT, "How often a function or aggregate had no value for its input."
+    )
+}
 APPLIED = {"Preference-Applied": said(TEXT, "The preferences that were honoured.")}
 UNKNOWN = {
     UNKNOWN_HEADER: said(
@@ -120,6 +124,8 @@ def as_text(says: str, *, status: int = 200, headers: Mapping[str, Schema] | Non
     return Answer(says, {PLAIN: TEXT}, status, headers or {})
 
 
-def as_object(says: str, schema: Schema, *, status: int = 200, headers: Mapping[str, Schema] | None = None) -> Answer:
+def as_object(
+    says: str, schema: Schema, *, status: int = 200, headers: Mapping[str, Schema] | None = None
+) -> Answer:
     """Declare an answer of JSON."""
     return Answer(says, {JSON: schema}, status, headers or {})

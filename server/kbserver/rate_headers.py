@@ -39,7 +39,11 @@ def used_up(details: Mapping[str, Any] | None, seconds: float) -> Rate:
     Errors of plugins may lack these details; defaults replace them.
     """
     fields = details or {}
-    name, quota, window = fields.get("limit"), fields.get("requests", fields.get("value")), fields.get("seconds")
+    name, quota, window = (
+        fields.get("limit"),
+        fields.get("requests", fields.get("value")),
+        fields.get("seconds"),
+    )
     return Rate(
         name if isinstance(name, str) and name.isascii() and name.isidentifier() else "default",
         quota if type(quota) is int else 0,

@@ -142,9 +142,13 @@ class Handler(WSGIHandler):  # type: ignore[misc]
 
     def finalize_headers(self) -> None:
         """Add `Connection: close` if the connection will be closed."""
-        self.close_connection = self.close_connection or self.wsgi_input.abandoned or self.server.stopping
+        self.close_connection = (
+            self.close_connection or self.wsgi_input.abandoned or self.server.stopping
+        )
         if self.close_connection:
-            self.response_headers = [header for header in self.response_headers if header[0].lower() != b"connection"]
+            self.response_headers = [
+                header for header in self.response_headers if header[0].lower() != b"connection"
+            ]
             self.response_headers.append((b"Connection", b"close"))
         super().finalize_headers()
 
@@ -168,7 +172,9 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def _sendall(self, data: bytes | bytearray) -> None:
         if self.left:  # the same error as from the kernel
             raise BrokenPipeError(errno.EPIPE, "the client left")
-        whole = memoryview(data)  # the send timeout applies to each slice, not to the whole response
+        whole = memoryview(
+            data
+        )  # the send timeout applies to each slice, not to the whole response
         try:
             for start in range(0, len(whole), _SLICE):
                 super()._sendall(whole[start : start + _SLICE] if len(whole) > _SLICE else data)
@@ -188,10 +194,15 @@ class Handler(WSGIHandler):  # type: ignore[misc]
     def _send_error_response_if_possible(self, error_code: int) -> None:
         self.close_connection = True
         if not self.response_length:
-            messages = {400: "the body could not be read", 500: "the server failed to handle this request; the log has more"}
+            messages = {
+                400: "the body could not be read",
+                500: "the server failed to handle this request; the log has more",
+            }
             self._refuse(self._head, error_code, messages[error_code])
 
-    def _refuse(self, head: Head, status: int, message: str, details: dict[str, Any] | None = None) -> None:
+    def _refuse(
+        self, head: Head, status: int, message: str, details: dict[str, Any] | None = None
+    ) -> None:
         code = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}.get(status, "VALIDATION_ERROR")
         path = head.target.partition("?")[0][: logs.LONGEST_PATH]
         logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
@@ -246,7 +257,12 @@ class Server(WSGIServer):  # type: ignore[misc]
         self.watches = Watches()
         name = str(listener.getsockname()[0])  # set here because pywsgi would look it up in DNS
         super().__init__(
-            listener, application, spawn=Pool(connections), log=None, error_log=log, environ={"SERVER_NAME": name}
+            listener,
+            application,
+            spawn=Pool(connections),
+            log=None,
+            error_log=log,
+            environ={"SERVER_NAME": name},
         )
 
     def do_handle(self, *args: Any) -> None:
@@ -295,12 +311,20 @@ announce = partial(print, flush=True)
 """Print and flush, so that a program that reads the address through a pipe gets it at once."""
 
 
-def run(config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce) -> int:
+def run(
+    config: Config, *, plugins: Sequence[object] = (), say: Callable[[str], None] = announce
+) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. The process is patched by gevent already."""
     logs.configure(config.log_level, config.log_format, secrets=config.secrets())
     offload, disk = Offload(os.cpu_count() or 1), Offload(2)  # the log and a snapshot, never more
     runtime = open_runtime(
-        config, plugins=plugins, offload=offload, offload_disk=disk, pause=pause, give_way=give_way, on_failure=stop_process
+        config,
+        plugins=plugins,
+        offload=offload,
+        offload_disk=disk,
+        pause=pause,
+        give_way=give_way,
+        on_failure=stop_process,
     )
     try:
         application = create_app(runtime, on_storage_failed=stop_process, pause=pause)
@@ -341,7 +365,9 @@ MIN_SECRET_CHARS = 16
 """Shorter secrets cause a warning at start-up."""
 
 
-def announcement(config: Config, address: tuple[str, int], bootstrapped: bool = False) -> Iterable[str]:
+def announcement(
+    config: Config, address: tuple[str, int], bootstrapped: bool = False
+) -> Iterable[str]:
     """Yield the start-up lines: address, storage, replication, authentication; `bootstrapped`: a key has been created."""
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     yield f"kbcore listens on http://{host}:{address[1]}"

@@ -45,24 +45,44 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "requirements.txt"
         listed.write_text("\n".join(wanted) + "\n", encoding="utf-8")
-        command = [sys.executable, "-m", "pip_audit", "--no-deps", "--disable-pip", "-r", str(listed), "-f", "json"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip_audit",
+            "--no-deps",
+            "--disable-pip",
+            "-r",
+            str(listed),
+            "-f",
+            "json",
+        ]
         command += ["--progress-spinner", "off", "--timeout", "15"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     if not done.stdout.strip():
         if UNREACHABLE.search(done.stderr):
-            print(f"skipped: the advisory database cannot be reached; {len(wanted)} distributions were not looked at")
+            print(
+                f"skipped: the advisory database cannot be reached; {len(wanted)} distributions were not looked at"
+            )
             return 0
         sys.stderr.write(done.stderr)
         return 1
     report = json.loads(done.stdout)["dependencies"]
-    weak = [(each["name"], each["version"], [v["id"] for v in each["vulns"]]) for each in report if each.get("vulns")]
+    weak = [
+        (each["name"], each["version"], [v["id"] for v in each["vulns"]])
+        for each in report
+        if each.get("vulns")
+    ]
     for name, version, known in weak:
         print(f"{name} {version}: {', '.join(known)}")
     unknown = [each["skip_reason"] for each in report if "skip_reason" in each]
     if len(unknown) == len(report):
-        print(f"skipped: the advisory database told nothing of {len(report)} distributions: {unknown[0]}")
+        print(
+            f"skipped: the advisory database told nothing of {len(report)} distributions: {unknown[0]}"
+        )
         return 0
-    print(f"{len(report) - len(unknown)} distributions looked at, {len(weak)} with known weaknesses, {len(unknown)} unknown")
+    print(
+        f"{len(report) - len(unknown)} distributions looked at, {len(weak)} with known weaknesses, {len(unknown)} unknown"
+    )
     return 1 if weak else 0
 
 

@@ -48,11 +48,18 @@ def goals(base: graphs.Access, count: int, checks: bool, rng: random.Random) -> 
     return made
 
 
-def with_writes(base: graphs.Access, asked: list[Step], share: float, rng: random.Random) -> list[Step]:
+def with_writes(
+    base: graphs.Access, asked: list[Step], share: float, rng: random.Random
+) -> list[Step]:
     """`share` of the steps become writes: by turns a fact of a random relation goes and comes back."""
     made: list[Step] = []
     gone: list[tuple[str, tuple[str, str]]] = []
-    relations = {"member": base.member, "inside": base.inside, "allowed": base.grants, "banned": base.banned}
+    relations = {
+        "member": base.member,
+        "inside": base.inside,
+        "allowed": base.grants,
+        "banned": base.banned,
+    }
     every = round(1 / share)
     for number, step in enumerate(asked):
         if number % every == every // 2:
@@ -134,12 +141,16 @@ def compared(row: Row, name: str, counts: list[int], times: list[float], other: 
     """Put a peer's stream into a row; goal by goal its answers must be ours, as far as both have come."""
     both = min(len(counts), len(other))
     if other[:both] != counts[:both] or not both:
-        place = next((i for i, pair in enumerate(zip(counts, other, strict=False)) if pair[0] != pair[1]), 0)
+        place = next(
+            (i for i, pair in enumerate(zip(counts, other, strict=False)) if pair[0] != pair[1]), 0
+        )
         row.wrong = f"{row.workload}: {name} differs at goal {place} ({len(other)} goals)"
     row.peers[name] = stream_of(times)
 
 
-def again(row: Row, base: graphs.Access, script: Sequence[Step], effort: Effort, peers: Mapping[str, Peer]) -> None:
+def again(
+    row: Row, base: graphs.Access, script: Sequence[Step], effort: Effort, peers: Mapping[str, Peer]
+) -> None:
     """Ours and that of the floor's peer once more, side by side: the quieter of two counts, for both."""
     assert isinstance(row.ours, Sample)
     row.ours = quieter(row.ours, stream_of(ours(base, script, effort).times))
@@ -169,7 +180,9 @@ def access(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
             again(row, base, script, effort, peers)
             row.compare()
             if len(stream.counts) < count:
-                row.ratio += f" (first {len(stream.counts):,} of {count:,} goals in {effort.stream:g} s)"
+                row.ratio += (
+                    f" (first {len(stream.counts):,} of {count:,} goals in {effort.stream:g} s)"
+                )
             yield row
             for what, found in stream.writes.items():
                 if found:

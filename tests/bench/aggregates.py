@@ -43,32 +43,55 @@ def run_queries(fetch: Callable[[str], float], effort: Effort, native: bool) -> 
     for operation in (*OPERATIONS, GROUPED):
         query = sql(operation, native)
         result = float(fetch(query))
-        found[operation] = median_of(lambda query=query: int(fetch(query) is not None), effort), result
+        found[operation] = (
+            median_of(lambda query=query: int(fetch(query) is not None), effort),
+            result,
+        )
     return found
 
 
 def one(kb: EmbeddedKB, operation: str) -> int:
     """One aggregate of the stored facts; there is one answer."""
-    return int(kb.kb.aggregate("amount", operation, arg_index=None if operation == "COUNT" else 2).result is not None)
+    return int(
+        kb.kb.aggregate("amount", operation, arg_index=None if operation == "COUNT" else 2).result
+        is not None
+    )
 
 
 def aggregates(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     """COUNT, SUM, MIN, MAX and AVG of an argument, and the sum by group, from nothing each time."""
     n = effort.pick(1_000_000, 1000)
     rng = random.Random(50)
-    rows = [(f"o{i}", f"c{rng.randrange(n // 1000 or 1)}", str(rng.randrange(10_000))) for i in range(n)]
+    rows = [
+        (f"o{i}", f"c{rng.randrange(n // 1000 or 1)}", str(rng.randrange(10_000))) for i in range(n)
+    ]
     results: dict[str, float] = {}
     made: list[tuple[str, Row]] = []
     with open_without_tables({"amount": rows}, RULES) as kb:
         for operation in OPERATIONS:
             argument = None if operation == "COUNT" else 2
-            results[operation] = float(kb.kb.aggregate("amount", operation, arg_index=argument).result or 0)
+            results[operation] = float(
+                kb.kb.aggregate("amount", operation, arg_index=argument).result or 0
+            )
             ours = median_of(partial(one, kb, operation), effort)
-            made.append((operation, Row(f"aggregate, {operation}", f"{n:,}", 1, ours, floors=(Floor("duckdb", 0.5),))))
+            made.append(
+                (
+                    operation,
+                    Row(
+                        f"aggregate, {operation}", f"{n:,}", 1, ours, floors=(Floor("duckdb", 0.5),)
+                    ),
+                )
+            )
         prepared = Prepared(kb, "total(?c, ?s)")
         results[GROUPED] = prepared.count()
         ours = median_of(prepared.count, effort)
-        row = Row("aggregate, SUM by group, in a rule", f"{n:,}", ours.answers, ours, floors=(Floor("duckdb", 0.5),))
+        row = Row(
+            "aggregate, SUM by group, in a rule",
+            f"{n:,}",
+            ours.answers,
+            ours,
+            floors=(Floor("duckdb", 0.5),),
+        )
         made.append((GROUPED, row))
     for name, run in peers.items():
         try:

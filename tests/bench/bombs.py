@@ -61,9 +61,15 @@ class Beside:
 def bombs(effort: Effort, peers: object) -> Iterator[Row]:
     """A row for each bomb, in a server of its own, so that each starts from the same memory."""
     nodes, wait = effort.pick(2300, 200), effort.pick(5, 1)
-    edges = [{"predicate": "edge", "args": [str(n), str((n * 7 + k) % nodes)]} for n in range(nodes) for k in (1, 2, 3)]
+    edges = [
+        {"predicate": "edge", "args": [str(n), str((n * 7 + k) % nodes)]}
+        for n in range(nodes)
+        for k in (1, 2, 3)
+    ]
     for name, goal in BOMBS.items():
-        with tempfile.TemporaryDirectory(prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")
+        ) as folder:
             server = Server(f"{folder}/data")
             try:
                 one(server, request("POST", "/assert/facts", {"facts": edges}))
@@ -76,11 +82,15 @@ def bombs(effort: Effort, peers: object) -> Iterator[Row]:
 def _beside(server: Server, goal: dict[str, Any], wait: int) -> Beside:
     found = Beside()
     before = _resident(server, "VmRSS")
-    clients = [threading.Thread(target=_bomb, args=(server, goal, wait, found)) for _ in range(CLIENTS)]
+    clients = [
+        threading.Thread(target=_bomb, args=(server, goal, wait, found)) for _ in range(CLIENTS)
+    ]
     for client in clients:
         client.start()
     health = iter(lambda: request("GET", "/health"), None)
-    ask = request("POST", "/ask", {"predicate": "p", "args": ["a"]}).replace(b"X-Tenant-ID: bench", b"X-Tenant-ID: other")
+    ask = request("POST", "/ask", {"predicate": "p", "args": ["a"]}).replace(
+        b"X-Tenant-ID: bench", b"X-Tenant-ID: other"
+    )
     goals = iter(lambda: ask, None)
     while any(client.is_alive() for client in clients):
         found.health += drive(server, health, 1, 0, 1).latencies
@@ -107,14 +117,24 @@ def _bomb(server: Server, goal: dict[str, Any], wait: int, found: Beside) -> Non
 def _row(name: str, wait: int, size: str, found: Beside) -> Row:
     health = [percentile(found.health, share) for share in (0.5, 0.99, 1.0)]
     slowest, neighbour = max(found.bombs), max(found.neighbour)
-    row = Row(f"bomb: {name}, {CLIENTS} clients", size, None, f"/health {' / '.join(map(duration, health))}")
+    row = Row(
+        f"bomb: {name}, {CLIENTS} clients",
+        size,
+        None,
+        f"/health {' / '.join(map(duration, health))}",
+    )
     ends = ", ".join(dict.fromkeys(found.ends))
     row.ratio = (
         f"p50, p99, most of {len(found.health):,}; neighbour at most {duration(neighbour)}; bombs end with {ends} in at "
         f"most {duration(slowest)}; {found.grown >> 20:,} MiB more"
     )
     row.floor = f"/health p99 ≤ {duration(HEALTH)}, bombs ≤ {2 * wait} s, ≤ {GROWTH >> 20} MiB"
-    row.met = health[1] <= HEALTH and slowest <= 2 * wait and neighbour <= NEIGHBOUR and found.grown <= GROWTH
+    row.met = (
+        health[1] <= HEALTH
+        and slowest <= 2 * wait
+        and neighbour <= NEIGHBOUR
+        and found.grown <= GROWTH
+    )
     unsound = [end for end in found.ends if end[:3] not in ("200", "422", "429")]
     if unsound:
         row.wrong = f"{row.workload}: answered {unsound}"

@@ -36,8 +36,14 @@ def _measured(size: int, effort: Effort) -> Iterator[tuple[str, Sample]]:
                 names = range(start, min(start + 100_000, size))
                 args = [text for n in names for text in (f"n{n}", f"n{n * 7 % size}")]
                 kb.assert_rows([FactRows("edge", 2, args, positive, scope)])
-        yield "fork of a scope", median_of(lambda: kb.fork_scope(None, "copy", overwrite=True).copied, effort)
-        yield "diff of equal scopes", median_of(lambda: kb.diff_scopes(None, "copy").unchanged, effort)
+        yield (
+            "fork of a scope",
+            median_of(lambda: kb.fork_scope(None, "copy", overwrite=True).copied, effort),
+        )
+        yield (
+            "diff of equal scopes",
+            median_of(lambda: kb.diff_scopes(None, "copy").unchanged, effort),
+        )
         yield "merge into an empty scope", median_of(_into(kb, "empty", None), effort)
         yield "fork, and a merge of conflicts only", median_of(_into(kb, None, "denied"), effort)
 

@@ -78,18 +78,28 @@ def closure_graphs(effort: Effort) -> Iterator[Program]:
     yield closure_graph("chain", f"{n:,}", graphs.chain(n), [*linear, "both ff"])
     n = effort.pick(10_000, 200)
     yield closure_graph("long chain", f"{n:,}", graphs.chain(n), bound)
-    n, m = effort.pick(500, 30), effort.pick(750, 45)  # the non-linear form is cubic: not on the larger ones
+    n, m = (
+        effort.pick(500, 30),
+        effort.pick(750, 45),
+    )  # the non-linear form is cubic: not on the larger ones
     yield closure_graph(
-        "small sparse cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 0), [*linear, "both ff", "both bf", "both fb"]
+        "small sparse cyclic",
+        f"{n:,}/{m:,}",
+        graphs.scattered(n, m, 0),
+        [*linear, "both ff", "both bf", "both fb"],
     )
     n, m = effort.pick(2000, 40), effort.pick(3000, 60)
     yield closure_graph("sparse cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 1), linear)
     n, m = effort.pick(2000, 40), effort.pick(6000, 80)
     yield closure_graph("sparse acyclic", f"{n:,}/{m:,}", graphs.downhill(n, m, 12), linear)
     n, m = effort.pick(500, 20), effort.pick(20_000, 100)
-    yield closure_graph("dense cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 2), [*linear, "both ff"])
+    yield closure_graph(
+        "dense cyclic", f"{n:,}/{m:,}", graphs.scattered(n, m, 2), [*linear, "both ff"]
+    )
     n, m = effort.pick(500, 20), effort.pick(20_000, 100)
-    yield closure_graph("dense acyclic", f"{n:,}/{m:,}", graphs.downhill(n, m, 13), [*linear, "both ff"])
+    yield closure_graph(
+        "dense acyclic", f"{n:,}/{m:,}", graphs.downhill(n, m, 13), [*linear, "both ff"]
+    )
     n, m = effort.pick(100_000, 100), effort.pick(300_000, 300)
     yield closure_graph("large", f"{n:,}/{m:,}", graphs.scattered(n, m, 3), bound)
 
@@ -125,18 +135,27 @@ def proportion(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     sizes = [effort.pick(10_000, 100), effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)]
     x = graphs.node(1)
     patterns = {"bf": f"({x}, ?y)", "fb": f"(?x, {x})", "bb": f"({x}, {graphs.node(core - 1)})"}
-    goals = {f"{form} {pattern}": form + args for form in LINEAR for pattern, args in patterns.items()}
+    goals = {
+        f"{form} {pattern}": form + args for form in LINEAR for pattern, args in patterns.items()
+    }
     steps: dict[str, list[int]] = {label: [] for label in goals}
     answers: dict[str, int] = {}
     for size in sizes:
-        with open_without_tables({"edge": graphs.with_surroundings(core, size, 5)}, CLOSURE_RULES) as kb:
+        with open_without_tables(
+            {"edge": graphs.with_surroundings(core, size, 5)}, CLOSURE_RULES
+        ) as kb:
             for label, text in goals.items():
                 prepared = Prepared(kb, text)
                 prepared.count()
                 answers[label] = prepared.count()
                 steps[label].append(prepared.stats.steps)
     for label, found in steps.items():
-        row = Row(f"steps, {label}", " ".join(f"{size:,}" for size in sizes), answers[label], " ".join(map(str, found)))
+        row = Row(
+            f"steps, {label}",
+            " ".join(f"{size:,}" for size in sizes),
+            answers[label],
+            " ".join(map(str, found)),
+        )
         row.ratio = f"{max(found) / max(min(found), 1):.3g} (most/least)"
         row.floor, row.met = "steps do not grow", max(found) <= 1.5 * min(found)
         if not row.met:

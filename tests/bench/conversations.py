@@ -93,9 +93,18 @@ def rows(turns: int, tally: Tally, window_floor: float, diff_floor: float) -> It
     ):
         yield Row(name, size, None, f"{count:,}", floor="0", met=count == 0)
     replayed = sum(tally.replayed) / len(tally.replayed)
-    for name, sizes, least in (("window", tally.windows, window_floor), ("diff", tally.diffs, diff_floor)):
+    for name, sizes, least in (
+        ("window", tally.windows, window_floor),
+        ("diff", tally.diffs, diff_floor),
+    ):
         mean = sum(sizes) / len(sizes)
-        row = Row(f"tokens a turn at the end, {name}", size, None, f"{mean:,.0f}", floor=f"≥ {least:g} × fewer")
+        row = Row(
+            f"tokens a turn at the end, {name}",
+            size,
+            None,
+            f"{mean:,.0f}",
+            floor=f"≥ {least:g} × fewer",
+        )
         row.ratio = f"{replayed / max(mean, 1):.3g} × fewer than {replayed:,.0f}"
         row.met = replayed >= least * mean
         yield row
@@ -161,8 +170,15 @@ def one_turn(kb: KnowledgeBase, draw: random.Random, turn: int) -> str:
 def question(seed: int, topic: int) -> Literal:
     """What is asked for some turns."""
     draw = random.Random(f"{seed} {topic}")
-    person, task = f"person{draw.randrange(12)}", f"task{draw.randrange(min(TOPIC * topic + 1, 20))}"
-    asked = f"colleague_of({person}, person{draw.randrange(12)})", f"can_help(?who, {task})", f"blocked({task})"
+    person, task = (
+        f"person{draw.randrange(12)}",
+        f"task{draw.randrange(min(TOPIC * topic + 1, 20))}",
+    )
+    asked = (
+        f"colleague_of({person}, person{draw.randrange(12)})",
+        f"can_help(?who, {task})",
+        f"blocked({task})",
+    )
     text = draw.choice(asked)
     return parse_goal(text).goal.literal
 
@@ -186,7 +202,9 @@ def needed(kb: KnowledgeBase, goal: Literal) -> tuple[set[Key], set[Key]]:
             if step["type"] in ("fact_match", "explicit_negative") and not step["bodyProofs"]:
                 rests.add(key)
             todo += step["bodyProofs"] or []
-        if not any(kb.query_rows(predicate, args, positive=negated) for predicate, args, negated in rests):
+        if not any(
+            kb.query_rows(predicate, args, positive=negated) for predicate, args, negated in rests
+        ):
             facts |= rests
     return facts, nodes
 
@@ -200,7 +218,12 @@ def applied(before: Window, removed: Any, added: Any, after: Window) -> bool:
 
 def _told(entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
     """Entries by key, without what drifts by itself: salience, category and when something was concluded."""
-    plain = (e._replace(salience=0.0, category="", created_at=e.created_at if e.provenance is None else 0) for e in entries)
+    plain = (
+        e._replace(
+            salience=0.0, category="", created_at=e.created_at if e.provenance is None else 0
+        )
+        for e in entries
+    )
     return sorted(((entry.key, entry) for entry in plain), key=lambda one: one[0])
 
 

@@ -28,9 +28,16 @@ def program(nodes: int) -> Program:
     rng = random.Random(14)
 
     def pairs(count: int) -> Rows:
-        return [(graphs.node(rng.randrange(nodes)), graphs.node(rng.randrange(nodes))) for _ in range(count)]
+        return [
+            (graphs.node(rng.randrange(nodes)), graphs.node(rng.randrange(nodes)))
+            for _ in range(count)
+        ]
 
-    relations = {"flow": pairs(nodes * 3 // 2), "load": pairs(nodes // 5), "store": pairs(nodes // 5)}
+    relations = {
+        "flow": pairs(nodes * 3 // 2),
+        "load": pairs(nodes // 5),
+        "store": pairs(nodes // 5),
+    }
     return Program("points-to", f"{nodes:,}", relations, RULES, [])
 
 

@@ -45,7 +45,12 @@ def durability(effort: Effort, peers: object = None) -> Iterator[Row]:
             yield recovery("from the log alone", f"{size}, {log >> 20} MiB of log", count, seconds)
             quiet = [*latencies(server, effort.pick(3, 1), snapshot=False)]
             stalled = [*latencies(server, 0, snapshot=True)]
-            row = Row("snapshot, requests beside it", size, len(stalled), f"longest {duration(max(stalled))}")
+            row = Row(
+                "snapshot, requests beside it",
+                size,
+                len(stalled),
+                f"longest {duration(max(stalled))}",
+            )
             row.ratio = f"p99 {duration(percentile(stalled, 0.99))}; without: longest {duration(max(quiet))}"
             row.floor, row.met = "longest ≤ 50 ms", max(stalled) <= 0.05
             yield row
@@ -70,7 +75,9 @@ def load(server: Server, count: int) -> None:
     sock = socket.create_connection((HOST, server.port))
     for start in range(0, count, BATCH):
         names = range(start, min(start + BATCH, count))
-        facts = [{"predicate": f"edge{n % 4}", "args": [f"node{n % 99_991}", f"thing{n}"]} for n in names]
+        facts = [
+            {"predicate": f"edge{n % 4}", "args": [f"node{n % 99_991}", f"thing{n}"]} for n in names
+        ]
         exchange(sock, request("POST", "/assert/facts", {"facts": facts}))
     sock.close()
 
@@ -86,8 +93,12 @@ def latencies(server: Server, seconds: float, *, snapshot: bool) -> list[float]:
         number = 0
         while not over.is_set():
             number += 1
-            goal = request("POST", "/ask", {"predicate": "edge1", "args": [f"node{number * 4 + 1}", "?x"]})
-            fact = request("POST", "/tell", {"predicate": "edge1", "args": ["new", f"{snapshot}{number}"]})
+            goal = request(
+                "POST", "/ask", {"predicate": "edge1", "args": [f"node{number * 4 + 1}", "?x"]}
+            )
+            fact = request(
+                "POST", "/tell", {"predicate": "edge1", "args": ["new", f"{snapshot}{number}"]}
+            )
             started = time.monotonic()
             exchange(sock, fact if write else goal)
             found.append(time.monotonic() - started)
@@ -117,7 +128,11 @@ def exchange(sock: socket.socket, data: bytes) -> bytes:
     head, body = answer.split(b"\r\n\r\n", 1)
     if b" 200 " not in head.split(b"\r\n", 1)[0]:
         raise RuntimeError(answer[:500].decode())
-    length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length")
+    )
     while len(body) < length:
         body += sock.recv(1 << 16)
     return body

@@ -26,7 +26,11 @@ def grid(side: int) -> list[graphs.Pair]:
     """From each field of a board to the right and down."""
     steps = [(0, 1), (1, 0)]
     fields = [(x, y, x + a, y + b) for x in range(side) for y in range(side) for a, b in steps]
-    return [(graphs.node(x * side + y), graphs.node(u * side + v)) for x, y, u, v in fields if u < side and v < side]
+    return [
+        (graphs.node(x * side + y), graphs.node(u * side + v))
+        for x, y, u, v in fields
+        if u < side and v < side
+    ]
 
 
 def games(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
@@ -42,10 +46,16 @@ def games(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         with open_without_tables({"move": moves}, RULES) as kb:
             ours = median_of(partial(won, kb), effort)
             named = median_of(partial(won_by_name, kb), effort)
-        row = Row(f"win/move, {name}", size, ours.answers, ours, named=named, floors=(Floor("swipl"),))
+        row = Row(
+            f"win/move, {name}", size, ours.answers, ours, named=named, floors=(Floor("swipl"),)
+        )
         if "swipl" in peers:
             row.peers["swipl"] = tabled(moves, effort, decides=name != "cyclic")
-        print(f"  {row.workload}: {row.ours}, {row.peers.get('swipl', '')}", file=sys.stderr, flush=True)
+        print(
+            f"  {row.workload}: {row.ours}, {row.peers.get('swipl', '')}",
+            file=sys.stderr,
+            flush=True,
+        )
         yield row
 
 
@@ -71,7 +81,12 @@ def won_by_name(kb: EmbeddedKB) -> int:
 
 def tabled(moves: Sequence[graphs.Pair], effort: Effort, decides: bool) -> Sample:
     """SWI-Prolog's time. Where it does not decide every position that is decided, its answers are not counted as such."""
-    lines = [":- use_module(library(time)).", SWIPL_RULES, *(f"move({x}, {y})." for x, y in moves), swipl.PROGRAM_MAIN]
+    lines = [
+        ":- use_module(library(time)).",
+        SWIPL_RULES,
+        *(f"move({x}, {y})." for x, y in moves),
+        swipl.PROGRAM_MAIN,
+    ]
     lines.append(f"main :- bench({CERTAIN}, {effort.repeats}, {effort.seconds}, {effort.limit}).")
     try:
         found = swipl.run(lines, 30 + 2 * effort.limit)
@@ -80,4 +95,8 @@ def tabled(moves: Sequence[graphs.Pair], effort: Effort, decides: bool) -> Sampl
     word, *rest = (found or ["stopped"])[0].split(maxsplit=2)
     if word == "ok":
         return Sample(float(rest[1]), int(rest[0]) if decides else None)
-    return too_late(effort.limit) if word == "late" else Sample(None, None, " ".join(rest)[:40], beyond=float("inf"))
+    return (
+        too_late(effort.limit)
+        if word == "late"
+        else Sample(None, None, " ".join(rest)[:40], beyond=float("inf"))
+    )

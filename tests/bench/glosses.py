@@ -45,9 +45,15 @@ def glosses(most: int | None = None) -> tuple[list[Fact], Asked, Asked] | None:
         place = len(facts)
         facts.append(("noun", names, definition))
         definitions.append((definition, place))
-        examples += [(example, place) for example in re.findall(r'"([^"]+)"', gloss) if len(words(example)) > 2]
+        examples += [
+            (example, place)
+            for example in re.findall(r'"([^"]+)"', gloss)
+            if len(words(example)) > 2
+        ]
     draw = random.Random(11)
-    long = [(content, place) for text, place in definitions if len(content := _content(text)) >= LEAST]
+    long = [
+        (content, place) for text, place in definitions if len(content := _content(text)) >= LEAST
+    ]
     known = [
         (" ".join(content[at] for at in sorted(draw.sample(range(len(content)), GIVEN))), place)
         for content, place in draw.sample(long, min(ASKED, len(long)))

@@ -103,7 +103,12 @@ def access(facts: int, seed: int) -> Access:
     """About `facts` facts: a user may read some hundreds of things, some through four groups and five folders."""
     rng = random.Random(seed)
     made = Access()
-    users, groups, folders, things = facts // 8, max(facts // 100, 8), max(facts // 20, 8), facts // 2
+    users, groups, folders, things = (
+        facts // 8,
+        max(facts // 100, 8),
+        max(facts // 20, 8),
+        facts // 2,
+    )
     made.users = [f"u{i}" for i in range(users)]
     made.groups = [f"g{i}" for i in range(groups)]
     made.folders = [f"d{i}" for i in range(folders)]
@@ -116,11 +121,15 @@ def access(facts: int, seed: int) -> Access:
         member[made.groups[i], made.groups[rng.randrange(max(1, i // 6), max(2, i // 3))]] = None
     made.member = list(member)
     for i in range(4, folders):
-        made.inside.append((made.folders[i], made.folders[rng.randrange(max(1, i // 6), max(2, i // 3))]))
+        made.inside.append(
+            (made.folders[i], made.folders[rng.randrange(max(1, i // 6), max(2, i // 3))])
+        )
     made.inside += [(thing, made.folders[rng.randrange(folders)]) for thing in made.things]
     grants: dict[Pair, None] = {}
     low = folders // 40
-    for i, group in enumerate(made.groups):  # the few groups at the top have small folders, so that no list is huge
+    for i, group in enumerate(
+        made.groups
+    ):  # the few groups at the top have small folders, so that no list is huge
         for _ in range(6):
             start = low if i > 40 else folders // 3
             grants[group, made.folders[rng.randrange(start, folders)]] = None

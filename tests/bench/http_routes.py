@@ -33,11 +33,26 @@ class Server:
     """`kbcore serve` on a free port over a folder."""
 
     def __init__(self, folder: str) -> None:
-        command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--host", HOST, "--storage-dir", folder]
+        command = [
+            sys.executable,
+            "-m",
+            "kbserver.cli",
+            "serve",
+            "--port",
+            "0",
+            "--host",
+            HOST,
+            "--storage-dir",
+            folder,
+        ]
         self._text = Path(f"{folder}.log")
         self._log = self._text.open("w")
         self._process = subprocess.Popen(
-            [*command, "--log-level", "WARN"], stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ}
+            [*command, "--log-level", "WARN"],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**os.environ},
         )
         assert self._process.stdout is not None
         first = self._process.stdout.readline()
@@ -102,7 +117,9 @@ class Connection:
     wanted: int = 0
 
 
-def drive(server: Server, requests: Iterator[bytes], connections: int, seconds: float, most: int) -> Load:
+def drive(
+    server: Server, requests: Iterator[bytes], connections: int, seconds: float, most: int
+) -> Load:
     """Keep one request under way on each connection for `seconds` or `most` requests; every answer must be 200."""
     load = Load()
     selector = selectors.DefaultSelector()
@@ -139,7 +156,11 @@ def drive(server: Server, requests: Iterator[bytes], connections: int, seconds: 
                 if not connection.received.startswith(b"HTTP/1.1 200"):
                     raise RuntimeError(connection.received[:300].decode())
                 place = connection.received.lower().index(b"content-length:", 0, head) + 15
-                connection.wanted = head + 4 + int(connection.received[place : connection.received.index(b"\r", place)])
+                connection.wanted = (
+                    head
+                    + 4
+                    + int(connection.received[place : connection.received.index(b"\r", place)])
+                )
             if len(connection.received) < connection.wanted:
                 continue
             at = now()
@@ -197,7 +218,9 @@ def tells() -> Iterator[bytes]:
     """New facts without end."""
     number = 0
     while True:
-        yield request("POST", "/tell", {"predicate": "seen", "args": [f"n{number}", f"n{number % 97}"]})
+        yield request(
+            "POST", "/tell", {"predicate": "seen", "args": [f"n{number}", f"n{number % 97}"]}
+        )
         number += 1
 
 
@@ -225,7 +248,9 @@ class Route:
         """What there is to say of it without comparing."""
         latencies = [latency for load in self.rounds for latency in load.latencies]
         size = f"{len(latencies):,} requests"
-        row = Row(f"http {self.path}, {connections} conn", size, self.answers, f"{self.rate:,.0f} /s")
+        row = Row(
+            f"http {self.path}, {connections} conn", size, self.answers, f"{self.rate:,.0f} /s"
+        )
         half, most = (duration(percentile(latencies, share)) for share in (0.5, 0.99))
         cpu = duration(sum(load.server_cpu for load in self.rounds) / len(latencies))
         row.ratio = f"p50 {half}, p99 {most}, server CPU {cpu} each"
@@ -235,15 +260,27 @@ class Route:
 def over_http(effort: Effort, peers: object) -> Iterator[Row]:
     """Each route over 1 and 32 connections in turn, beside the empty route and the disk's rate of single syncs."""
     rounds, seconds = (1, 0.1) if effort.small else (5, 1.0)
-    with tempfile.TemporaryDirectory(prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="kbcore-bench-", dir=os.environ.get("KB_BENCH_DIR")
+    ) as folder:
         server = Server(f"{folder}/data")
         try:
-            facts = [{"predicate": "knows", "args": [f"p{i}", f"p{i + 1}"]} for i in range(PEOPLE) if i % 10 != 9]
+            facts = [
+                {"predicate": "knows", "args": [f"p{i}", f"p{i + 1}"]}
+                for i in range(PEOPLE)
+                if i % 10 != 9
+            ]
             one(server, request("POST", "/assert/facts", {"facts": facts}))
             one(server, request("POST", "/teach", {"text": RULES}))
             starts = range(0, PEOPLE, 20)
-            asks = [request("POST", "/ask", {"predicate": "near", "args": [f"p{i}", "?x"]}) for i in starts]
-            queries = [request("POST", "/query", {"predicate": "knows", "args": [f"p{i}", "?x"]}) for i in starts]
+            asks = [
+                request("POST", "/ask", {"predicate": "near", "args": [f"p{i}", "?x"]})
+                for i in starts
+            ]
+            queries = [
+                request("POST", "/query", {"predicate": "knows", "args": [f"p{i}", "?x"]})
+                for i in starts
+            ]
             counts = check(server, queries, 1), check(server, asks, 9)
             told = tells()
             for connections in (1, 32):
@@ -260,29 +297,39 @@ def over_http(effort: Effort, peers: object) -> Iterator[Row]:
                     drive(server, route.requests, connections, seconds / 2, 1_000_000)
                 for _ in range(rounds):
                     for route in routes:
-                        route.rounds.append(drive(server, route.requests, connections, seconds, 1_000_000))
+                        route.rounds.append(
+                            drive(server, route.requests, connections, seconds, 1_000_000)
+                        )
                     syncs.append(sync_rate(folder, seconds / 2))
                 yield from judged(routes, empty, tell, connections, statistics.median(syncs))
-            found = one(server, request("POST", "/query", {"predicate": "seen", "args": ["n0", "?x"]}))
+            found = one(
+                server, request("POST", "/query", {"predicate": "seen", "args": ["n0", "?x"]})
+            )
             if not isinstance(found, list) or len(found) != 1:
                 raise RuntimeError("a told fact is not there")
         finally:
             server.close()
 
 
-def judged(routes: list[Route], empty: Route, tell: Route, connections: int, disk: float) -> Iterator[Row]:
+def judged(
+    routes: list[Route], empty: Route, tell: Route, connections: int, disk: float
+) -> Iterator[Row]:
     """A row for each route, with its floor."""
     for route in routes:
         row = route.row(connections)
         half = percentile([latency for load in route.rounds for latency in load.latencies], 0.5)
         if route is tell:
-            row.ratio = f"{route.rate / disk:.3g} × the disk's {disk:,.0f} single syncs/s; {row.ratio}"
+            row.ratio = (
+                f"{route.rate / disk:.3g} × the disk's {disk:,.0f} single syncs/s; {row.ratio}"
+            )
             if connections > 1:
                 row.floor, row.met = "≥ 10 × single syncs", route.rate >= 10 * disk
             else:
                 row.floor, row.met = "p50 < 1 ms + sync", half < 1e-3 + 1 / disk
         elif route is not empty:
-            pairs = zip(route.rounds, empty.rounds, strict=True)  # of the same round, when the machine was the same
+            pairs = zip(
+                route.rounds, empty.rounds, strict=True
+            )  # of the same round, when the machine was the same
             share = statistics.median(mine.rate / other.rate for mine, other in pairs)
             row.ratio = f"{share:.0%} of the empty route; {row.ratio}"
             row.floor, row.met = "≥ 70 % of empty", share >= 0.7

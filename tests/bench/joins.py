@@ -20,7 +20,9 @@ JOIN_ASP = {
 }
 
 TRIANGLE_RULES = "triangle(?x, ?y, ?z) :- edge(?x, ?y), edge(?y, ?z), edge(?x, ?z)."
-TRIANGLE_SQL = "SELECT count(*) FROM edge a JOIN edge b ON b.x = a.y JOIN edge c ON c.x = a.x AND c.y = b.y"
+TRIANGLE_SQL = (
+    "SELECT count(*) FROM edge a JOIN edge b ON b.x = a.y JOIN edge c ON c.x = a.x AND c.y = b.y"
+)
 TRIANGLE_ASP = "goal(X, Y, Z) :- edge(X, Y), edge(Y, Z), edge(X, Z)."
 
 NEGATION_RULES = """
@@ -58,9 +60,17 @@ def triangle_programs(effort: Effort) -> Iterator[Program]:
     """A graph whose nodes are alike, and one with hubs."""
     goal = Goal("fff", "triangle(?x, ?y, ?z)", TRIANGLE_SQL, None, TRIANGLE_ASP)
     n, m = effort.pick(10_000, 30), effort.pick(200_000, 200)
-    yield Program("triangles, uniform", f"{n:,}/{m:,}", {"edge": graphs.scattered(n, m, 23)}, TRIANGLE_RULES, [goal])
+    yield Program(
+        "triangles, uniform",
+        f"{n:,}/{m:,}",
+        {"edge": graphs.scattered(n, m, 23)},
+        TRIANGLE_RULES,
+        [goal],
+    )
     n, m = effort.pick(10_000, 60), effort.pick(100_000, 300)
-    yield Program("triangles, skewed", f"{n:,}/{m:,}", {"edge": graphs.zipf(n, m, 24)}, TRIANGLE_RULES, [goal])
+    yield Program(
+        "triangles, skewed", f"{n:,}/{m:,}", {"edge": graphs.zipf(n, m, 24)}, TRIANGLE_RULES, [goal]
+    )
 
 
 def negation_programs(effort: Effort) -> Iterator[Program]:
@@ -77,7 +87,13 @@ def negation_programs(effort: Effort) -> Iterator[Program]:
         source = min(int(row[0][1:]) for row in relations["edge"])
         goals = [
             Goal("ff", "apart(?x, ?y)", NEGATION_SQL["ff"], None, NEGATION_ASP["ff"]),
-            Goal("bf", f"apart({graphs.node(source)}, ?y)", NEGATION_SQL["bf"], source, NEGATION_ASP["bf"]),
+            Goal(
+                "bf",
+                f"apart({graphs.node(source)}, ?y)",
+                NEGATION_SQL["bf"],
+                source,
+                NEGATION_ASP["bf"],
+            ),
         ]
         yield Program(f"not reached, {name}", f"{n:,}/{m:,}", relations, NEGATION_RULES, goals)
 

@@ -45,7 +45,10 @@ def lexical(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
 
 
 def quality(
-    kind: str, facts: Sequence[tuple[str, ...]], asked: Sequence[tuple[str, int]], plainly: bool = False
+    kind: str,
+    facts: Sequence[tuple[str, ...]],
+    asked: Sequence[tuple[str, int]],
+    plainly: bool = False,
 ) -> Iterator[Row]:
     """Recall of the first ten on a labelled collection; `plainly` the peer is also asked with lower-case words."""
     size = f"{len(facts):,}"
@@ -53,7 +56,10 @@ def quality(
     with open_runtime(Config.from_env({"STORAGE_BACKEND": "memory"})) as node:
         kb = node.knowledge_base()
         places = load(kb, facts)
-        found = [[places[stored.schema.predicate][row] for stored, row, _ in hits] for hits, _ in searches(kb, questions)]
+        found = [
+            [places[stored.schema.predicate][row] for stored, row, _ in hits]
+            for hits, _ in searches(kb, questions)
+        ]
     ours = recall(found, asked)
     row = Row(f"recall@10, {kind}", size, len(asked), f"{ours:.3f}")
     if BM25Okapi is not None:
@@ -88,7 +94,10 @@ def speed(effort: Effort) -> Iterator[Row]:
             assert theirs.seconds is not None
             assert ours.seconds is not None
             row.ratio = f"rank_bm25 {theirs}: {theirs.seconds / ours.seconds:.3g} ×"
-            row.floor, row.met = f"≥ {TIMES} × rank_bm25, p50", theirs.seconds >= TIMES * ours.seconds
+            row.floor, row.met = (
+                f"≥ {TIMES} × rank_bm25, p50",
+                theirs.seconds >= TIMES * ours.seconds,
+            )
         yield row
         yield Row("first search, index made", size, None, f"{built:.2f} s")
         after = []
@@ -102,7 +111,12 @@ def speed(effort: Effort) -> Iterator[Row]:
         list(searches(kb, ["warm"]))
         held = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-        yield Row("memory of the index", size, None, f"{held / 1e6:.3g} MB, {held / len(facts):.0f} bytes a fact")
+        yield Row(
+            "memory of the index",
+            size,
+            None,
+            f"{held / 1e6:.3g} MB, {held / len(facts):.0f} bytes a fact",
+        )
 
 
 def load(kb: Any, facts: Sequence[tuple[str, ...]]) -> dict[str, list[int]]:
@@ -113,7 +127,9 @@ def load(kb: Any, facts: Sequence[tuple[str, ...]]) -> dict[str, list[int]]:
         if fact not in seen:
             seen.add(fact)
             places.setdefault(fact[0], []).append(place)
-    rows = [(name, [arg for place in some for arg in facts[place][1:]]) for name, some in places.items()]
+    rows = [
+        (name, [arg for place in some for arg in facts[place][1:]]) for name, some in places.items()
+    ]
     kb.assert_rows([FactRows(name, len(facts[0]) - 1, args) for name, args in rows])
     return places
 

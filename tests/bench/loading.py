@@ -48,7 +48,10 @@ def loading(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     """In process, from a file into a folder, and started again."""
     count = effort.pick(1_000_000, 10_000)
     size = f"{count:,}"
-    runs = sorted((child("memory", count) for _ in range(effort.pick(3, 1))), key=lambda found: float(found["seconds"]))
+    runs = sorted(
+        (child("memory", count) for _ in range(effort.pick(3, 1))),
+        key=lambda found: float(found["seconds"]),
+    )
     memory = runs[len(runs) // 2]
     row = Row("load, in process", size, memory["facts"], Sample(memory["seconds"], memory["facts"]))
     rows = pairs(count)
@@ -63,30 +66,65 @@ def loading(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     row.floor, row.met = "≥ 400 k/s", rate >= 400_000
     yield row
     grown, engine = memory["after"] - memory["before"], memory["engine"]
-    row = Row("load, resident memory grown", size, None, megabytes(grown), ratio=f"{grown / count:.0f} B a fact")
+    row = Row(
+        "load, resident memory grown",
+        size,
+        None,
+        megabytes(grown),
+        ratio=f"{grown / count:.0f} B a fact",
+    )
     if not effort.small:
         row.floor, row.met = "≤ 200 MB", grown <= 200e6
     yield row
     yield Row("load, whole process", size, None, megabytes(memory["after"]))
-    yield Row("load, engine memory", size, None, megabytes(engine), ratio=f"{engine / count:.0f} B a fact")
+    yield Row(
+        "load, engine memory", size, None, megabytes(engine), ratio=f"{engine / count:.0f} B a fact"
+    )
     with tempfile.TemporaryDirectory(prefix="kbcore-bench-") as folder:
         source = Path(folder, "edges.csv")
         with source.open("w", newline="") as file:
             csv.writer(file).writerows(rows)
         del rows
-        command = [sys.executable, "-m", "kbserver.cli", "load", str(source), "--predicate", "edge", "--quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "kbserver.cli",
+            "load",
+            str(source),
+            "--predicate",
+            "edge",
+            "--quiet",
+        ]
         start = time.monotonic()
         done = subprocess.run(
-            [*command, "--storage-dir", f"{folder}/cli"], capture_output=True, text=True, timeout=SECONDS, check=False
+            [*command, "--storage-dir", f"{folder}/cli"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
         seconds = time.monotonic() - start
-        wrong = "" if f"{count} facts" in done.stdout else f"kbcore load: {done.stdout} {done.stderr}"
+        wrong = (
+            "" if f"{count} facts" in done.stdout else f"kbcore load: {done.stdout} {done.stderr}"
+        )
         rate = f"{count / seconds / 1e3:,.0f} k/s"
-        yield Row("kbcore load of a CSV file, synced, wall", size, None, Sample(seconds), ratio=rate, wrong=wrong)
+        yield Row(
+            "kbcore load of a CSV file, synced, wall",
+            size,
+            None,
+            Sample(seconds),
+            ratio=rate,
+            wrong=wrong,
+        )
         child("crash", count, f"{folder}/log")
         for label in ("log", "snapshot"):
             found = child("restart", count, f"{folder}/log")
-            row = Row(f"restart from the {label}", size, found["facts"], Sample(found["seconds"], found["facts"]))
+            row = Row(
+                f"restart from the {label}",
+                size,
+                found["facts"],
+                Sample(found["seconds"], found["facts"]),
+            )
             row.ratio = f"{count / found['seconds'] / 1e3:,.0f} k/s"
             if found["facts"] != count or (found["records"] > 0) != (label == "log"):
                 row.wrong = f"restart from the {label}: {found}"
@@ -142,7 +180,13 @@ def in_child(task: str, count: int, folder: str) -> dict[str, Any]:
     if folder:
         print(json.dumps({}), flush=True)
         os._exit(0)  # no snapshot: the next start has the log only
-    return {"seconds": seconds, "facts": stored, "before": before, "after": resident(), "engine": engine}
+    return {
+        "seconds": seconds,
+        "facts": stored,
+        "before": before,
+        "after": resident(),
+        "engine": engine,
+    }
 
 
 def pairs_in_batches(count: int) -> Iterator[list[tuple[str, str]]]:

@@ -31,7 +31,9 @@ class Sample:
     def __str__(self) -> str:
         if self.seconds is None:
             return self.note
-        return duration(self.seconds) + (f" / {duration(self.tail)}" if self.tail is not None else "")
+        return duration(self.seconds) + (
+            f" / {duration(self.tail)}" if self.tail is not None else ""
+        )
 
 
 def too_late(limit: float) -> Sample:
@@ -82,7 +84,9 @@ SMALL = Effort(small=True, repeats=2, seconds=0.5, limit=3.0, stream=1.0)
 
 
 def median_of(
-    call: Callable[[], int], effort: Effort, guard: Callable[[], AbstractContextManager[object]] = nullcontext
+    call: Callable[[], int],
+    effort: Effort,
+    guard: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Sample:
     """The median CPU time of `call`, which returns its number of answers; `guard` is entered outside the clock.
 
@@ -91,7 +95,9 @@ def median_of(
     times: list[float] = []
     counts = set()
     started = time.monotonic()
-    while len(times) < effort.repeats and (not times or time.monotonic() - started < effort.seconds):
+    while len(times) < effort.repeats and (
+        not times or time.monotonic() - started < effort.seconds
+    ):
         with collector_off(), guard():
             start = time.process_time_ns()
             counts.add(call())
@@ -128,5 +134,9 @@ def duration(seconds: float) -> str:
     """Seconds for people, three digits."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1 or unit == "µs":
-            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:,.0f} {unit}"
+            return (
+                f"{seconds * scale:.3g} {unit}"
+                if seconds * scale < 1000
+                else f"{seconds * scale:,.0f} {unit}"
+            )
     raise AssertionError

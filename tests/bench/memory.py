@@ -35,14 +35,25 @@ def memory(effort: Effort, peers: object = None) -> Iterator[Row]:
     count = effort.pick(1_000_000, 5000)
     weak, size = count // 10, f"{count:,}"
     with tempfile.TemporaryDirectory() as scratch:
-        config = replace(Config(), storage_dir=f"{scratch}/kb", storage_backend="wal", min_free_mb=0)
+        config = replace(
+            Config(), storage_dir=f"{scratch}/kb", storage_backend="wal", min_free_mb=0
+        )
         with open_runtime(config, clock=ManualClock(START)) as runtime:
             kb = runtime.knowledge_base()
             _filled(kb, runtime, count, weak)
             plain = passed(COLUMNS * CELL * count, effort)
             best = median_of(lambda: len(kb.salient(limit=TOP)), effort)
-            yield compared(f"top {TOP} by salience, through the core", size, best, plain, 5, "memcmp of its cells")
-            dry = median_of(lambda: kb.decay(THRESHOLD, dry_run=True).evicted, Effort(effort.small, 1, 0))
+            yield compared(
+                f"top {TOP} by salience, through the core",
+                size,
+                best,
+                plain,
+                5,
+                "memcmp of its cells",
+            )
+            dry = median_of(
+                lambda: kb.decay(THRESHOLD, dry_run=True).evicted, Effort(effort.small, 1, 0)
+            )
             if dry.answers != weak:
                 raise AssertionError(f"{dry.answers} facts would fade, not {weak}")
             yield _beside(Row(f"decay, dry run, of {weak:,}", size, weak, dry), dry.seconds, plain)
@@ -67,15 +78,27 @@ def _filled(kb: KnowledgeBase, runtime: Runtime, count: int, weak: int) -> None:
     """Facts told through the log; their cells are then set in place, since nobody could tell them a million priorities."""
     draw = random.Random(41)
     for first in range(0, count, BATCH):
-        args = [text for n in range(first, min(first + BATCH, count)) for text in (f"a{n % 1000}", f"b{n}")]
+        args = [
+            text
+            for n in range(first, min(first + BATCH, count))
+            for text in (f"a{n % 1000}", f"b{n}")
+        ]
         kb.assert_rows([FactRows("saw", 2, args)])
     tenant = runtime.read_tenant("default", "default")
     with tenant.lock.write():
         (stored,) = tenant.partition(None).relations()
         ids = stored.relation.match([0, 0])[1]
         faded = set(draw.sample(range(count), weak))
-        stored.relation.set_attribute(Attribute.CREATED_AT, ids, [START - draw.randrange(10 * HOUR) for _ in ids])
-        stored.relation.set_attribute(Attribute.LAST_ACCESS, ids, [START - draw.randrange(HOUR) for _ in ids])
-        stored.relation.set_attribute(Attribute.ACCESSES, ids, [draw.choice((1, 1, 1, 2, 5, 40)) for _ in ids])
+        stored.relation.set_attribute(
+            Attribute.CREATED_AT, ids, [START - draw.randrange(10 * HOUR) for _ in ids]
+        )
+        stored.relation.set_attribute(
+            Attribute.LAST_ACCESS, ids, [START - draw.randrange(HOUR) for _ in ids]
+        )
+        stored.relation.set_attribute(
+            Attribute.ACCESSES, ids, [draw.choice((1, 1, 1, 2, 5, 40)) for _ in ids]
+        )
         stored.relation.set_attribute(Attribute.PRIORITY, ids, [draw.random() for _ in ids])
-        stored.relation.set_attribute(Attribute.CONFIDENCE, ids, [0.01 if n in faded else 1.0 for n in range(count)])
+        stored.relation.set_attribute(
+            Attribute.CONFIDENCE, ids, [0.01 if n in faded else 1.0 for n in range(count)]
+        )

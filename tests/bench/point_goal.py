@@ -34,16 +34,40 @@ from kbplanner.engine.relation import Relation
 from kbplanner.evaluate.evaluate import GoalRun, PlanCache
 
 STAGES: dict[str, list[tuple[object, str]]] = {
-    "methods of the API": [(EmbeddedKB, "ask"), (EmbeddedKB, "_ask_literal"), (KnowledgeBase, "tuples")],
+    "methods of the API": [
+        (EmbeddedKB, "ask"),
+        (EmbeddedKB, "_ask_literal"),
+        (KnowledgeBase, "tuples"),
+    ],
     "goal read": [(kbcore.embed, "literal_from_json")],
-    "tenant brought to now, budget": [(Runtime, "read_tenant"), (Runtime, "reasoner"), (KnowledgeBase, "_budget")],
+    "tenant brought to now, budget": [
+        (Runtime, "read_tenant"),
+        (Runtime, "reasoner"),
+        (KnowledgeBase, "_budget"),
+    ],
     "read lock taken and given back": [(locks._Read, "__enter__"), (locks._Read, "__exit__")],
     "symbols of the constants": [(kbcore.reason.ask, "goal_shape")],
-    "plan looked up": [(Reasoner, "solve"), (Reasoner, "_solve"), (PlanCache, "get"), (Reasoner, "_denied")],
-    "goal table out and back": [(GoalTables, "ask"), (GoalTables, "_take"), (GoalTables, "_keep"), (GoalTables, "_count")],
+    "plan looked up": [
+        (Reasoner, "solve"),
+        (Reasoner, "_solve"),
+        (PlanCache, "get"),
+        (Reasoner, "_denied"),
+    ],
+    "goal table out and back": [
+        (GoalTables, "ask"),
+        (GoalTables, "_take"),
+        (GoalTables, "_keep"),
+        (GoalTables, "_count"),
+    ],
     "call prepared, answers taken over": [(GoalRun, "ask"), (Run, "ask")],
     "engine: seed, step, match, sort": [(Run, "_alone")],
-    "answers of many rows": [(GoalRun, "_many"), (Budget, "finish"), (Relation, "match"), (Run, "stats"), (Engine, "sort")],
+    "answers of many rows": [
+        (GoalRun, "_many"),
+        (Budget, "finish"),
+        (Relation, "match"),
+        (Run, "stats"),
+        (Engine, "sort"),
+    ],
     "texts": [(Engine, "texts")],
     "rows of names": [(KnowledgeBase, "_tuples"), (KnowledgeBase, "_partitions")],
 }
@@ -98,7 +122,10 @@ class Wrapping:
 
     def own(self, clock: Clock, stage: str) -> float:
         """What a stage has taken without it."""
-        return max(clock.spent[stage] - clock.calls[stage] * self.inner - clock.made[stage] * self.outer, 0.0)
+        return max(
+            clock.spent[stage] - clock.calls[stage] * self.inner - clock.made[stage] * self.outer,
+            0.0,
+        )
 
 
 def wrapping() -> Wrapping:
@@ -142,7 +169,9 @@ def taken_apart(kb: EmbeddedKB, goals: Sequence[list[str]], cost: Wrapping) -> d
         for stage, functions in STAGES.items():
             for owner, name in functions:
                 if hasattr(owner, name):
-                    patches.enter_context(patch.object(owner, name, clock.wrapped(stage, getattr(owner, name))))
+                    patches.enter_context(
+                        patch.object(owner, name, clock.wrapped(stage, getattr(owner, name)))
+                    )
         asked(kb, goals)
     return {stage: cost.own(clock, stage) / len(goals) for stage in clock.spent if stage in STAGES}
 
@@ -156,7 +185,9 @@ def gone(stage: str) -> str:
 def point_goal(effort: Effort, peers: object) -> Iterator[Row]:
     """Check goals and lists of random users, one after the other, no writes; the least of five rounds of each stage."""
     base = graphs.access(effort.pick(100_000, 1000), 8)
-    cost = min((wrapping() for _ in range(effort.repeats)), key=lambda found: found.inner + found.outer)
+    cost = min(
+        (wrapping() for _ in range(effort.repeats)), key=lambda found: found.inner + found.outer
+    )
     with access.opened(base) as kb:
         for kind, count in (("check", effort.pick(2000, 50)), ("list", effort.pick(300, 20))):
             rng = random.Random(34)

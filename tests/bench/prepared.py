@@ -30,7 +30,9 @@ class Prepared:
         self._inner = inner
         self._engine = tenant.engine
         self._bind = lambda wanted: partition.need(wanted).relation
-        self._goal = tenant.plans.get(rules, schema, adornment_of(args), partition.denied(rules.deniable), partition)
+        self._goal = tenant.plans.get(
+            rules, schema, adornment_of(args), partition.denied(rules.deniable), partition
+        )
         self.stats = RunStats()
 
     def count(self) -> int:

@@ -80,7 +80,16 @@ def measured(program: Program, effort: Effort, peers: Mapping[str, Peer]) -> Ite
             ours = median_of(prepared.count, effort)
             named = median_of(partial(count_named, kb, goal.text), effort)
             floors = BATCH if goal.constant is None else BOUND
-            rows.append(Row(f"{program.name}, {goal.label}", program.size, ours.answers, ours, named=named, floors=floors))
+            rows.append(
+                Row(
+                    f"{program.name}, {goal.label}",
+                    program.size,
+                    ours.answers,
+                    ours,
+                    named=named,
+                    floors=floors,
+                )
+            )
     for name, evaluate in peers.items():
         try:
             samples = evaluate(program, effort)

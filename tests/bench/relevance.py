@@ -55,8 +55,13 @@ def first_person(effort: Effort) -> Iterator[Row]:
     asked: list[tuple[str, int, str]] = []
     for person in NAMES:
         for predicate, values, question in KINDS:
-            phrase, value = predicate.replace("_", " ").replace("-", " "), draw.choice(values.split("|"))
-            text = draw.choice(("I, {0} {1}", "my {0}: {1}", "for me {0} {1}", "we said {0} {1}")).format(phrase, value)
+            phrase, value = (
+                predicate.replace("_", " ").replace("-", " "),
+                draw.choice(values.split("|")),
+            )
+            text = draw.choice(
+                ("I, {0} {1}", "my {0}: {1}", "for me {0} {1}", "we said {0} {1}")
+            ).format(phrase, value)
             if len(said) % 7 == 0:
                 asked.append((question.format("I"), len(said), person))
             said.append(("said", person, f"D{NAMES.index(person)}:{len(said)}", text))
@@ -64,16 +69,27 @@ def first_person(effort: Effort) -> Iterator[Row]:
     with _knowledge() as (kb, clock):
         _tell(kb, said)
         clock.advance(OLD_HALF_LIVES * HALF_LIFE_MS)
-        named = [kb.context(WindowRequest(TOP, query=text, asker=person)) for text, _, person in asked]
+        named = [
+            kb.context(WindowRequest(TOP, query=text, asker=person)) for text, _, person in asked
+        ]
         unnamed = [kb.context(WindowRequest(TOP, query=text)) for text, _, _ in asked]
-        whole = [kb.context(WindowRequest(TOP, query=said[place][2])).entries for _, place, _ in asked]
+        whole = [
+            kb.context(WindowRequest(TOP, query=said[place][2])).entries for _, place, _ in asked
+        ]
     with_asker, without = (_recall(windows, said, asked) for windows in (named, unnamed))
-    row = Row("recall@10, first person, with asker", f"{len(said):,}", len(asked), f"{with_asker:.3f}")
+    row = Row(
+        "recall@10, first person, with asker", f"{len(said):,}", len(asked), f"{with_asker:.3f}"
+    )
     row.ratio = f"{without:.3f} without an asker"
     row.floor, row.met = "> without an asker", with_asker > without
     yield row
     right = sum(len(entries) == 1 for entries in whole)
-    row = Row("a line found by its identifier alone", f"{len(said):,}", len(asked), f"{right} of {len(asked)}")
+    row = Row(
+        "a line found by its identifier alone",
+        f"{len(said):,}",
+        len(asked),
+        f"{right} of {len(asked)}",
+    )
     row.floor, row.met = "all", right == len(asked)
     yield row
 
@@ -82,7 +98,11 @@ def _recall_by_age(facts: Sequence[Told], questions: Sequence[Question]) -> Iter
     draw = random.Random(15)
     fresh = set(draw.sample(range(len(facts)), int(FRESH_SHARE * len(facts))))
     plain = None
-    for name, old in (("fresh", []), ("old", list(range(len(facts)))), ("mixed", sorted(set(range(len(facts))) - fresh))):
+    for name, old in (
+        ("fresh", []),
+        ("old", list(range(len(facts)))),
+        ("mixed", sorted(set(range(len(facts))) - fresh)),
+    ):
         with _knowledge() as (kb, clock):
             _tell(kb, [facts[place] for place in old])
             clock.advance(OLD_HALF_LIVES * HALF_LIFE_MS)
@@ -95,7 +115,9 @@ def _recall_by_age(facts: Sequence[Told], questions: Sequence[Question]) -> Iter
             if plain is None:
                 plain = _plain_recall(kb, facts, questions)
         found = _recall(windows, facts, questions)
-        row = Row(f"recall@10 of windows, {name} facts", f"{len(facts):,}", len(questions), f"{found:.3f}")
+        row = Row(
+            f"recall@10 of windows, {name} facts", f"{len(facts):,}", len(questions), f"{found:.3f}"
+        )
         row.ratio = f"BM25 alone {plain:.3f}"
         row.floor, row.met = "≥ BM25 - 0.02", found >= plain - 0.02
         yield row
@@ -118,7 +140,12 @@ def _precision(facts: Sequence[Told], questions: Sequence[Question]) -> Iterator
             found = _recall(windows, facts, questions)
             size = sum(len(window.entries) for window in windows)
             precision = found * len(questions) / size
-            row = Row(f"query windows of 50, {name}", f"{len(facts):,}", len(questions), f"precision {precision:.3f}")
+            row = Row(
+                f"query windows of 50, {name}",
+                f"{len(facts):,}",
+                len(questions),
+                f"precision {precision:.3f}",
+            )
             row.ratio = f"recall {found:.3f}, {size / len(questions):.3g} facts"
             yield row
 
@@ -127,10 +154,18 @@ def _goal_precision(effort: Effort) -> Iterator[Row]:
     draw = random.Random(16)
     people = effort.pick(60, 20)
     with _knowledge() as (kb, _):
-        kb.assert_rules([parse_rule("colleague(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y.")])
-        kb.assert_facts([Fact("works_at", (f"p{n}", f"f{draw.randrange(people // 4)}")) for n in range(people)])
-        kb.assert_facts([Fact("likes", (f"p{n % people}", f"thing {n}")) for n in range(10 * people)])
-        goals = [parse_goal(f"colleague(p{n}, ?who)").goal.literal for n in range(effort.pick(40, 5))]
+        kb.assert_rules(
+            [parse_rule("colleague(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y.")]
+        )
+        kb.assert_facts(
+            [Fact("works_at", (f"p{n}", f"f{draw.randrange(people // 4)}")) for n in range(people)]
+        )
+        kb.assert_facts(
+            [Fact("likes", (f"p{n % people}", f"thing {n}")) for n in range(10 * people)]
+        )
+        goals = [
+            parse_goal(f"colleague(p{n}, ?who)").goal.literal for n in range(effort.pick(40, 5))
+        ]
         for fill in ("salience", "none"):
             covered = gold_size = size = right = tokens = 0
             for goal in goals:
@@ -138,8 +173,14 @@ def _goal_precision(effort: Effort) -> Iterator[Row]:
                 window = kb.context(WindowRequest(40, goals=(goal,), fill=fill))
                 keys = {(entry.predicate, entry.args, entry.negated) for entry in window.entries}
                 covered, gold_size = covered + len(gold & keys), gold_size + len(gold)
-                right, size, tokens = right + len(proofs & keys), size + len(keys), tokens + window.tokens
-            row = Row(f"goal windows of 40, fill {fill}", "", len(goals), f"precision {right / size:.3f}")
+                right, size, tokens = (
+                    right + len(proofs & keys),
+                    size + len(keys),
+                    tokens + window.tokens,
+                )
+            row = Row(
+                f"goal windows of 40, fill {fill}", "", len(goals), f"precision {right / size:.3f}"
+            )
             row.ratio = f"coverage {covered / gold_size:.3f}, {tokens / len(goals):.0f} tokens"
             if fill == "none":
                 row.floor = "precision ≥ 0.98, coverage 1"
@@ -156,10 +197,17 @@ def _rendered_budget(facts: Sequence[Told], questions: Sequence[Question]) -> It
             limits = (20, 60, 200, 600)
             for place, (text, _) in enumerate(questions):
                 limit = limits[place % len(limits)]
-                asked = WindowRequest(query=text, max_tokens=limit, format=form, fill="salience", include_rules=True)
+                asked = WindowRequest(
+                    query=text, max_tokens=limit, format=form, fill="salience", include_rules=True
+                )
                 share = -(-len(kb.context(asked).text) // 4) / limit
                 over, fullest = over + (share > 1), max(fullest, share)
-            row = Row(f"windows whose {form} text exceeds maxTokens", "", len(questions), f"{over / len(questions):.1%}")
+            row = Row(
+                f"windows whose {form} text exceeds maxTokens",
+                "",
+                len(questions),
+                f"{over / len(questions):.1%}",
+            )
             row.ratio, row.floor, row.met = f"fullest {fullest:.0%} of the budget", "0 %", not over
             yield row
 
@@ -177,7 +225,9 @@ def _tell(kb: KnowledgeBase, facts: Iterable[Told]) -> None:
         kb.assert_facts(told)
 
 
-def _recall(windows: Sequence[Window], facts: Sequence[Told], asked: Sequence[tuple[Any, ...]]) -> float:
+def _recall(
+    windows: Sequence[Window], facts: Sequence[Told], asked: Sequence[tuple[Any, ...]]
+) -> float:
     """Return the share of questions whose answer is in their window."""
     hits = (
         facts[question[1]] in {(entry.predicate, *entry.args) for entry in window.entries}
@@ -192,6 +242,11 @@ def _plain_recall(kb: KnowledgeBase, facts: Sequence[Told], questions: Sequence[
     for text, place in questions:
         with kb._reads(None) as (tenant, budget):
             hits = LexicalIndex.of(tenant).search(tenant.partition(None), text, TOP, budget)
-            symbols = [(stored.schema.predicate, stored.relation.rows(array("I", [row]))) for stored, row, _ in hits]
-            found += facts[place] in [(predicate, *tenant.engine.texts(row)) for predicate, row in symbols]
+            symbols = [
+                (stored.schema.predicate, stored.relation.rows(array("I", [row])))
+                for stored, row, _ in hits
+            ]
+            found += facts[place] in [
+                (predicate, *tenant.engine.texts(row)) for predicate, row in symbols
+            ]
     return found / len(questions)

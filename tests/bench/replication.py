@@ -35,8 +35,16 @@ def replication(effort: Effort, peers: object = None) -> Iterator[Row]:
             follower = started(f"{scratch}/follower", **follows)
             seconds = effort.pick(15, 1)
             lags, rate = under_load(leader, follower, seconds)
-            row = Row("lag of a follower", f"{rate:,.0f} writes/s", len(lags), f"p50 {duration(percentile(lags, 0.5))}")
-            row.ratio, row.floor = f"p99 {duration(percentile(lags, 0.99))}", "p99 ≤ 250 ms at 1,000/s"
+            row = Row(
+                "lag of a follower",
+                f"{rate:,.0f} writes/s",
+                len(lags),
+                f"p50 {duration(percentile(lags, 0.5))}",
+            )
+            row.ratio, row.floor = (
+                f"p99 {duration(percentile(lags, 0.99))}",
+                "p99 ≤ 250 ms at 1,000/s",
+            )
             row.met = percentile(lags, 0.99) <= 0.25
             yield row
 
@@ -48,7 +56,12 @@ def replication(effort: Effort, peers: object = None) -> Iterator[Row]:
             follower = started(f"{scratch}/follower", **follows)
             wait_for(follower, head(leader))
             took = time.monotonic() - begun
-            yield Row("catching up, start included", f"{records:,} records", records, f"{records / took:,.0f} records/s")
+            yield Row(
+                "catching up, start included",
+                f"{records:,} records",
+                records,
+                f"{records / took:,.0f} records/s",
+            )
 
             killed(follower)
             count = effort.pick(1_000_000, 10_000)
@@ -59,7 +72,12 @@ def replication(effort: Effort, peers: object = None) -> Iterator[Row]:
             begun = time.monotonic()
             follower = started(f"{scratch}/new", **follows)
             wait_for(follower, head(leader))
-            yield Row("beginning, start included", f"{count:,} facts", count, duration(time.monotonic() - begun))
+            yield Row(
+                "beginning, start included",
+                f"{count:,} facts",
+                count,
+                duration(time.monotonic() - begun),
+            )
             killed(follower)
         finally:
             killed(leader)
@@ -77,7 +95,9 @@ def started(folder: str, **settings: str) -> Server:
 def head(server: Server) -> int:
     """The last record of a node."""
     sock = socket.create_connection((HOST, server.port))
-    asked = request("GET", "/replication/status").replace(b"\r\n", f"\r\nAuthorization: Bearer {TOKEN}\r\n".encode(), 1)
+    asked = request("GET", "/replication/status").replace(
+        b"\r\n", f"\r\nAuthorization: Bearer {TOKEN}\r\n".encode(), 1
+    )
     body = exchange(sock, asked)
     sock.close()
     return int(body.split(b'"head":', 1)[1].split(b",", 1)[0])
@@ -93,7 +113,9 @@ def wait_for(server: Server, seq: int) -> None:
         pace.wait(0.02)
 
 
-def under_load(leader: Server, follower: Server | None, seconds: float, rate: float = RATE) -> tuple[list[float], float]:
+def under_load(
+    leader: Server, follower: Server | None, seconds: float, rate: float = RATE
+) -> tuple[list[float], float]:
     """Write to the leader at a rate; how long the follower took to show some of the writes, and the rate that came about."""
     stop = time.monotonic() + seconds
     lags: list[float] = []
@@ -106,7 +128,9 @@ def under_load(leader: Server, follower: Server | None, seconds: float, rate: fl
         began = time.monotonic()
         while time.monotonic() < stop:
             name = f"{worker}-{counts[worker]}-{began}"
-            answer = head_of(sock, request("POST", "/tell", {"predicate": "edge0", "args": ["load", name]}))
+            answer = head_of(
+                sock, request("POST", "/tell", {"predicate": "edge0", "args": ["load", name]})
+            )
             seq = int(answer.lower().split(b"x-commit-seq: ", 1)[1].split(b"\r\n", 1)[0])
             newest[0] = max(newest[0], (seq, time.monotonic()))
             counts[worker] += 1

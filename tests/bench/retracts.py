@@ -95,8 +95,20 @@ def retracts(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         anew, _ = ours(script, effort, tables=False)
         counts = [count for _, _, count in found]
         floor = (Floor("sqlite"),) if script is bound else (Floor("swipl"),)
-        both = Row(f"retracts, then {label}: both", f"{n:,}/{m:,}", sum(counts), both_of(found), floors=floor)
-        goal = Row(f"retracts, then {label}: the goal", f"{n:,}/{m:,}", sum(counts), goal_of(found), floors=floor)
+        both = Row(
+            f"retracts, then {label}: both",
+            f"{n:,}/{m:,}",
+            sum(counts),
+            both_of(found),
+            floors=floor,
+        )
+        goal = Row(
+            f"retracts, then {label}: the goal",
+            f"{n:,}/{m:,}",
+            sum(counts),
+            goal_of(found),
+            floors=floor,
+        )
         for name, run in peers.items():
             if name not in ("sqlite", "swipl") and script is whole:
                 continue
@@ -109,7 +121,9 @@ def retracts(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
             both.peers[name], goal.peers[name] = both_of(outcomes), goal_of(outcomes)
         yield both
         yield goal
-        yield ratio_row(f"retracts, {label} after one", goal, goal_of(found), goal_of(anew), stream_of(without))
+        yield ratio_row(
+            f"retracts, {label} after one", goal, goal_of(found), goal_of(anew), stream_of(without)
+        )
 
 
 def ratio_row(label: str, like: Row, after: Sample, anew: Sample, before: Sample) -> Row:
@@ -119,4 +133,3 @@ def ratio_row(label: str, like: Row, after: Sample, anew: Sample, before: Sample
     row.ratio = f"{ratio:.3g} × without ({before}), evaluated anew {anew}"
     row.floor, row.met = "≤ 2 × without", ratio <= 2
     return row
-

@@ -82,11 +82,22 @@ WORKLOADS: dict[str, tuple[Workload, str]] = {
 def main() -> int:
     """Exit status 1 when answers differ or something grows that must not; a floor that is not met only says so."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), metavar="NAME", help=", ".join(WORKLOADS))
-    parser.add_argument("--small", action="store_true", help="tiny sizes: does everything still run?")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(WORKLOADS), metavar="NAME", help=", ".join(WORKLOADS)
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="tiny sizes: does everything still run?"
+    )
     which = ", ".join(table.PEERS)
-    parser.add_argument("--peers", nargs="*", choices=table.PEERS, default=table.PEERS, metavar="NAME", help=which)
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table into this page, between its marks")
+    parser.add_argument(
+        "--peers", nargs="*", choices=table.PEERS, default=table.PEERS, metavar="NAME", help=which
+    )
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="write the table into this page, between its marks",
+    )
     options = parser.parse_args()
     effort = SMALL if options.small else FULL
     peers = find(options.peers)
@@ -115,8 +126,14 @@ def main() -> int:
     for section in dict.fromkeys(row.section for row in rows):
         some = [row for row in rows if row.section == section]
         print(f"\n{table.table(some)}")
-        if options.markdown and (section != "table" or not options.only):  # the table is written whole or not at all
-            table.write_markdown(options.markdown, section, f"{head.replace(chr(10), '; ')}.\n\n{table.markdown(some)}")
+        if options.markdown and (
+            section != "table" or not options.only
+        ):  # the table is written whole or not at all
+            table.write_markdown(
+                options.markdown,
+                section,
+                f"{head.replace(chr(10), '; ')}.\n\n{table.markdown(some)}",
+            )
     wrong = [row.wrong for row in rows if row.wrong]
     for line in wrong:
         print(f"WRONG {line}", file=sys.stderr)
@@ -129,7 +146,10 @@ def cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 if __name__ == "__main__":

@@ -35,7 +35,11 @@ def scopes(effort: Effort, peers: Mapping[str, object]) -> Iterator[Row]:
         more = count - base.counts().rows
         base.insert(array("I", [draw.randrange(names) + 1 for _ in range(2 * more)]), more)
     ids = array("I", range(count))
-    base.set_attribute(Attribute.CREATED_AT, ids, [NOW - 10 * HOUR + 36 * HOUR * i // count // 4 for i in range(count)])
+    base.set_attribute(
+        Attribute.CREATED_AT,
+        ids,
+        [NOW - 10 * HOUR + 36 * HOUR * i // count // 4 for i in range(count)],
+    )
     size = f"{count:,}"
     yield from copies(base, size, effort)
     yield from differences(base, draw, count, size, effort)
@@ -72,17 +76,23 @@ def copies(base: Relation, size: str, effort: Effort) -> Iterator[Row]:
         return live
 
     plain = moved(copy.bytes(), effort)
-    yield compared("copy of a relation", size, median_of(fork, effort), plain, 3, "memcpy of its bytes")
+    yield compared(
+        "copy of a relation", size, median_of(fork, effort), plain, 3, "memcpy of its bytes"
+    )
     indexed = median_of(with_index, effort)
     yield Row("copy, then an index on first use", size, indexed.answers, indexed)
-    row = Row("bytes of a relation and its copy", size, None, f"{(held + copy.bytes()) / 1e6:.3g} MB")
+    row = Row(
+        "bytes of a relation and its copy", size, None, f"{(held + copy.bytes()) / 1e6:.3g} MB"
+    )
     row.ratio, row.floor = f"{(held + copy.bytes()) / held:.3g} × one", "≤ 2 × one"
     row.met = held + copy.bytes() <= 2 * held
     yield row
     copy.drop()
 
 
-def differences(base: Relation, draw: random.Random, count: int, size: str, effort: Effort) -> Iterator[Row]:
+def differences(
+    base: Relation, draw: random.Random, count: int, size: str, effort: Effort
+) -> Iterator[Row]:
     """A merge: nearly equal relations in the same order, and equal ones in another."""
     copy = base.copy()
     rows, ids = base.match([0, 0])

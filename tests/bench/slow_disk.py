@@ -62,7 +62,9 @@ class SlowServer(Server):
     def __init__(self, folder: str, ms: float) -> None:
         self._log = Path(f"{folder}.log").open("w")  # noqa: SIM115 - closed with the server
         command = [sys.executable, __file__, "--serve", folder, str(ms)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ})
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ}
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline().strip().rsplit(":", 1)[1])
 
@@ -73,7 +75,9 @@ def serve(folder: str, ms: float) -> int:
     monkey.patch_all()
     from kbserver.serve import run
 
-    config = replace(Config(), host=HOST, port=0, storage_dir=folder, storage_backend="slow", log_level="ERROR")
+    config = replace(
+        Config(), host=HOST, port=0, storage_dir=folder, storage_backend="slow", log_level="ERROR"
+    )
     return run(config, plugins=[SlowDisk(ms)])
 
 
@@ -87,7 +91,12 @@ def on_a_slow_disk(effort: Effort, peers: object = None, ms: float = 3.0) -> Ite
                 load = drive(server, tells(), connections, 0.2 if effort.small else 3.0, 100_000)
                 times = load.rate / single
                 size = f"{len(load.latencies):,} requests"
-                row = Row(f"http /tell, {connections} conn, sync of {ms:g} ms", size, None, f"{load.rate:,.0f} /s")
+                row = Row(
+                    f"http /tell, {connections} conn, sync of {ms:g} ms",
+                    size,
+                    None,
+                    f"{load.rate:,.0f} /s",
+                )
                 row.ratio = f"{times:.3g} × the {single:,.0f} single syncs/s"
                 if connections > 1:
                     row.floor, row.met = "≥ 10 × single syncs", times >= 10

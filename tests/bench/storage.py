@@ -37,7 +37,9 @@ def storages(effort: Effort, peers: object = None) -> Iterator[Row]:
     """A row for each measure and storage."""
     seconds, facts, rounds = (0.05, 500, 1) if effort.small else (1.0, 100_000, ROUNDS)
     with ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=os.environ.get("KB_BENCH_DIR")))
+        scratch = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=os.environ.get("KB_BENCH_DIR"))
+        )
         urls = {"wal": f"wal:{scratch}/wal", "sqlite": f"sqlite:{scratch}/kb.sqlite"}
         server = _server(stack)
         if server:
@@ -49,7 +51,12 @@ def storages(effort: Effort, peers: object = None) -> Iterator[Row]:
                 for name, url in urls.items():
                     with open_runtime(_config(url)) as runtime:
                         rates[name].append(commit_all(runtime, writers, seconds))
-            yield from _rows(f"commits, {writers} writer{'s' * (writers > 1)}", "facts told one by one", rates, " /s")
+            yield from _rows(
+                f"commits, {writers} writer{'s' * (writers > 1)}",
+                "facts told one by one",
+                rates,
+                " /s",
+            )
         places = {"wal": f"wal:{scratch}/recover", "sqlite": f"sqlite:{scratch}/recover.sqlite"}
         if server:
             places["postgres"] = other
@@ -116,7 +123,10 @@ def fill(url: str, facts: int) -> None:
     store = Plugins(_config(url)).open_storage()
     for begin in range(0, facts, 1000):
         told = [Fact("p", (f"a{n}", f"b{n % 97}")) for n in range(begin, min(begin + 1000, facts))]
-        sets = [encode_changes(ChangeSet("default", "default", (AssertFacts((fact,)),))) for fact in told]
+        sets = [
+            encode_changes(ChangeSet("default", "default", (AssertFacts((fact,)),)))
+            for fact in told
+        ]
         store.append([(CHANGES, VERSION, stamp(each, 1_700_000_000_000)) for each in sets])
         store.sync()
     store.close()

@@ -74,7 +74,11 @@ class Row:
 
     def compare(self) -> None:
         """Judge the floors, work out the ratio, and note a peer that has other answers than we have."""
-        counts = {name: sample.answers for name, sample in self.peers.items() if sample.answers is not None}
+        counts = {
+            name: sample.answers
+            for name, sample in self.peers.items()
+            if sample.answers is not None
+        }
         if self.named is not None and self.named.answers is not None:
             counts["ours, named"] = self.named.answers
         other = {name: count for name, count in counts.items() if count != self.answers}
@@ -99,14 +103,24 @@ class Row:
             ratios = Floor(name).ratios(ours, sample) if sample else []
             if ratios:
                 found.append(f"{name} {' / '.join(f'{ratio:.3g}' for ratio in ratios)}")
-            elif sample and sample.beyond is not None and sample.beyond < float("inf") and ours.seconds:
+            elif (
+                sample
+                and sample.beyond is not None
+                and sample.beyond < float("inf")
+                and ours.seconds
+            ):
                 found.append(f"{name} > {sample.beyond / ours.seconds:.3g}")
         return found
 
     def cells(self) -> list[str]:
         """As text, in the order of HEAD."""
         met = {True: "yes", False: "NO", None: "?" if self.floor else ""}[self.met]
-        cells = [self.workload, self.size, "" if self.answers is None else f"{self.answers:,}", str(self.ours)]
+        cells = [
+            self.workload,
+            self.size,
+            "" if self.answers is None else f"{self.answers:,}",
+            str(self.ours),
+        ]
         cells.append("" if self.named is None else str(self.named))
         cells += [str(self.peers.get(name, "")) for name in PEERS]
         return [*cells, self.ratio, self.floor, met]

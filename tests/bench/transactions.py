@@ -32,7 +32,9 @@ def transactions(effort: Effort, peers: object = None) -> Iterator[Row]:
     for ms in (0.0, SLOW_MS):
         with tempfile.TemporaryDirectory() as scratch:
             backend = "slow" if ms else "wal"
-            config = replace(Config(), storage_dir=f"{scratch}/kb", storage_backend=backend, min_free_mb=0)
+            config = replace(
+                Config(), storage_dir=f"{scratch}/kb", storage_backend=backend, min_free_mb=0
+            )
             single = sync_rate(scratch, seconds / 3, lambda ms=ms: wait(ms / 1000))  # type: ignore[misc]
             with open_runtime(config, plugins=[SlowDisk(ms)] if ms else []) as runtime:
                 commits, taken = commit_all(runtime, seconds)
@@ -40,7 +42,13 @@ def transactions(effort: Effort, peers: object = None) -> Iterator[Row]:
             rate, shared = commits / taken, commits / batches
             disk = f"a sync of {ms:g} ms" if ms else "this disk"
             name = f"{COMMITTERS} committers of {OPERATIONS} writes, {disk}"
-            row = Row(name, f"{commits:,} commits", None, f"{rate:,.0f} /s", floor="≥ 5 commits a sync" if ms else "")
+            row = Row(
+                name,
+                f"{commits:,} commits",
+                None,
+                f"{rate:,.0f} /s",
+                floor="≥ 5 commits a sync" if ms else "",
+            )
             row.ratio = f"{shared:.3g} commits a sync, {rate / single:.3g} × the {single:,.0f} single syncs/s"
             if ms:
                 row.met = shared >= 5

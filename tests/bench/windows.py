@@ -24,7 +24,13 @@ from kbplanner.syntax.parser import parse_goal
 
 START = 1_700_000_000_000
 PREDICATES = 10
-READ = Attribute.CREATED_AT, Attribute.LAST_ACCESS, Attribute.ACCESSES, Attribute.PRIORITY, Attribute.CONFIDENCE
+READ = (
+    Attribute.CREATED_AT,
+    Attribute.LAST_ACCESS,
+    Attribute.ACCESSES,
+    Attribute.PRIORITY,
+    Attribute.CONFIDENCE,
+)
 LIMIT = 0.005
 """Seconds a goal-driven window may take beside twice its inference."""
 
@@ -50,10 +56,18 @@ def _opened(clock: ManualClock | None = None) -> EmbeddedKB:
 def _fast(effort: Effort) -> Iterator[Row]:
     clock = ManualClock(START)
     with _opened(clock) as kb:
-        for count in (effort.pick(5_000, 500), effort.pick(100_000, 1000), effort.pick(1_000_000, 5000)):
+        for count in (
+            effort.pick(5_000, 500),
+            effort.pick(100_000, 1000),
+            effort.pick(1_000_000, 5000),
+        ):
             known = kb.kb.predicates()["totalFacts"]
             for predicate in range(PREDICATES):
-                rows = [[f"a{n % 997}", f"b{n}"] for n in range(known, count) if n % PREDICATES == predicate]
+                rows = [
+                    [f"a{n % 997}", f"b{n}"]
+                    for n in range(known, count)
+                    if n % PREDICATES == predicate
+                ]
                 kb.tell_many(f"p{predicate}", rows)
 
             def make() -> int:
@@ -62,8 +76,12 @@ def _fast(effort: Effort) -> Iterator[Row]:
 
             best = median_of(make, effort)
             plain = passed(_cells(kb), effort)
-            row = compared("window of 100, fast path", f"{count:,}", best, plain, 10, "memcmp of its cells")
-            if count < 1_000_000:  # of fewer facts the hundred that are made ready are most of the time
+            row = compared(
+                "window of 100, fast path", f"{count:,}", best, plain, 10, "memcmp of its cells"
+            )
+            if (
+                count < 1_000_000
+            ):  # of fewer facts the hundred that are made ready are most of the time
                 row.floor, row.met = "", None
             yield row
 
@@ -71,7 +89,12 @@ def _fast(effort: Effort) -> Iterator[Row]:
 def _cells(kb: EmbeddedKB) -> int:
     """Bytes of the columns that salience reads, as far as a cell of them was ever set."""
     stored = kb.kb._read_tenant().partition(None).relations()
-    return sum(CELL * one.relation.counts().rows for one in stored for what in READ if one.relation.uses(what))
+    return sum(
+        CELL * one.relation.counts().rows
+        for one in stored
+        for what in READ
+        if one.relation.uses(what)
+    )
 
 
 def _driven(effort: Effort) -> Iterator[Row]:
@@ -88,7 +111,10 @@ def _driven(effort: Effort) -> Iterator[Row]:
         kb.tell_many("met", [[f"n{n}", f"n{draw.randrange(people)}"] for n in range(people)])
         kb.teach(RULES)
         size = f"{kb.kb.predicates()['totalFacts']:,}"
-        some = [(50, text) for text in ("grandparent(n{}, ?who)", "sibling(n{}, ?who)", "local(n{}, ?city)")]
+        some = [
+            (50, text)
+            for text in ("grandparent(n{}, ?who)", "sibling(n{}, ?who)", "local(n{}, ?city)")
+        ]
         for most, text in (*some, (100, "grandparent(?a, ?b)"), (100, "local(?a, ?city)")):
             goals = [text.format(draw.randrange(people // 9)) for _ in range(effort.pick(300, 10))]
             made, inferred = _timed(kb, clock, goals, most)
@@ -100,7 +126,9 @@ def _driven(effort: Effort) -> Iterator[Row]:
             yield row
 
 
-def _timed(kb: EmbeddedKB, clock: ManualClock, goals: Sequence[str], facts: int) -> tuple[list[float], list[float]]:
+def _timed(
+    kb: EmbeddedKB, clock: ManualClock, goals: Sequence[str], facts: int
+) -> tuple[list[float], list[float]]:
     made: list[float] = []
     inferred: list[float] = []
     with collector_off():
@@ -128,9 +156,10 @@ def _diffs(effort: Effort) -> Iterator[Row]:
             kb.tell("fact", [f"a{n}", f"c{n}"])
         clock.advance(20_000)
         found = kb.kb.context_diff("s", {})
-        size = sum(entry.char_count for entry in found.added) + sum(len(entry.key) for entry in found.removed)
+        size = sum(entry.char_count for entry in found.added) + sum(
+            len(entry.key) for entry in found.removed
+        )
         row = Row("diff when 2 % of a window changed", f"{count:,}", None, f"{size:,} characters")
         row.ratio = f"the window: {whole:,}, {whole / size:.3g} × as many"
         row.floor, row.met = "≥ 10 × smaller", whole >= 10 * size
         yield row
-

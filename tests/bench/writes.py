@@ -79,8 +79,20 @@ def retract_then_goal(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row
         ours = our_retractions(script, effort)
         counts = [count for _, _, count in ours]
         label = f"dense cyclic, {form} bf"
-        both = Row(f"retract, then goal, {label}", f"{n:,}/{m:,}", sum(counts), both_of(ours), floors=STREAM)
-        goal = Row(f"goal after a retract, {label}", f"{n:,}/{m:,}", sum(counts), goal_of(ours), floors=STREAM)
+        both = Row(
+            f"retract, then goal, {label}",
+            f"{n:,}/{m:,}",
+            sum(counts),
+            both_of(ours),
+            floors=STREAM,
+        )
+        goal = Row(
+            f"goal after a retract, {label}",
+            f"{n:,}/{m:,}",
+            sum(counts),
+            goal_of(ours),
+            floors=STREAM,
+        )
         for name, run in peers.items():
             try:
                 if name == "swipl" or name not in known:  # only rules have a form
@@ -115,7 +127,12 @@ class Write:
 
 
 def first_goals(
-    kb: EmbeddedKB, predicate: str, goals: Sequence[list[str]], write: Write, elsewhere: Write, effort: Effort
+    kb: EmbeddedKB,
+    predicate: str,
+    goals: Sequence[list[str]],
+    write: Write,
+    elsewhere: Write,
+    effort: Effort,
 ) -> Row:
     """Each goal asked for the first time, again, again with a write just before, and with that write `elsewhere`.
 
@@ -144,7 +161,9 @@ def first_goals(
             after.append(seconds)
             answers += count
             write.back()
-    ratio, elsewhere_ratio = (percentile(after, 0.5) / percentile(other, 0.5) for other in (warm, before))
+    ratio, elsewhere_ratio = (
+        percentile(after, 0.5) / percentile(other, 0.5) for other in (warm, before)
+    )
     row = Row(f"first goal after a {write.label}", "", answers, stream_of(after))
     row.ratio = f"{ratio:.3g} × without ({stream_of(warm)}), {elsewhere_ratio:.3g} × with the write elsewhere"
     row.ratio += f" ({stream_of(before)}), asked for the first time {stream_of(new)}"
@@ -159,11 +178,19 @@ def seconds_of(kb: EmbeddedKB, predicate: str, goal: list[str]) -> tuple[float, 
     return (time.process_time_ns() - start) / 1e9, count
 
 
-def tell_and_retract(kb: EmbeddedKB, relation: str, new: Sequence[str], old: Sequence[str]) -> list[Write]:
+def tell_and_retract(
+    kb: EmbeddedKB, relation: str, new: Sequence[str], old: Sequence[str]
+) -> list[Write]:
     """A new fact comes and goes; an old one goes and comes."""
     return [
-        Write(f"tell of {relation}", lambda: kb.tell(relation, new), lambda: kb.retract(relation, new)),
-        Write(f"retract of {relation}", lambda: kb.retract(relation, old), lambda: kb.tell(relation, old)),
+        Write(
+            f"tell of {relation}", lambda: kb.tell(relation, new), lambda: kb.retract(relation, new)
+        ),
+        Write(
+            f"retract of {relation}",
+            lambda: kb.retract(relation, old),
+            lambda: kb.tell(relation, old),
+        ),
     ]
 
 
@@ -182,7 +209,9 @@ def first_goal(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         rng = random.Random(31)
         for kind in ("list", "check"):
             for write, elsewhere in zip(*made, strict=True):
-                goals = [access.goal_of(step) for step in access.goals(base, count, kind == "check", rng)]
+                goals = [
+                    access.goal_of(step) for step in access.goals(base, count, kind == "check", rng)
+                ]
                 row = first_goals(kb, "may", goals, write, elsewhere, effort)
                 row.workload += f", access {kind}"
                 row.size = f"{base.facts:,}"
@@ -192,7 +221,10 @@ def first_goal(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
     rng = random.Random(33)
     for form, rules in PATHS.items():
         with opened(edges, rules) as kb, opened(edges, rules) as other:
-            made = [tell_and_retract(one, "edge", [graphs.node(0), graphs.node(n)], edges[0]) for one in (kb, other)]
+            made = [
+                tell_and_retract(one, "edge", [graphs.node(0), graphs.node(n)], edges[0])
+                for one in (kb, other)
+            ]
             for write, elsewhere in zip(*made, strict=True):
                 goals = [[graphs.node(rng.randrange(n)), "?y"] for _ in range(count)]
                 row = first_goals(kb, "path", goals, write, elsewhere, effort)

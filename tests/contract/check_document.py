@@ -24,22 +24,52 @@ expected-statuses = ["2xx", "3xx", "4xx", 501]
 
 CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
-    *("response_headers_conformance", "response_schema_conformance", "missing_required_header", "unsupported_method"),
+    *(
+        "response_headers_conformance",
+        "response_schema_conformance",
+        "missing_required_header",
+        "unsupported_method",
+    ),
 )
 
 
 def main() -> int:
     seconds = sys.argv[1] if len(sys.argv) > 1 else "60"
-    with tempfile.TemporaryDirectory() as folder, Server(Path(folder), QUERY_TIMEOUT_MS="1000") as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Server(Path(folder), QUERY_TIMEOUT_MS="1000") as server,
+    ):
         url = f"http://127.0.0.1:{server.address[1]}"
         config = Path(folder, "schemathesis.toml")
         config.write_text(CONFIG, encoding="utf-8")
         command = [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
             *("run", f"{url}/openapi.json", "--url", url),
-            *("--checks", ",".join(CHECKS), "--seed", "7", "--generation-deterministic", "--max-time", seconds),
-            *("--max-examples", "30", "--phases", "examples,coverage,fuzzing", "--continue-on-failure", "--no-color"),
-            *("--suppress-health-check", "all", "--request-timeout", "20", "--exclude-path", "/memory/events"),
+            *(
+                "--checks",
+                ",".join(CHECKS),
+                "--seed",
+                "7",
+                "--generation-deterministic",
+                "--max-time",
+                seconds,
+            ),
+            *(
+                "--max-examples",
+                "30",
+                "--phases",
+                "examples,coverage,fuzzing",
+                "--continue-on-failure",
+                "--no-color",
+            ),
+            *(
+                "--suppress-health-check",
+                "all",
+                "--request-timeout",
+                "20",
+                "--exclude-path",
+                "/memory/events",
+            ),
         ]
         return subprocess.run(command, check=False).returncode
 

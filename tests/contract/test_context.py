@@ -86,9 +86,15 @@ def test_a_context_window_has_every_field(client: Client, more: dict[str, Any]) 
 
 def test_defaults(client: Client) -> None:
     """maxFacts 100; minSalience 0.0; autoResolveContradictions true; includeRules false; format structured."""
-    client.post("/assert/facts", {"facts": [{"predicate": "p", "args": [str(n)]} for n in range(120)]})
+    client.post(
+        "/assert/facts", {"facts": [{"predicate": "p", "args": [str(n)]} for n in range(120)]}
+    )
     plain = asked(client, "/memory/context")
-    assert (len(plain["entries"]), plain["totalFactsAvailable"], plain["relevantRules"]) == (100, 120, [])
+    assert (len(plain["entries"]), plain["totalFactsAvailable"], plain["relevantRules"]) == (
+        100,
+        120,
+        [],
+    )
     assert "formattedText" not in plain
     assert len(asked(client, "/context/optimize")["entries"]) == 100
 
@@ -100,7 +106,9 @@ def test_restrictions(client: Client, path: str) -> None:
     client.tell("q", "b")
     client.tell("p", "c", scope="s")
     assert [e["args"] for e in asked(client, path, predicates=["p"])["entries"]] == [["a"]]
-    assert [(e["args"], e["scope"]) for e in asked(client, path, scope="s")["entries"]] == [(["c"], "s")]
+    assert [(e["args"], e["scope"]) for e in asked(client, path, scope="s")["entries"]] == [
+        (["c"], "s")
+    ]
     assert len(asked(client, path, scope="*")["entries"]) == 3
 
 
@@ -109,15 +117,23 @@ def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
     for name in ("a", "b"):
         client.tell("p", name)
         client.tell("q", name)
-    rule = {"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": n, "args": ["?x"]} for n in ("p", "q")]}
+    rule = {
+        "head": {"predicate": "r", "args": ["?x"]},
+        "body": [{"predicate": n, "args": ["?x"]} for n in ("p", "q")],
+    }
     assert client.post("/teach", rule).status_code == 200
     goal = {"goals": [{"predicate": "r", "args": ["?x"]}]}
     for names in (["p"], ["r"], ["p", "r"], []):
         found = asked(client, "/memory/context", **goal, predicates=names)
         assert sorted(e["predicate"] for e in found["entries"]) == sorted(names * 2)
         assert {e["category"] for e in found["entries"]} <= {"goal_relevant"}
-    unproved = {"goals": [{"predicate": "r", "args": ["?x"]}, {"predicate": "half", "args": ["?x"]}]}
-    half = {"head": {"predicate": "half", "args": ["?x"]}, "body": [{"predicate": n, "args": ["?x"]} for n in ("q", "none")]}
+    unproved = {
+        "goals": [{"predicate": "r", "args": ["?x"]}, {"predicate": "half", "args": ["?x"]}]
+    }
+    half = {
+        "head": {"predicate": "half", "args": ["?x"]},
+        "body": [{"predicate": n, "args": ["?x"]} for n in ("q", "none")],
+    }
     assert client.post("/teach", half).status_code == 200
     found = asked(client, "/memory/context", **unproved, predicates=["p"])
     assert {e["predicate"] for e in found["entries"]} == {"p"}
@@ -131,10 +147,17 @@ def test_predicates_restrict_what_goals_bring_too(client: Client) -> None:
 def test_rules_are_included_where_that_is_asked_for(client: Client, more: dict[str, Any]) -> None:
     """includeRules: include relevant rules in the response. Where nothing is said those of goals are in a Context window."""
     client.tell("p", "a")
-    rule = {"head": {"predicate": "r", "args": ["?x"]}, "body": [{"predicate": "p", "args": ["?x"]}]}
+    rule = {
+        "head": {"predicate": "r", "args": ["?x"]},
+        "body": [{"predicate": "p", "args": ["?x"]}],
+    }
     assert client.post("/teach", rule).status_code == 200
     text = "r(?x) :- p(?x)."
-    for said, rules in (({}, [text] if more else []), ({"includeRules": False}, []), ({"includeRules": True}, [text])):
+    for said, rules in (
+        ({}, [text] if more else []),
+        ({"includeRules": False}, []),
+        ({"includeRules": True}, [text]),
+    ):
         found = asked(client, "/memory/context", format="natural", **more, **said)
         assert (found["relevantRules"], found["rules"]) == (rules, rules)
         assert ("Rule: " in found["formattedText"]) == bool(rules)
@@ -155,7 +178,9 @@ def test_salience_follows_the_formula(served: Served) -> None:
     served.client.tell("p", "a", confidence=0.5)
     served.clock.advance(3_600_000)
     (entry,) = asked(served.client, "/memory/context")["entries"]
-    assert entry["salience"] == pytest.approx(0.5 * (0.5 * 0.5 + 0.3 * 0.150515 + 0.2 * 0.5), abs=1e-5)
+    assert entry["salience"] == pytest.approx(
+        0.5 * (0.5 * 0.5 + 0.3 * 0.150515 + 0.2 * 0.5), abs=1e-5
+    )
     assert entry["createdAt"] == NOW
 
 
@@ -167,14 +192,20 @@ def test_categories_come_first_that_fits(served: Served) -> None:
     client.tell("new", "b")
     client.tell("brief", "c", ttl=60_000)
     client.tell("goal", "d")
-    found = asked(client, "/memory/context", goals=[{"predicate": "goal", "args": ["?x"]}], fill="salience")
+    found = asked(
+        client, "/memory/context", goals=[{"predicate": "goal", "args": ["?x"]}], fill="salience"
+    )
     assert {e["predicate"]: e["category"] for e in found["entries"]} == {
         "goal": "goal_relevant",
         "brief": "ephemeral",
         "new": "recent",
         "old": "asserted",
     }
-    found = asked(client, "/memory/context", relevanceBuckets=[{"name": "mine", "predicates": ["old"], "weight": 1}])
+    found = asked(
+        client,
+        "/memory/context",
+        relevanceBuckets=[{"name": "mine", "predicates": ["old"], "weight": 1}],
+    )
     assert {e["predicate"]: e["category"] for e in found["entries"]} == {
         "old": "mine",
         "new": "overflow",
@@ -192,7 +223,10 @@ def test_allocations_of_buckets(client: Client) -> None:
         {"name": "much", "predicates": None, "weight": 0.99},
     ]
     found = asked(client, "/memory/context", maxFacts=10, relevanceBuckets=buckets)
-    assert {name: one["maxAllocation"] for name, one in found["bucketStats"].items()} == {"little": 1, "much": 9}
+    assert {name: one["maxAllocation"] for name, one in found["bucketStats"].items()} == {
+        "little": 1,
+        "much": 9,
+    }
     assert len(found["entries"]) == 10
 
 
@@ -212,7 +246,9 @@ def test_who_stays_in_a_contradiction(client: Client, first: Any, second: Any, s
     assert [entry["negated"] for entry in found["entries"]] == [stays]
     assert (found["contradictionsFound"], found["contradictionsResolved"]) == (1, 1)
     (one,) = found["contradictions"]
-    typed(one, {"predicate": str, "args": list, "positiveSalience": float, "negativeSalience": float})
+    typed(
+        one, {"predicate": str, "args": list, "positiveSalience": float, "negativeSalience": float}
+    )
 
 
 def test_a_diff_uses_what_the_last_window_used(client: Client) -> None:
@@ -221,14 +257,27 @@ def test_a_diff_uses_what_the_last_window_used(client: Client) -> None:
     client.tell("p", "b")
     first = asked(client, "/memory/context", sessionId="x", scope="s", predicates=["p"])
     same = asked(client, "/context/diff", sessionId="x")
-    assert (same["previousWindowId"], same["currentWindowId"]) == (first["windowId"], first["windowId"])
-    assert (same["added"], same["removed"], same["unchanged"], same["fullRefreshRecommended"]) == ([], [], 1, False)
+    assert (same["previousWindowId"], same["currentWindowId"]) == (
+        first["windowId"],
+        first["windowId"],
+    )
+    assert (same["added"], same["removed"], same["unchanged"], same["fullRefreshRecommended"]) == (
+        [],
+        [],
+        1,
+        False,
+    )
     assert same["reason"] is None
     client.tell("p", "c/d%", negated=True, scope="s")
     (added,) = asked(client, "/context/diff", sessionId="x")["added"]
-    typed(added, {name: ENTRY[name] for name in ("predicate", "args", "salience", "category", "charCount")})
+    typed(
+        added,
+        {name: ENTRY[name] for name in ("predicate", "args", "salience", "category", "charCount")},
+    )
     assert added["key"] == "not:p/c%2Fd%25@s"
-    unsaid = asked(client, "/context/diff", sessionId="x", scope=None)  # clients send null for what they do not say
+    unsaid = asked(
+        client, "/context/diff", sessionId="x", scope=None
+    )  # clients send null for what they do not say
     assert (unsaid["removed"], unsaid["unchanged"]) == ([], 2)
     other = asked(client, "/context/diff", sessionId="x", scope="other")
     assert [row["scope"] for row in other["removed"]] == ["s", "s"]
@@ -251,7 +300,10 @@ def test_when_a_refresh_is_recommended(client: Client) -> None:
 
 def test_a_diff_needs_its_session(client: Client) -> None:
     """sessionId string (required)."""
-    assert "sessionId" in error_of(client.post("/context/diff", {}), 400, "VALIDATION_ERROR")["details"]["fields"]
+    assert (
+        "sessionId"
+        in error_of(client.post("/context/diff", {}), 400, "VALIDATION_ERROR")["details"]["fields"]
+    )
 
 
 def test_summary_has_every_field(client: Client) -> None:
@@ -270,7 +322,10 @@ def test_summary_has_every_field(client: Client) -> None:
 def test_generation_rises_with_each_change_set(client: Client) -> None:
     """knowledgeGeneration: +1 for each committed change set of the tenant."""
     before = asked(client, "/context/summary")["knowledgeGeneration"]
-    client.post("/assert/facts", {"facts": [{"predicate": "p", "args": ["a"]}, {"predicate": "p", "args": ["b"]}]})
+    client.post(
+        "/assert/facts",
+        {"facts": [{"predicate": "p", "args": ["a"]}, {"predicate": "p", "args": ["b"]}]},
+    )
     assert asked(client, "/memory/context", sessionId="s")["knowledgeGeneration"] == before + 1
 
 

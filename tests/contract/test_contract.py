@@ -12,10 +12,18 @@ from support.http import Client, Served, error_of
 
 from kbcore.config import Config
 
-ALIASES = [("/tell", "/assert/fact"), ("/ask", "/infer"), ("/teach", "/assert/rule"), ("/forget", "/retract")]
+ALIASES = [
+    ("/tell", "/assert/fact"),
+    ("/ask", "/infer"),
+    ("/teach", "/assert/rule"),
+    ("/forget", "/retract"),
+]
 
 FACT = {"predicate": "parent", "args": ["ann", "bob"]}
-RULE = {"head": {"predicate": "elder", "args": ["?x"]}, "body": [{"predicate": "parent", "args": ["?x", "?y"]}]}
+RULE = {
+    "head": {"predicate": "elder", "args": ["?x"]},
+    "body": [{"predicate": "parent", "args": ["?x", "?y"]}],
+}
 
 
 def test_service_stores_facts_and_rules(client: Client) -> None:
@@ -36,7 +44,10 @@ def test_partitions(client: Client) -> None:
     """Data is partitioned by database and, within a database, by tenant; scopes partition facts further."""
     client.tell("p", "a")
     client.tell("p", "b", scope="s")
-    assert client.post("/ask", {"predicate": "p", "args": ["?x"]}, {"X-Tenant-ID": "other"}).get_json() == []
+    assert (
+        client.post("/ask", {"predicate": "p", "args": ["?x"]}, {"X-Tenant-ID": "other"}).get_json()
+        == []
+    )
     assert client.ask("p", "?x") == [["a"]]
     assert client.ask("p", "?x", scope="s") == [["b"]]
 
@@ -83,7 +94,11 @@ def test_aliases(served: Served, alias: str, full: str) -> None:
     assert views[alias] == views[full]
     body = RULE if alias == "/teach" else FACT
     first, second = served.client.post(alias, body), served.client.post(full, body)
-    assert (first.status_code, first.content_type) == (second.status_code, second.content_type) == (200, first.content_type)
+    assert (
+        (first.status_code, first.content_type)
+        == (second.status_code, second.content_type)
+        == (200, first.content_type)
+    )
 
 
 def test_settings() -> None:
@@ -93,7 +108,9 @@ def test_settings() -> None:
     assert Config().log_format == "text"
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/health"), ("GET", "/nope"), ("POST", "/tell"), ("GET", "/ask")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/health"), ("GET", "/nope"), ("POST", "/tell"), ("GET", "/ask")]
+)
 def test_every_response_carries_a_request_id(client: Client, method: str, path: str) -> None:
     """Every response carries an `X-Request-ID` header for correlation."""
     assert client.flask.open(path, method=method).headers["X-Request-ID"]
@@ -116,7 +133,12 @@ def test_atom_fields(client: Client) -> None:
     client.tell("age", "ann", "30")
     client.tell("age", "bob", 30)
     assert client.ask("age", "?x", "30") == [["ann", "30"], ["bob", "30"]]
-    assert client.post("/retract/pattern", {"predicate": "age", "args": [None, "30"]}).get_json()["retracted"] == 2
+    assert (
+        client.post("/retract/pattern", {"predicate": "age", "args": [None, "30"]}).get_json()[
+            "retracted"
+        ]
+        == 2
+    )
 
 
 def test_negated_is_optional_in_goals(client: Client) -> None:
@@ -126,7 +148,9 @@ def test_negated_is_optional_in_goals(client: Client) -> None:
     assert client.ask("p", "a", negated=False) == [["a"]]
 
 
-@pytest.mark.parametrize("field", ["truthVal", "scope", "ttl", "validUntil", "validFrom", "metadata", "confidence"])
+@pytest.mark.parametrize(
+    "field", ["truthVal", "scope", "ttl", "validUntil", "validFrom", "metadata", "confidence"]
+)
 def test_optional_fields_of_a_fact_may_be_null(client: Client, field: str) -> None:
     """optional on input; string or null, value or null."""
     assert client.post("/assert/fact", {**FACT, field: None}).status_code == 200
@@ -172,9 +196,13 @@ def test_infer(client: Client) -> None:
     """Response: JSON array of Fact records (the derived or matching facts)."""
     client.tell("parent", "ann", "bob", metadata={"m": 1}, confidence=0.5)
     client.post("/assert/rule", RULE)
-    matching = client.post("/infer", {"predicate": "parent", "args": ["ann", "?who"], "scope": None}).get_json()
+    matching = client.post(
+        "/infer", {"predicate": "parent", "args": ["ann", "?who"], "scope": None}
+    ).get_json()
     assert [row["args"] for row in matching] == [["ann", "bob"]]
-    assert {"negated": False, "metadata": {"m": 1}, "confidence": 0.5}.items() <= matching[0].items()
+    assert {"negated": False, "metadata": {"m": 1}, "confidence": 0.5}.items() <= matching[
+        0
+    ].items()
     derived = client.post("/infer", {"predicate": "elder", "args": ["?who"]})
     assert derived.content_type == "application/json"
     assert derived.get_json()[0]["args"] == ["ann"]
@@ -192,7 +220,10 @@ def test_retract_pattern(client: Client) -> None:
     for child in ("bob", "cy"):
         client.tell("parent", "ann", child)
     client.tell("parent", "dan", "eve")
-    assert client.post("/retract/pattern", {"predicate": "parent", "args": ["ann", None]}).status_code == 200
+    assert (
+        client.post("/retract/pattern", {"predicate": "parent", "args": ["ann", None]}).status_code
+        == 200
+    )
     assert client.ask("parent", "?x", "?y") == [["dan", "eve"]]
 
 
@@ -204,7 +235,9 @@ def test_aggregate_fields(client: Client) -> None:
         error_of(client.post("/aggregate", {"predicate": "age", "op": op}), 400, "VALIDATION_ERROR")
         body: dict[str, Any] = {"predicate": "age", "op": op, "argIndex": 1, "scope": None}
         assert client.post("/aggregate", body).get_json()["result"] == 30
-    error_of(client.post("/aggregate", {"predicate": "age", "op": "MEDIAN"}), 400, "VALIDATION_ERROR")
+    error_of(
+        client.post("/aggregate", {"predicate": "age", "op": "MEDIAN"}), 400, "VALIDATION_ERROR"
+    )
 
 
 def test_predicates(client: Client) -> None:
@@ -223,7 +256,11 @@ def test_the_database_header_is_optional(client: Client) -> None:
     """X-Database selects the database; optional, defaults to `default`."""
     client.tell("p", "a")
     goal = {"predicate": "p", "args": ["?x"]}
-    assert client.post("/ask", goal, {"X-Database": "default"}).get_json() == client.post("/ask", goal).get_json() != []
+    assert (
+        client.post("/ask", goal, {"X-Database": "default"}).get_json()
+        == client.post("/ask", goal).get_json()
+        != []
+    )
 
 
 def test_the_content_type_is_required(client: Client) -> None:
@@ -257,9 +294,20 @@ def test_memory_context(client: Client) -> None:
     assert sorted(entry["predicate"] for entry in capped["entries"]) == ["p", "q"]
     goals = [{"predicate": "p", "args": ["?x"], "negated": False}]
     buckets = [{"name": "rest", "predicates": ["q"], "weight": 1}]
-    whole = client.post("/memory/context", {"goals": goals, "sessionId": "s", "relevanceBuckets": buckets}).get_json()
-    assert [entry["category"] for entry in whole["entries"]] == ["goal_relevant", "goal_relevant", "rest"]
-    assert list(whole["bucketStats"]["rest"]) == ["factsIncluded", "maxAllocation", "minSalience", "maxSalience"]
+    whole = client.post(
+        "/memory/context", {"goals": goals, "sessionId": "s", "relevanceBuckets": buckets}
+    ).get_json()
+    assert [entry["category"] for entry in whole["entries"]] == [
+        "goal_relevant",
+        "goal_relevant",
+        "rest",
+    ]
+    assert list(whole["bucketStats"]["rest"]) == [
+        "factsIncluded",
+        "maxAllocation",
+        "minSalience",
+        "maxSalience",
+    ]
     assert whole["goalDriven"] is True
 
 
@@ -268,9 +316,20 @@ def test_contradictions_in_windows(client: Client) -> None:
     client.tell("p", "a")
     client.tell("p", "a", negated=True)
     found = client.post("/memory/context", {"sessionId": "s"}).get_json()
-    assert (len(found["entries"]), found["contradictionsFound"], found["contradictionsResolved"]) == (1, 1, 1)
-    assert set(found["contradictions"][0]) == {"predicate", "args", "positiveSalience", "negativeSalience"}
-    found = client.post("/memory/context", {"sessionId": "s", "autoResolveContradictions": False}).get_json()
+    assert (
+        len(found["entries"]),
+        found["contradictionsFound"],
+        found["contradictionsResolved"],
+    ) == (1, 1, 1)
+    assert set(found["contradictions"][0]) == {
+        "predicate",
+        "args",
+        "positiveSalience",
+        "negativeSalience",
+    }
+    found = client.post(
+        "/memory/context", {"sessionId": "s", "autoResolveContradictions": False}
+    ).get_json()
     assert (len(found["entries"]), found["contradictionsResolved"]) == (2, 0)
 
 
@@ -280,7 +339,14 @@ def test_context_diff_and_clear(client: Client) -> None:
     client.post("/memory/context", {"sessionId": "s"})
     client.post("/retract", {"predicate": "p", "args": ["a", "b"]})
     found = client.post("/context/diff", {"sessionId": "s"}).get_json()
-    gone = {"key": "p/a/b", "predicate": "p", "args": ["a", "b"], "negated": False, "scope": None, "reason": "retracted"}
+    gone = {
+        "key": "p/a/b",
+        "predicate": "p",
+        "args": ["a", "b"],
+        "negated": False,
+        "scope": None,
+        "reason": "retracted",
+    }
     assert found["removed"] == [gone]
     assert client.post("/context/session/clear", {"sessionId": "s"}).text == "Session 's' cleared"
 
@@ -296,7 +362,9 @@ def test_consolidate(client: Client) -> None:
         client.tell("saw", "ann", f"x{n}")
     found = client.post("/memory/consolidate", {}).get_json()
     assert found["factsConsolidated"] == 5
-    assert [(row["predicate"], row["args"]) for row in found["newFacts"]] == [("saw_consolidated", ["ann", "5"])]
+    assert [(row["predicate"], row["args"]) for row in found["newFacts"]] == [
+        ("saw_consolidated", ["ann", "5"])
+    ]
     client.tell("saw", "ann", "x5")
     assert client.post("/memory/compress", {}).get_json()["newFacts"][0]["args"] == ["ann", "6"]
 
@@ -305,7 +373,10 @@ def test_consolidate(client: Client) -> None:
 def test_decay(client: Client, path: str) -> None:
     """Evict expired and low-salience facts; body `{threshold: number}`."""
     client.tell("p", "kept")
-    assert client.post("/tell", {"predicate": "p", "args": ["weak"], "confidence": 0.01}).status_code == 200
+    assert (
+        client.post("/tell", {"predicate": "p", "args": ["weak"], "confidence": 0.01}).status_code
+        == 200
+    )
     found = client.post(path, {"threshold": 0.2}).get_json()
     assert (found["expiredCount"], found["evictedCount"]) == (0, 1)
     assert [row["args"] for row in found["removedAtoms"]] == [["weak"]]
@@ -318,13 +389,22 @@ def test_scopes(client: Client) -> None:
     client.tell("p", "a")
     assert client.post("/scope/fork", {"targetScope": "s"}).get_json()["copied"] == 1
     for args in (["b"], ["c"]):
-        assert client.post("/tell", {"predicate": "p", "args": args, "scope": "s"}).status_code == 200
+        assert (
+            client.post("/tell", {"predicate": "p", "args": args, "scope": "s"}).status_code == 200
+        )
     found = client.post("/scope/diff", {"targetScope": "s"}).get_json()
     assert [row["args"] for row in found["added"]] == [["b"], ["c"]]
     assert (found["removed"], found["modified"]) == ([], [])
     for strategy in ("SOURCE_WINS", "TARGET_WINS", "KEEP_BOTH", "REJECT"):
-        assert client.post("/scope/merge", {"sourceScope": "s", "strategy": strategy}).status_code == 200
-    error_of(client.post("/scope/merge", {"sourceScope": "s", "strategy": "OTHER"}), 400, "VALIDATION_ERROR")
+        assert (
+            client.post("/scope/merge", {"sourceScope": "s", "strategy": strategy}).status_code
+            == 200
+        )
+    error_of(
+        client.post("/scope/merge", {"sourceScope": "s", "strategy": "OTHER"}),
+        400,
+        "VALIDATION_ERROR",
+    )
     assert len(client.ask("p", "?x")) == 3
     assert client.get("/scopes").get_json()["scopes"] == ["s"]
     assert client.flask.delete("/scope/s", headers={"X-Tenant-ID": "t"}).status_code == 200
@@ -344,7 +424,12 @@ def test_administration(client: Client) -> None:
         assert client.post(path).status_code == 200
         assert client.post("/ask", goal, there).get_json() == []
         assert client.get("/admin/databases/d/tenants").get_json() == ["x"]
-    assert client.flask.delete("/admin/databases/d/tenants/x", headers={"X-Tenant-ID": "x"}).status_code == 200
+    assert (
+        client.flask.delete(
+            "/admin/databases/d/tenants/x", headers={"X-Tenant-ID": "x"}
+        ).status_code
+        == 200
+    )
     assert client.get("/admin/databases/d/tenants").get_json() == []
 
 

@@ -25,7 +25,10 @@ def fill(node, database, tenant, *names, scope=None):
 
 
 def stored(node, database, tenant, scope=None):
-    return [row["args"][0] for row in node.knowledge_base(database, tenant).query_rows("p", [ANONYMOUS], scope=scope)]
+    return [
+        row["args"][0]
+        for row in node.knowledge_base(database, tenant).query_rows("p", [ANONYMOUS], scope=scope)
+    ]
 
 
 def test_databases_and_tenants_come_and_go(tmp_path):
@@ -42,7 +45,10 @@ def test_databases_and_tenants_come_and_go(tmp_path):
         fill(node, "d", "u", "x", "y")
         fill(node, "d", "u", "z", scope="s")
         assert admin.tenants("d") == ["t", "u"]
-        assert [(d.name, d.tenants, d.facts) for d in admin.databases()] == [("d", 2, 3), ("default", 0, 0)]
+        assert [(d.name, d.tenants, d.facts) for d in admin.databases()] == [
+            ("d", 2, 3),
+            ("default", 0, 0),
+        ]
         admin.nuke_tenant("d", "u")
         assert admin.tenants("d") == ["t", "u"]
         assert stored(node, "d", "u", "*") == []
@@ -105,7 +111,14 @@ def test_memory_of_a_tenant_goes_at_once(way):
         admin.create_database("d")
         kb = fill(node, "d", "t", "a", "b")
         kb.assert_rules(
-            [parse_rule(text) for text in ("q(?x) :- p(?x).", "w(?x) :- q(?x), not v(?x).", "v(?x) :- q(?x), not w(?x).")]
+            [
+                parse_rule(text)
+                for text in (
+                    "q(?x) :- p(?x).",
+                    "w(?x) :- q(?x), not v(?x).",
+                    "v(?x) :- q(?x), not w(?x).",
+                )
+            ]
         )
         for name in ("q", "w"):
             assert len(kb.tuples(Atom(name, (Variable("x"),)))) == (2 if name == "q" else 0)
@@ -122,7 +135,9 @@ def test_memory_of_a_tenant_goes_at_once(way):
             if way in calls:
                 calls[way]("d", "t")
             else:
-                {"nuke-database": admin.nuke_database, "drop-database": admin.drop_database}[way]("d")
+                {"nuke-database": admin.nuke_database, "drop-database": admin.drop_database}[way](
+                    "d"
+                )
             assert engine() is None
         finally:
             gc.enable()
@@ -143,7 +158,25 @@ def test_a_handle_goes_on_with_what_comes_after():
         assert [row["args"] for row in kb.query_rows("p", [ANONYMOUS])] == [["b"]]
 
 
-NAMES = ["a", "A", "a.b", "a:b", "a@b", "a-b", "a_b", "ab", "a.", ".a", "...", "a..b", "default", "null", "None", "0", "00"]
+NAMES = [
+    "a",
+    "A",
+    "a.b",
+    "a:b",
+    "a@b",
+    "a-b",
+    "a_b",
+    "ab",
+    "a.",
+    ".a",
+    "...",
+    "a..b",
+    "default",
+    "null",
+    "None",
+    "0",
+    "00",
+]
 NAMES += ["-", "a*", "**", "%61", "a%2Eb", "a/b"]
 names = st.sampled_from(NAMES)
 

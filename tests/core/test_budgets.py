@@ -79,7 +79,10 @@ def test_no_limit_is_raised_above_the_setting():
 def test_answers_and_nodes_of_proofs_are_counted(node):
     kb = node.knowledge_base(tenant="t")
     goal = parse_goal("reach(?x, ?y)").goal.literal
-    assert limit_of(lambda: kb.infer(goal, wanted=BudgetWanted(answers=100)))[:2] == ("answers", 100)
+    assert limit_of(lambda: kb.infer(goal, wanted=BudgetWanted(answers=100)))[:2] == (
+        "answers",
+        100,
+    )
     assert len(kb.infer(goal, limit=100, wanted=BudgetWanted(answers=100))) == 100
     with runtime(query_max_proof_nodes=50) as small:
         kb = small.knowledge_base()
@@ -92,7 +95,10 @@ def test_answers_and_nodes_of_proofs_are_counted(node):
         assert len(kb.prove(goal, nodes=1)) == 40
 
 
-@pytest.mark.parametrize("text", ["edge(?x, ?y), edge(?y, ?z)", "reach(?x, ?y), ?x < ?y", "edge(?x, ?y), not edge(?y, ?x)"])
+@pytest.mark.parametrize(
+    "text",
+    ["edge(?x, ?y), edge(?y, ?z)", "reach(?x, ?y), ?x < ?y", "edge(?x, ?y), not edge(?y, ?x)"],
+)
 def test_answers_of_several_literals_are_counted_too(node, text):
     kb, body = node.knowledge_base(tenant="t"), parse_goal(text).body
     variables = list(dict.fromkeys(v for item in body for v in item.variables()))
@@ -101,11 +107,17 @@ def test_answers_of_several_literals_are_counted_too(node, text):
     assert most >= 300
     assert kb.bindings(body, variables, wanted=BudgetWanted(answers=most)) == every
     over = BudgetWanted(answers=most - 1)
-    assert limit_of(lambda: kb.bindings(body, variables, wanted=over)) == ("answers", most - 1, None)
+    assert limit_of(lambda: kb.bindings(body, variables, wanted=over)) == (
+        "answers",
+        most - 1,
+        None,
+    )
     for limit in (0, 1, 100, most - 1, most + 5):
         assert kb.bindings(body, variables, limit=limit) == every[:limit]
     assert kb.bindings(body, variables, limit=7, wanted=BudgetWanted(answers=7)) == every[:7]
-    assert limit_of(lambda: kb.bindings(body, variables, limit=8, wanted=BudgetWanted(answers=7)))[:2] == ("answers", 7)
+    assert limit_of(lambda: kb.bindings(body, variables, limit=8, wanted=BudgetWanted(answers=7)))[
+        :2
+    ] == ("answers", 7)
 
 
 def test_answers_of_several_literals_are_counted_over_all_scopes(node):
@@ -117,7 +129,9 @@ def test_answers_of_several_literals_are_counted_over_all_scopes(node):
     assert len(every) == 30
     for limit in (0, 5, 10, 15, 30):
         assert kb.bindings(body, variables, scope="*", limit=limit) == every[:limit]
-    found = limit_of(lambda: kb.bindings(body, variables, scope="*", wanted=BudgetWanted(answers=29)))
+    found = limit_of(
+        lambda: kb.bindings(body, variables, scope="*", wanted=BudgetWanted(answers=29))
+    )
     assert found[:2] == ("answers", 29)
     assert len(kb.bindings(body, variables, scope="a", wanted=BudgetWanted(answers=10))) == 10
 
@@ -136,7 +150,11 @@ def test_the_time_of_a_goal_is_its_own():
         kb.teach(RULES)
         with pytest.raises(BudgetExceeded) as met:
             kb.ask("tick(?n)", timeout_ms=1)
-        assert met.value.details == {"limit": "timeMs", "value": 1, "rule": "tick(?n) :- tick(?m), ?n = ?m + 1."}
+        assert met.value.details == {
+            "limit": "timeMs",
+            "value": 1,
+            "rule": "tick(?n) :- tick(?m), ?n = ?m + 1.",
+        }
         with pytest.raises(BudgetExceeded):
             kb.explain("tick(?n)", timeout_ms=1)
         assert len(kb.ask("edge(1, ?x)", timeout_ms=1)) == 1
@@ -223,7 +241,12 @@ def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
 
 def test_turns_are_taken_in_order_and_handed_on():
     turns = Turns(1)
-    first, second, third, other = Turn(turns, "t"), Turn(turns, "t"), Turn(turns, "t"), Turn(turns, "u")
+    first, second, third, other = (
+        Turn(turns, "t"),
+        Turn(turns, "t"),
+        Turn(turns, "t"),
+        Turn(turns, "u"),
+    )
     first.take(0)
     other.take(0)  # another tenant has turns of its own
     assert not turns.enter(second)
@@ -246,7 +269,11 @@ def test_whoever_gets_no_turn_in_time_is_told_so_and_leaves_the_line():
     late = Turn(turns, "t")
     with pytest.raises(RateLimited) as told:
         late.take(0)
-    assert told.value.details == {"retryAfterSeconds": 1.0, "limit": "TENANT_MAX_INFERENCES", "value": 2}
+    assert told.value.details == {
+        "retryAfterSeconds": 1.0,
+        "limit": "TENANT_MAX_INFERENCES",
+        "value": 2,
+    }
     late.leave()
     assert turns.waiting("t") == 0
     for turn in busy:
@@ -293,10 +320,16 @@ QUESTIONS = {
     "rows": lambda kb, goal: kb.infer(goal, min_confidence=0.1),
     "moment": lambda kb, goal: kb.infer(goal, as_of=1_700_000_000_001),
     "undefined": lambda kb, goal: kb.infer(goal, include_undefined=True),
-    "facts": lambda kb, goal: kb.query_rows("edge", parse_goal("edge(?x, ?y)").goal.literal.atom.args),
-    "json": lambda kb, goal: kb.infer_json(goal, lambda rows, rest: rest() or b"[]", min_confidence=0.1),
+    "facts": lambda kb, goal: kb.query_rows(
+        "edge", parse_goal("edge(?x, ?y)").goal.literal.atom.args
+    ),
+    "json": lambda kb, goal: kb.infer_json(
+        goal, lambda rows, rest: rest() or b"[]", min_confidence=0.1
+    ),
     "proofs": lambda kb, goal: kb.prove(goal, limit=70),
-    "explain": lambda kb, goal: kb.explain(parse_goal("reach(?x, ?y), edge(?x, ?z)").body, limit=70),
+    "explain": lambda kb, goal: kb.explain(
+        parse_goal("reach(?x, ?y), edge(?x, ?z)").body, limit=70
+    ),
     "sum": lambda kb, goal: kb.aggregate("edge", "SUM", arg_index=0),
 }
 
@@ -304,7 +337,9 @@ QUESTIONS = {
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
     """The time runs out at the first, the second, ... look at the clock: always the same error, never half an answer."""
-    monkeypatch.setattr(relation, "PIECE", 100)  # so that a sum over the edges is more than one piece
+    monkeypatch.setattr(
+        relation, "PIECE", 100
+    )  # so that a sum over the edges is more than one piece
     with runtime(clock=(clock := RunsOut(1 << 60))) as node:
         kb = node.knowledge_base(tenant="t")
         kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])
@@ -358,7 +393,9 @@ def test_sums_are_exact_over_many_slices():
         assert kb.kb.aggregate("v", "AVG", arg_index=1).result == exact / len(values)
 
 
-@pytest.mark.parametrize(("limit", "offset"), [(1, 0), (10, 5), (5000, 100), (150_000, 0), (159_999, 3)])
+@pytest.mark.parametrize(
+    ("limit", "offset"), [(1, 0), (10, 5), (5000, 100), (150_000, 0), (159_999, 3)]
+)
 def test_the_first_of_many_answers_are_those_of_all(limit, offset):
     """More answers than are gathered at a time, of which some are wanted: the rest is let go on the way."""
     with runtime(clock=ManualClock()) as node:

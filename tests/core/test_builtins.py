@@ -13,7 +13,9 @@ from kbplanner.syntax.parser import parse_atom
 
 @pytest.fixture(params=["c", "python"])
 def kb(request):
-    with kbcore.open_kb(config=replace(kbcore.Config(), engine=request.param, engine_verify=True)) as found:
+    with kbcore.open_kb(
+        config=replace(kbcore.Config(), engine=request.param, engine_verify=True)
+    ) as found:
         yield found
 
 

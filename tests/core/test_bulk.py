@@ -25,7 +25,19 @@ def test_rows_in_bulk_are_like_facts_one_by_one(batches, positive, scope):
         clock = ManualClock(1_000_000)
         with runtime(clock=clock) as node:
             kb = node.knowledge_base()
-            kb.assert_facts([Fact("p", ("a", "b"), positive, scope, ttl=5, confidence=0.5, metadata={"by": "x"})])
+            kb.assert_facts(
+                [
+                    Fact(
+                        "p",
+                        ("a", "b"),
+                        positive,
+                        scope,
+                        ttl=5,
+                        confidence=0.5,
+                        metadata={"by": "x"},
+                    )
+                ]
+            )
             counts = []
             for batch in batches:
                 clock.advance(10)
@@ -35,7 +47,9 @@ def test_rows_in_bulk_are_like_facts_one_by_one(batches, positive, scope):
                 else:
                     outcome = kb.assert_facts([Fact("p", pair, positive, scope) for pair in batch])
                 counts.append((outcome.asserted, outcome.updated))
-            return counts, kb.query_rows("p", [kbcore.Variable("x"), kbcore.Variable("y")], scope=scope)
+            return counts, kb.query_rows(
+                "p", [kbcore.Variable("x"), kbcore.Variable("y")], scope=scope
+            )
 
     assert stored(True) == stored(False)
 
@@ -59,7 +73,9 @@ def test_a_csv_file_of_plain_and_other_lines(tmp_path):
     (batch,) = read_file(path)
     assert (len(batch.facts), batch.rows) == (MAX_GROUPS + 1, [])
     path.write_text('p,a\n?q,b\np,"c\n', encoding="utf-8")
-    with pytest.raises(LoadError, match="line 2"):  # the first fault, though the quote is found first
+    with pytest.raises(
+        LoadError, match="line 2"
+    ):  # the first fault, though the quote is found first
         list(read_file(path))
 
 

@@ -86,12 +86,31 @@ def changed(what, number):
     return SetPriority("p0", ("a0", "b0"), 0.9, True, None)
 
 
-KINDS = ["facts", "scoped", "retract", "pattern", "rule", "fork", "drop", "evict", "priority", "nuke", "time", "new", "step"]
+KINDS = [
+    "facts",
+    "scoped",
+    "retract",
+    "pattern",
+    "rule",
+    "fork",
+    "drop",
+    "evict",
+    "priority",
+    "nuke",
+    "time",
+    "new",
+    "step",
+]
 
 
 @pytest.mark.parametrize("engine", [Engine, ReferenceEngine])
 @examples(40)
-@given(steps=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(["a", "b"]), st.integers(0, 20)), max_size=15))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(KINDS), st.sampled_from(["a", "b"]), st.integers(0, 20)),
+        max_size=15,
+    )
+)
 def test_a_snapshot_is_one_moment_whatever_is_written_meanwhile(engine, steps):
     catalog = Catalog(engine)
     for tenant in "ab":
@@ -109,7 +128,9 @@ def test_a_snapshot_is_one_moment_whatever_is_written_meanwhile(engine, steps):
                 known.advance(5000 + number)
         elif what == "new":
             write(catalog, f"new{number}", facts(number), seq=seq)
-        elif what not in ("drop", "fork") or catalog.need_tenant("default", tenant, 0).partition("s"):
+        elif what not in ("drop", "fork") or catalog.need_tenant("default", tenant, 0).partition(
+            "s"
+        ):
             write(catalog, tenant, changed(what, number), at=1000 + seq, seq=seq)
     found += chunks
     assert found == expected
@@ -203,7 +224,9 @@ def test_a_tenant_that_lacks_a_durable_change_is_in_no_snapshot():
     catalog = Catalog(Engine)
     write(catalog, "a", facts(1))
     write(catalog, "b", facts(1))
-    catalog.need_tenant("default", "b", 0).failed = EngineFault("a durable change could not be applied")
+    catalog.need_tenant("default", "b", 0).failed = EngineFault(
+        "a durable change could not be applied"
+    )
     with pytest.raises(SnapshotFailed, match="default/b"):
         capture(catalog)
     assert catalog.need_tenant("default", "a", 0).lock.before == []
@@ -212,7 +235,11 @@ def test_a_tenant_that_lacks_a_durable_change_is_in_no_snapshot():
 def test_large_facts_make_small_chunks():
     catalog = Catalog(Engine)
     note = "x" * 20_000
-    write(catalog, "a", AssertFacts(tuple(Fact("p", (str(i),), metadata={"note": note}) for i in range(400))))
+    write(
+        catalog,
+        "a",
+        AssertFacts(tuple(Fact("p", (str(i),), metadata={"note": note}) for i in range(400))),
+    )
     sizes = [len(chunk) for chunk in encode(capture(catalog))]
     assert max(sizes[3:]) < 400_000
     assert array("Q", sizes[-1:])[0] > 20_000
@@ -221,7 +248,12 @@ def test_large_facts_make_small_chunks():
 def test_others_have_their_turn_between_and_within_chunks():
     catalog = Catalog(Engine)
     rules = tuple(parse_rule(f"q{i}(X) :- p(X, Y).") for i in range(300))
-    write(catalog, "a", AssertRules(rules), AssertFacts(tuple(Fact("p", (str(i), "x")) for i in range(40_000))))
+    write(
+        catalog,
+        "a",
+        AssertRules(rules),
+        AssertFacts(tuple(Fact("p", (str(i), "x")) for i in range(40_000))),
+    )
     turns = []
     chunks = list(paced(capture(catalog), lambda: turns.append(None)))
     assert len(chunks) > 40

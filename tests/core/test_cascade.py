@@ -114,7 +114,9 @@ def test_an_undefined_conclusion_was_no_answer_and_does_not_fall(rule):
     with runtime() as node:
         kb = node.knowledge_base()
         kb.assert_rules([parse_rule(text) for text in ("on :- not r(_).", "r(a) :- on.")])
-        kb.assert_rules([parse_rule(f"{text.strip()}.") for text in rule.split(".") if text.strip()])
+        kb.assert_rules(
+            [parse_rule(f"{text.strip()}.") for text in rule.split(".") if text.strip()]
+        )
         kb.assert_facts([Fact(name, ("a",)) for name in "ef"])
         goal = parse_goal("p(?x)").body[0]
         assert kb.infer(goal) == []
@@ -137,7 +139,10 @@ def test_a_conclusion_does_not_support_itself_through_a_cycle():
     with runtime() as node:
         kb = node.knowledge_base()
         kb.assert_rules(
-            [parse_rule("reach(?x, ?y) :- edge(?x, ?y)."), parse_rule("reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z).")]
+            [
+                parse_rule("reach(?x, ?y) :- edge(?x, ?y)."),
+                parse_rule("reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)."),
+            ]
         )
         kb.assert_facts([Fact("edge", pair) for pair in (("a", "b"), ("b", "c"), ("c", "b"))])
         outcome = kb.retract_fact("edge", ["a", "b"])
@@ -157,13 +162,18 @@ def test_two_supports():
         assert (third.retracted, third.cascaded) == (0, 0)
 
 
-@pytest.mark.parametrize("form", ["edge(?x, ?y), path(?y, ?z)", "path(?x, ?y), edge(?y, ?z)", "path(?x, ?y), path(?y, ?z)"])
+@pytest.mark.parametrize(
+    "form",
+    ["edge(?x, ?y), path(?y, ?z)", "path(?x, ?y), edge(?y, ?z)", "path(?x, ?y), path(?y, ?z)"],
+)
 def test_an_edge_nothing_rests_on_is_told_without_going_through_all_it_reaches(form):
     """On a ring with chords 200,000 pairs are affected by every edge; but each of them has another path."""
     size = 450
     with runtime() as node:
         kb = node.knowledge_base()
-        kb.assert_rules([parse_rule("path(?x, ?y) :- edge(?x, ?y)."), parse_rule(f"path(?x, ?z) :- {form}.")])
+        kb.assert_rules(
+            [parse_rule("path(?x, ?y) :- edge(?x, ?y)."), parse_rule(f"path(?x, ?z) :- {form}.")]
+        )
         edges = [(n, (n + step) % size) for n in range(size) for step in (1, 2, 7)]
         kb.assert_facts([Fact("edge", (f"n{a}", f"n{b}")) for a, b in edges])
         outcome = kb.retract_fact("edge", ["n3", "n10"])
@@ -183,8 +193,12 @@ def test_a_ban_that_goes_is_looked_up_from_the_ban():
         )
         kb.assert_rules([parse_rule(rule) for rule in rules])
         kb.assert_facts([Fact("member", (f"n{n}", f"n{n + 1}")) for n in range(size)])
-        kb.assert_facts([Fact("grant", (f"n{size}", "door")), Fact("banned", (f"n{size - 9}", "door"))])
-        outcome = kb.retract_fact("banned", [f"n{size - 9}", "door"], wanted=BudgetWanted(steps=1000))
+        kb.assert_facts(
+            [Fact("grant", (f"n{size}", "door")), Fact("banned", (f"n{size - 9}", "door"))]
+        )
+        outcome = kb.retract_fact(
+            "banned", [f"n{size - 9}", "door"], wanted=BudgetWanted(steps=1000)
+        )
         assert (outcome.cascaded, outcome.newly_derivable, outcome.truncated) == (0, 1, False)
 
 
@@ -208,9 +222,14 @@ def test_candidates_with_a_constant_in_common_are_asked_together(rules, sources)
         kb.assert_rules([parse_rule(rule) for rule in rules])
         edges = [(f"s{n}", "here") for n in range(sources)] + [("here", "there")]
         edges += [("there", f"t{n}") for n in range(targets)]
-        edges += [(f"s{n}", f"t{n}") for n in range(sources) if n % 2] + [("s0", "t1"), ("here", "t2")]
+        edges += [(f"s{n}", f"t{n}") for n in range(sources) if n % 2] + [
+            ("s0", "t1"),
+            ("here", "t2"),
+        ]
         kb.assert_facts([Fact("edge", edge) for edge in edges])
-        kb.assert_facts([Fact("node", (name,)) for name in ("s0", "here", "there", "t1", "t2", "t3")])
+        kb.assert_facts(
+            [Fact("node", (name,)) for name in ("s0", "here", "there", "t1", "t2", "t3")]
+        )
         goals = [parse_goal(f"{name}(?x, ?y)").body[0] for name in ("path", "lost")]
 
         def model():
@@ -221,6 +240,9 @@ def test_candidates_with_a_constant_in_common_are_asked_together(rules, sources)
         after = model()
         fallen = {(row["predicate"], *row["args"]) for row in outcome.cascaded_atoms}
         assert fallen == before - after
-        assert (outcome.cascaded, outcome.newly_derivable) == (len(before - after), len(after - before))
+        assert (outcome.cascaded, outcome.newly_derivable) == (
+            len(before - after),
+            len(after - before),
+        )
         assert len(fallen) > targets
         assert not outcome.truncated

@@ -46,7 +46,9 @@ class Log:
 def committer(log, **limits):
     catalog = Catalog(Engine)
     limits = {"max_records": 10_000, "max_bytes": 1 << 20, **limits}
-    return catalog, Committer(log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), **limits)
+    return catalog, Committer(
+        log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), **limits
+    )
 
 
 def tell(n, tenant="t", check=None):
@@ -96,7 +98,9 @@ def test_writers_that_wait_share_one_sync_and_keep_their_order():
     log.gate = threading.Event()
     first, _ = run_all([lambda: writes.commit(tell(0))])
     assert log.at_gate.wait(20)
-    others, results = run_all([lambda n=n: writes.commit(tell(n, tenant=f"t{n % 3}")) for n in range(1, 31)])
+    others, results = run_all(
+        [lambda n=n: writes.commit(tell(n, tenant=f"t{n % 3}")) for n in range(1, 31)]
+    )
     waiting(writes, 30)
     log.gate.set()
     for thread in first + others:

@@ -18,10 +18,15 @@ def load(tmp_path):
         path.write_text(text, encoding="utf-8")
         with kbcore.open_kb() as kb:
             outcome = kb.load(path, **options)
-            predicates = [(row["predicate"], row["arity"]) for row in kb.kb.predicates()["predicates"]]
+            predicates = [
+                (row["predicate"], row["arity"]) for row in kb.kb.predicates()["predicates"]
+            ]
             variables = {name: [f"?v{at}" for at in range(arity)] for name, arity in predicates}
             facts = {name: list(kb.query(name, args)) for name, args in variables.items()}
-            return facts, outcome.header.cells if outcome.header and outcome.header.skipped else None
+            return (
+                facts,
+                outcome.header.cells if outcome.header and outcome.header.skipped else None,
+            )
 
     return loaded
 
@@ -71,8 +76,13 @@ def test_the_first_cell_names_the_predicate(load):
 
 
 def test_yes_and_no_decide(load):
-    assert load("parent,child\nann,bob\n", predicate="p", header="yes") == ({"p": [("ann", "bob")]}, ("parent", "child"))
-    assert load("name,age\nann,41\n", predicate="p", header="no")[0] == {"p": [("ann", "41"), ("name", "age")]}
+    assert load("parent,child\nann,bob\n", predicate="p", header="yes") == (
+        {"p": [("ann", "bob")]},
+        ("parent", "child"),
+    )
+    assert load("name,age\nann,41\n", predicate="p", header="no")[0] == {
+        "p": [("ann", "41"), ("name", "age")]
+    }
     assert load("\n\na,b\n", predicate="p", header="yes") == ({}, ("a", "b"))
     assert load("", predicate="p", header="yes") == ({}, None)
     with pytest.raises(InvalidInput, match='header: must be one of auto, yes, no, not "maybe"'):
@@ -91,7 +101,11 @@ def test_yes_and_no_decide(load):
             {"predicate": "p"},
             f"people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 has 2",
         ),
-        ("p,a,b\n" * BATCH_ROWS + "p,c\n", {}, f'people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 of "p" has 2'),
+        (
+            "p,a,b\n" * BATCH_ROWS + "p,c\n",
+            {},
+            f'people.csv: line {BATCH_ROWS + 1}: 1 arguments, but line 1 of "p" has 2',
+        ),
         ('a,b\nc\nd,"\n', {"predicate": "p"}, "people.csv: line 2: 1 arguments, but line 1 has 2"),
     ],
 )

@@ -10,7 +10,9 @@ import pytest
 import kbcore
 from kbcore.errors import ConfigError, InvalidInput, RuleSyntaxError
 
-ANCESTORS = "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+ANCESTORS = (
+    "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+)
 
 
 @pytest.fixture

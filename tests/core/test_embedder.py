@@ -84,7 +84,13 @@ def kb(clock, embedder):
 
 
 def tell(kb):
-    kb.assert_facts([Fact("is", ("bob", "physician")), Fact("is", ("ann", "plumber")), Fact("likes", ("cid", "tea"))])
+    kb.assert_facts(
+        [
+            Fact("is", ("bob", "physician")),
+            Fact("is", ("ann", "plumber")),
+            Fact("likes", ("cid", "tea")),
+        ]
+    )
 
 
 def first(kb, query, **more):
@@ -113,21 +119,31 @@ def test_words_and_meaning_blend_as_documented(kb):
     with plain_runtime(clock=ManualClock()) as node:
         other = node.knowledge_base()
         tell(other)
-        words = {e.text: e.why["lexical"] for e in other.context(WindowRequest(query="bob tea", explain=True)).entries}
+        words = {
+            e.text: e.why["lexical"]
+            for e in other.context(WindowRequest(query="bob tea", explain=True)).entries
+        }
     asked = plain.vector("bob tea")
     for entry in kb.context(WindowRequest(query="bob tea", explain=True)).entries:
         row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
         vector = plain.vector(text_of(row))
         product = sum(a * b for a, b in zip(asked, vector, strict=True))
         cosine = product / (sum(a * a for a in asked) * sum(a * a for a in vector)) ** 0.5
-        wanted = (1 - VECTOR_WEIGHT) * words[entry.text] + VECTOR_WEIGHT * (cosine if cosine >= NEAR else 0.0)
+        wanted = (1 - VECTOR_WEIGHT) * words[entry.text] + VECTOR_WEIGHT * (
+            cosine if cosine >= NEAR else 0.0
+        )
         assert entry.why["lexical"] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_text_is_embedded_once(kb, embedder):
     tell(kb)
     first(kb, "doctor")
-    assert sorted(embedder.seen[0]) == ["ann is plumber", "bob is physician", "cid likes tea", "doctor"]
+    assert sorted(embedder.seen[0]) == [
+        "ann is plumber",
+        "bob is physician",
+        "cid likes tea",
+        "doctor",
+    ]
     kb.assert_facts([Fact("is", ("dan", "baker"), positive=False)])
     first(kb, "doctor")
     assert embedder.seen[1:] == [["dan not is baker"]]
@@ -210,7 +226,9 @@ def test_a_diff_asks_again_and_a_transaction_sees_its_own_facts(kb):
 def test_one_without_a_dimension(embedder):
     embedder.dimension = 0
     with pytest.raises(ConfigError, match="dimension"):
-        open_runtime(replace(BASE, storage_backend="memory", embedder="hashing"), plugins=[Plugin(embedder)])
+        open_runtime(
+            replace(BASE, storage_backend="memory", embedder="hashing"), plugins=[Plugin(embedder)]
+        )
 
 
 def test_a_name_nobody_offers():

@@ -24,7 +24,9 @@ def clock():
 
 @pytest.fixture
 def kb(clock):
-    with EmbeddedKB(open_runtime(Config(storage_backend="memory", sweep_interval_ms=0), clock=clock), "t") as found:
+    with EmbeddedKB(
+        open_runtime(Config(storage_backend="memory", sweep_interval_ms=0), clock=clock), "t"
+    ) as found:
         yield found
 
 
@@ -35,7 +37,10 @@ def heard(kb, **wanted):
 
 
 def brief(events):
-    return [(e["type"], e["atom"]["predicate"], *e["atom"]["args"]) if "atom" in e else (e["type"],) for e in events]
+    return [
+        (e["type"], e["atom"]["predicate"], *e["atom"]["args"]) if "atom" in e else (e["type"],)
+        for e in events
+    ]
 
 
 def test_a_fact_that_holds_since_1970_began_says_so(kb):
@@ -59,7 +64,14 @@ def test_a_fact_told_has_its_row_and_says_whether_it_was_there(kb, clock):
     kb.tell("p", ["a"], ttl=500, confidence=0.5, metadata={"k": 1})
     clock.advance(100)
     kb.tell("p", ["a"])
-    row = {"predicate": "p", "args": ["a"], "negated": False, "scope": None, "metadata": {"k": 1}, "createdAt": NOW}
+    row = {
+        "predicate": "p",
+        "args": ["a"],
+        "negated": False,
+        "scope": None,
+        "metadata": {"k": 1},
+        "createdAt": NOW,
+    }
     row |= {"validFrom": NOW, "validUntil": NOW + 500, "ttl": 500, "confidence": 0.5}
     first, second = events
     assert first == {
@@ -70,7 +82,11 @@ def test_a_fact_told_has_its_row_and_says_whether_it_was_there(kb, clock):
         "updated": False,
         "atom": row,
     }
-    assert (second["updated"], second["timestamp"], second["atom"]["createdAt"]) == (True, NOW + 100, NOW)
+    assert (second["updated"], second["timestamp"], second["atom"]["createdAt"]) == (
+        True,
+        NOW + 100,
+        NOW,
+    )
     assert second["atom"] == kb.query("p", ["?x"]).rows()[0] | {"metadata": {}}
 
 
@@ -127,7 +143,11 @@ def test_rules_scopes_summaries_and_what_fades(kb, clock):
     assert sums == [["a", "3"], ["a", "4"]]
     replaced = [e for e in events if e["type"] == "fact_retracted"]
     assert [(e["reason"], e["atom"]["args"]) for e in replaced] == [("replaced", ["a", "3"])]
-    scopes = [(e["change"], e["scope"], e.get("sourceScope")) for e in events if e["type"] == "scope_changed"]
+    scopes = [
+        (e["change"], e["scope"], e.get("sourceScope"))
+        for e in events
+        if e["type"] == "scope_changed"
+    ]
     assert scopes == [("fork", "u", "s"), ("merge", "u", "s"), ("drop", "u", None)]
     assert [e["atom"]["args"] for e in events if e["type"] == "fact_expired"] == [["x"]]
     kb.kb.retract_rule(rule=kb.rules()[0].rule)
@@ -139,7 +159,9 @@ def test_a_retraction_of_nothing_is_no_event_and_emptying_a_tenant_is_one(kb):
     events = heard(kb)
     kb.retract("p", ["a"])
     kb.admin().nuke_tenant("default", "t")
-    assert [(e["type"], e["scope"], e["change"]) for e in events] == [("scope_changed", "*", "nuke")]
+    assert [(e["type"], e["scope"], e["change"]) for e in events] == [
+        ("scope_changed", "*", "nuke")
+    ]
 
 
 def test_filters_take_a_predicate_a_prefix_types_and_a_scope(kb):
@@ -152,14 +174,22 @@ def test_filters_take_a_predicate_a_prefix_types_and_a_scope(kb):
     kb.teach("pa(?x) :- q(?x).")
     assert [e["atom"]["args"] for e in exact if "atom" in e] == [["1"]]
     assert [e["atom"]["args"] for e in prefix if "atom" in e] == [["1"], ["2"]]
-    assert brief(base) == [("fact_asserted", "pa", "1"), ("fact_asserted", "q", "3"), ("rule_asserted",)]
-    assert brief(scoped) == [("fact_asserted", "pab", "2"), ("rule_asserted",)], "a rule without scope holds in every one"
+    assert brief(base) == [
+        ("fact_asserted", "pa", "1"),
+        ("fact_asserted", "q", "3"),
+        ("rule_asserted",),
+    ]
+    assert brief(scoped) == [("fact_asserted", "pab", "2"), ("rule_asserted",)], (
+        "a rule without scope holds in every one"
+    )
     assert brief(rules) == [("rule_asserted",)]
     assert exact[-1]["type"] == prefix[-1]["type"] == "rule_asserted"
 
 
 def test_an_unknown_type_is_refused_with_the_choices(kb):
-    with pytest.raises(InvalidInput, match=r"'fact_told' is none of fact_asserted, .*scope_changed"):
+    with pytest.raises(
+        InvalidInput, match=r"'fact_told' is none of fact_asserted, .*scope_changed"
+    ):
         kb.subscribe(print, events=["fact_told"])
     with pytest.raises(InvalidInput, match="predicate"):
         kb.subscribe(print, predicate="")

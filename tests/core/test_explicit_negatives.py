@@ -34,7 +34,12 @@ def test_an_exception_holds_although_its_opposite_is_known():
     with open_kb() as kb:
         kb.teach("flies(?x) :- bird(?x), not ~flies(?x).")
         kb.teach("~flies(?x) :- penguin(?x).")
-        for predicate, who in (("bird", "opus"), ("penguin", "opus"), ("bird", "tweety"), ("flies", "opus")):
+        for predicate, who in (
+            ("bird", "opus"),
+            ("penguin", "opus"),
+            ("bird", "tweety"),
+            ("flies", "opus"),
+        ):
             kb.tell(predicate, [who])
         kb.teach("can(?x) :- bird(?x), not ~flies(?x).")
         assert list(kb.ask("can(?x)")) == [("tweety",)]
@@ -68,6 +73,10 @@ def test_a_goal_that_nothing_can_list_is_refused(text):
     goal = parse_goal(text).goal.literal
     with open_kb() as kb:
         kb.tell("p", ["a"])
-        for ask in (lambda: kb.kb.infer(goal), lambda: kb.kb.prove(goal), lambda: kb.kb.plan([goal])):
+        for ask in (
+            lambda: kb.kb.infer(goal),
+            lambda: kb.kb.prove(goal),
+            lambda: kb.kb.plan([goal]),
+        ):
             with pytest.raises(UnsafeRule, match="only under"):
                 ask()

@@ -116,7 +116,9 @@ def test_what_a_listener_writes_is_told_after_what_is_being_told():
                 tell(runtime, n + 1)
 
         runtime.feed.subscribe(echo)
-        runtime.feed.subscribe(lambda c: order.append(("other", int(c.changes.changes[0].facts[0].args[0]))))
+        runtime.feed.subscribe(
+            lambda c: order.append(("other", int(c.changes.changes[0].facts[0].args[0])))
+        )
         tell(runtime, 1)
         assert order == [(who, n) for n in (1, 2, 3) for who in ("echo", "other")]
 
@@ -140,14 +142,24 @@ def test_what_happens_to_a_tenant_or_its_database_is_told_in_its_place():
         heard = []
         admin = runtime.admin()
         admin.create_database("d")
-        runtime.feed.subscribe(lambda c: heard.append(c.catalog_action or c.changes.changes[0].facts[0].args[0]), "d", "t")
+        runtime.feed.subscribe(
+            lambda c: heard.append(c.catalog_action or c.changes.changes[0].facts[0].args[0]),
+            "d",
+            "t",
+        )
         tell(runtime, 1, "t", "d")
         admin.nuke_tenant("d", "t")
         tell(runtime, 2, "t", "d")
         tell(runtime, 3, "u", "d")
         admin.nuke_database("d")
         admin.drop_database("d")
-        assert heard == ["1", CatalogAction.NUKE_TENANT, "2", CatalogAction.NUKE_DATABASE, CatalogAction.DROP_DATABASE]
+        assert heard == [
+            "1",
+            CatalogAction.NUKE_TENANT,
+            "2",
+            CatalogAction.NUKE_DATABASE,
+            CatalogAction.DROP_DATABASE,
+        ]
 
 
 def test_many_writers_are_told_of_in_log_order_for_each_tenant():
@@ -155,7 +167,9 @@ def test_many_writers_are_told_of_in_log_order_for_each_tenant():
         heard = []
         runtime.feed.subscribe(heard.append)
         writers = [
-            threading.Thread(target=lambda w=w: [tell(runtime, f"{w}-{n}", f"t{w % 2}") for n in range(40)])
+            threading.Thread(
+                target=lambda w=w: [tell(runtime, f"{w}-{n}", f"t{w % 2}") for n in range(40)]
+            )
             for w in range(6)
         ]
         for writer in writers:

@@ -46,7 +46,9 @@ def test_cycles_end(kb, form):
 
 
 def test_tables_see_every_write(kb):
-    kb.teach(f"{BASE}\n{FORMS['left']}\nalone(?x) :- node(?x), not linked(?x).\nlinked(?x) :- tc(?x, _).")
+    kb.teach(
+        f"{BASE}\n{FORMS['left']}\nalone(?x) :- node(?x), not linked(?x).\nlinked(?x) :- tc(?x, _)."
+    )
     assert kb.ask("tc(a, ?x)") == []
     kb.tell("edge", ["a", "b"])
     assert kb.ask("tc(a, ?x)") == [("a", "b")]
@@ -80,7 +82,9 @@ def test_the_same_rule_with_other_names_is_the_same_rule(kb):
 
 
 def test_predicates_without_arguments_and_constants_in_heads(kb):
-    kb.teach("on :- switch(up).\nlamp(red, ?x) :- on, room(?x).\nlamp(off, ?x) :- room(?x), not on.")
+    kb.teach(
+        "on :- switch(up).\nlamp(red, ?x) :- on, room(?x).\nlamp(off, ?x) :- room(?x), not on."
+    )
     kb.tell("room", ["hall"])
     assert kb.ask("lamp(?c, hall)") == [("off", "hall")]
     assert len(kb.ask("on")) == 0
@@ -116,7 +120,11 @@ def test_a_goal_does_work_in_proportion_to_what_it_needs():
     steps = []
     for size in (1_000, 20_000):
         with kbcore.open_kb() as kb:
-            kb.tell_many("edge", [(n, n + 1) for n in range(50)] + [(f"x{n}", f"x{n * 7 % size}") for n in range(size)])
+            kb.tell_many(
+                "edge",
+                [(n, n + 1) for n in range(50)]
+                + [(f"x{n}", f"x{n * 7 % size}") for n in range(size)],
+            )
             kb.teach(f"{BASE}\n{FORMS['right']}")
             budget = kb.kb._budget(None)
             used = []

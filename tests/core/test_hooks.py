@@ -70,7 +70,14 @@ class Listener:
 
     @hookimpl
     def kb_goal_answered(self, tenant, goal, stats):
-        self.heard.append((tenant, [str(literal.atom.predicate) for literal in goal], stats.error, stats.rows_made > 0))
+        self.heard.append(
+            (
+                tenant,
+                [str(literal.atom.predicate) for literal in goal],
+                stats.error,
+                stats.rows_made > 0,
+            )
+        )
 
 
 class Failing:
@@ -96,7 +103,10 @@ def test_listeners_are_told_and_failing_ones_are_counted(caplog):
     assert listener.heard[-1] == ("stopping",)
     assert 'svc_plugin_failures_total{hook="kb_runtime_started"} 1.0' in text
     assert 'svc_plugin_failures_total{hook="kb_goal_answered"}' in text
-    assert any("Failing" in str(record.args) or "kb_goal_answered" in record.getMessage() for record in caplog.records)
+    assert any(
+        "Failing" in str(record.args) or "kb_goal_answered" in record.getMessage()
+        for record in caplog.records
+    )
 
 
 class Longest:
@@ -117,6 +127,7 @@ class Conflicts:
 
 def test_a_plugin_decides_what_becomes_of_opposites():
     with open_kb(plugins=[Conflicts()]) as kb:
+
         def tell(positive, **metadata):
             kb.kb.assert_facts([Fact("p", ("a",), positive, metadata=metadata)], conflict="LONGEST")
             return sorted(row["negated"] for row in kb.kb.query_rows("p", ["a"]))
@@ -137,7 +148,9 @@ class Twice:
 
 
 def test_two_plugins_with_one_name_refuse_the_start():
-    with pytest.raises(ConfigError, match=r"plugins metrics-prometheus and .* both offer 'prometheus'"):
+    with pytest.raises(
+        ConfigError, match=r"plugins metrics-prometheus and .* both offer 'prometheus'"
+    ):
         open_runtime(MEMORY, plugins=[Twice()])
 
 
@@ -157,7 +170,11 @@ def test_an_unknown_hook_a_wrapper_or_a_wrong_argument_refuses_the_start():
         def kb_merge_strategies(self, whatever):
             return {}
 
-    for plugin, said in ((Unknown(), "hook kb_something does not exist"), (Wrapper(), "wrapper"), (Wrong(), "whatever")):
+    for plugin, said in (
+        (Unknown(), "hook kb_something does not exist"),
+        (Wrapper(), "wrapper"),
+        (Wrong(), "whatever"),
+    ):
         with pytest.raises(ConfigError, match=said):
             Plugins(MEMORY, [plugin])
 
@@ -165,7 +182,10 @@ def test_an_unknown_hook_a_wrapper_or_a_wrong_argument_refuses_the_start():
 @pytest.mark.parametrize("stated", [API_VERSION + 1, "0.9", "2.0", "x"])
 def test_a_plugin_of_another_major_version_is_refused(stated):
     plugin = type("Guest", (), {"KB_API_VERSION": stated})()
-    with pytest.raises(ConfigError, match=f"plugin Guest is made for version {stated} of the plugin protocols, not 1"):
+    with pytest.raises(
+        ConfigError,
+        match=f"plugin Guest is made for version {stated} of the plugin protocols, not 1",
+    ):
         Plugins(MEMORY, [plugin])
     same = type("Guest", (), {"KB_API_VERSION": f"{API_VERSION}.7"})()
     assert len(Plugins(MEMORY, [same]).names()) == len(Plugins(MEMORY).names()) + 1
@@ -184,4 +204,7 @@ def test_calls_of_hooks_are_logged_when_asked(caplog):
         pass
     said = [record.getMessage() for record in caplog.records]
     assert "kb_salience_scorers: plugin salience-default returned ['default']" in said
-    assert any(line.startswith("kb_runtime_started: plugin") and line.endswith("raised ValueError") for line in said)
+    assert any(
+        line.startswith("kb_runtime_started: plugin") and line.endswith("raised ValueError")
+        for line in said
+    )

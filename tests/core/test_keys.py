@@ -30,9 +30,16 @@ def node():
 
 def test_a_key_is_what_was_asked_for_and_is_found_by_all_of_its_text(node):
     runtime, store, clock = node
-    made = runtime.keys().create(KeyWanted("bob", "writer", ("shop",), ("a", "b", "a"), 1.5, "for the shop"))
+    made = runtime.keys().create(
+        KeyWanted("bob", "writer", ("shop",), ("a", "b", "a"), 1.5, "for the shop")
+    )
     key = made.key
-    assert (key.name, key.role, key.databases, key.tenants) == ("bob", "writer", ("shop",), ("a", "b"))
+    assert (key.name, key.role, key.databases, key.tenants) == (
+        "bob",
+        "writer",
+        ("shop",),
+        ("a", "b"),
+    )
     assert key.expires_at == clock.now_ms() + DAY * 3 // 2
     assert made.secret.startswith(key.prefix + "_")
     assert re.fullmatch(r"kb_[0-9a-zA-Z]+_[0-9a-f]{64}", made.secret)  # 256 bits
@@ -40,7 +47,15 @@ def test_a_key_is_what_was_asked_for_and_is_found_by_all_of_its_text(node):
     assert runtime.keys().create(KeyWanted("bob", "writer")).secret[-64:] != made.secret[-64:]
     judge = runtime.keys().judge
     assert judge(made.secret) == key
-    for wrong in (made.secret[:-1], made.secret + "0", made.secret.upper(), key.prefix, "", "kb__", made.secret + "\n"):
+    for wrong in (
+        made.secret[:-1],
+        made.secret + "0",
+        made.secret.upper(),
+        key.prefix,
+        "",
+        "kb__",
+        made.secret + "\n",
+    ):
         assert judge(wrong) is None
     assert all(made.secret not in record.payload.decode() for record in store.records)
     assert all(made.secret[-64:] not in repr(thing) for thing in (key, runtime.keys().all()))
@@ -50,7 +65,10 @@ def test_no_other_text_is_a_key(node):
     keys = node[0].keys()
     id = keys.create(first_admin("root")).key.id
 
-    @given(st.text(max_size=100) | st.from_regex(rf"kb_({id}|[0-9a-f]{{16}})_[0-9a-f]{{64}}", fullmatch=True))
+    @given(
+        st.text(max_size=100)
+        | st.from_regex(rf"kb_({id}|[0-9a-f]{{16}})_[0-9a-f]{{64}}", fullmatch=True)
+    )
     def check(text):
         assert keys.judge(text) is None
 
@@ -60,7 +78,10 @@ def test_no_other_text_is_a_key(node):
 def test_a_key_ends_at_its_time_and_when_it_is_revoked(node):
     runtime, _, clock = node
     keys = runtime.keys()
-    short, long = keys.create(KeyWanted("a", "reader", expires_in_days=1)), keys.create(KeyWanted("b", "reader"))
+    short, long = (
+        keys.create(KeyWanted("a", "reader", expires_in_days=1)),
+        keys.create(KeyWanted("b", "reader")),
+    )
     clock.advance(DAY - 1)
     assert keys.judge(short.secret)
     assert keys.current(short.key.id)

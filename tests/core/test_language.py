@@ -46,13 +46,30 @@ def test_a_line(line: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "Hello.", "Ann (my friend) likes tea", "p(a", "p(a,)", "p(,a)", "p(a) b", "p('a)", "p(?x)", "p(_)"]
+    "line",
+    [
+        "",
+        "Hello.",
+        "Ann (my friend) likes tea",
+        "p(a",
+        "p(a,)",
+        "p(,a)",
+        "p(a) b",
+        "p('a)",
+        "p(?x)",
+        "p(_)",
+    ],
 )
 def test_a_line_that_states_nothing(line: str) -> None:
     assert said(line) == []
 
 
-@given(st.lists(st.text(min_size=1).filter(lambda t: not any("\ud800" <= c <= "\udfff" for c in t)), max_size=4))
+@given(
+    st.lists(
+        st.text(min_size=1).filter(lambda t: not any("\ud800" <= c <= "\udfff" for c in t)),
+        max_size=4,
+    )
+)
 def test_what_is_printed_is_read_again(args: list[str]) -> None:
     line = print_row("p", args, False)
     atom = read_line(line if args else "p()")
@@ -71,14 +88,18 @@ def test_text_of_the_rule_language() -> None:
     taken = read(
         "/* all of it */ parent(ann,\n bob) [confidence=0.9].\n@g: grand(?x, ?z) :- parent(?x, ?y), parent(?y, ?z).\nsunny."
     )
-    assert [(fact.predicate, fact.confidence) for fact in taken.facts] == [("parent", 0.9), ("sunny", None)]
+    assert [(fact.predicate, fact.confidence) for fact in taken.facts] == [
+        ("parent", 0.9),
+        ("sunny", None),
+    ]
     assert [rule.name for rule in taken.rules] == ["g"]
     assert taken.unread == []
 
 
 def test_mixed_text() -> None:
     text = (
-        "Hi!\nlikes(ann, tea)\n# why\n\np(?x) :-\n  likes(?x, tea),\n  q(a).\nYes.\na(b). c(d).\n?- p(?x).\nw(x) [ttl=1000]"
+        "Hi!\nlikes(ann, tea)\n# why\n\np(?x) :-\n  likes(?x, tea),\n  q(a).\n"
+        "Yes.\na(b). c(d).\n?- p(?x).\nw(x) [ttl=1000]"
     )
     taken = read(text)
     assert said(text) == ["likes(ann, tea)", "a(b)", "c(d)", "w(x)"]
@@ -92,7 +113,10 @@ def test_a_rule_without_full_stop() -> None:
 
 def test_a_fact_said_twice_counts_once_and_the_last_word_stands() -> None:
     taken = read("p(a) [confidence=0.2].\np(a) [confidence=0.7].\n~p(a).")
-    assert [(fact.positive, fact.confidence) for fact in taken.facts] == [(True, 0.7), (False, None)]
+    assert [(fact.positive, fact.confidence) for fact in taken.facts] == [
+        (True, 0.7),
+        (False, None),
+    ]
 
 
 @pytest.mark.parametrize("name", ["contains", "length", "div", "count"])
@@ -101,7 +125,9 @@ def test_a_line_may_state_a_fact_with_the_name_of_a_builtin(name: str) -> None:
     assert [(fact.predicate, fact.args) for fact in taken.facts] == [(name, ("a", "b"))]
 
 
-@pytest.mark.parametrize("text", ["Yes.", "Ann likes tea.", "", "\n\n", "?- p(a).", "# only a comment"])
+@pytest.mark.parametrize(
+    "text", ["Yes.", "Ann likes tea.", "", "\n\n", "?- p(a).", "# only a comment"]
+)
 def test_prose_states_nothing(text: str) -> None:
     assert not read(text)
 
@@ -138,4 +164,3 @@ def test_lines_of_blanks_are_read_in_linear_time(start: str, end: str) -> None:
     begun = time.process_time()
     assert read_line(line) is None
     assert time.process_time() - begun < 1  # trying every way to share the blanks out takes minutes
-

@@ -23,7 +23,10 @@ from kbcore.state.facts import Fact
         ("STRASSE Straße", ["strass", "strass"]),
         ("Alice's brother", ["alic", "brother"]),
         ("what is the of", []),
-        ("I told you that my cup and our pot are theirs", ["i", "told", "you", "my", "cup", "our", "pot", "their"]),
+        (
+            "I told you that my cup and our pot are theirs",
+            ["i", "told", "you", "my", "cup", "our", "pot", "their"],
+        ),
         ("see D1:3, msg_0042 and session_1_msg_7.", ["see", "d1:3", "msg_0042", "session_1_msg_7"]),
         ("level_2_support tea7 at 10:30", ["level", "2", "support", "tea", "7", "10", "30"]),
         ("東京都", ["東京", "京都"]),
@@ -39,7 +42,10 @@ def search(kb, text, k=10, scope=None):
     with kb._reads(None) as (tenant, budget):
         hits = LexicalIndex.of(tenant).search(tenant.partition(scope), text, k, budget)
         found = [
-            (stored.schema.predicate, *tenant.engine.texts(stored.relation.match([0] * stored.schema.arity)[0]))
+            (
+                stored.schema.predicate,
+                *tenant.engine.texts(stored.relation.match([0] * stored.schema.arity)[0]),
+            )
             for stored, _, _ in hits
         ]
         return found, [score for _, _, score in hits]
@@ -70,7 +76,9 @@ def test_what_is_gone_or_over_is_not_found_any_more(kb, clock):
 def test_an_identifier_is_found_as_a_whole_and_a_predicate_also_by_its_parts(kb):
     kb.assert_facts([Fact("turn", (f"D1:{at}", f"msg_{at:04}")) for at in range(20)])
     kb.assert_facts([Fact("revenue_2024", ("acme", "5"))])
-    assert [hit[1] for hit in search(kb, "what was said in D1:3?")[0]] == ["D1:0"]  # the first text of the relation
+    assert [hit[1] for hit in search(kb, "what was said in D1:3?")[0]] == [
+        "D1:0"
+    ]  # the first text of the relation
     assert len(search(kb, "d1:3")[0]) == len(search(kb, "msg_0003")[0]) == 1
     assert search(kb, "msg")[0] == search(kb, "D1:99")[0] == []
     for text in ("revenue_2024", "revenues", "2024"):

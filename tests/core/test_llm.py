@@ -36,7 +36,14 @@ class Bench:
         self.usages: list[Usage] = []
         self.waits: list[float] = []
         config = Config(**settings)
-        self.model = Model(self.provider, config, self.clock, self.usages.append, wait=self.wait, chance=lambda: 0.5)
+        self.model = Model(
+            self.provider,
+            config,
+            self.clock,
+            self.usages.append,
+            wait=self.wait,
+            chance=lambda: 0.5,
+        )
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -47,7 +54,9 @@ class Bench:
 
     def ask(self, read: Any = dict, seconds: float = 60.0) -> Any:
         until = self.clock.monotonic() + seconds
-        return ask_json(self.model, "s", "p", {"type": "object"}, read, operation="extract", deadline=until)
+        return ask_json(
+            self.model, "s", "p", {"type": "object"}, read, operation="extract", deadline=until
+        )
 
     def late(self, seconds: float) -> Any:
         """An answer that takes its time."""
@@ -88,8 +97,11 @@ def test_retry_after_is_waited_for_where_there_is_time() -> None:
 def test_where_there_is_no_time_nobody_waits() -> None:
     bench = Bench(ProviderFailed("busy", "rate_limited", retry=True, retry_after=90.0), "yes")
     assert failed(bench) == {
-        "provider": "scripted", "model": "script-1", "reason": "rate_limited",
-        "attempts": 1, "retryAfterSeconds": 90.0,
+        "provider": "scripted",
+        "model": "script-1",
+        "reason": "rate_limited",
+        "attempts": 1,
+        "retryAfterSeconds": 90.0,
     }
     assert bench.waits == []
 
@@ -210,7 +222,17 @@ def test_an_object_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no", "[1]", '{"a": NaN}', '{"a": ' + "[" * 100_000, '{"a": 1', "{'a': 1}", "{" + "x" * (1 << 20) + "}"]
+    "text",
+    [
+        "",
+        "no",
+        "[1]",
+        '{"a": NaN}',
+        '{"a": ' + "[" * 100_000,
+        '{"a": 1',
+        "{'a': 1}",
+        "{" + "x" * (1 << 20) + "}",
+    ],
 )
 def test_what_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(BadAnswer):
@@ -230,7 +252,9 @@ def test_a_cut_answer_is_told_to_be_shorter() -> None:
         object_of(Completion('{"facts": [', truncated=True))
 
 
-@pytest.mark.parametrize(("value", "number"), [(0, 0.0), (1, 1.0), (0.5, 0.5), (1.1, None), (True, None), ("1", None)])
+@pytest.mark.parametrize(
+    ("value", "number"), [(0, 0.0), (1, 1.0), (0.5, 0.5), (1.1, None), (True, None), ("1", None)]
+)
 def test_fractions(value: Any, number: float | None) -> None:
     assert fraction(value) == number
 
@@ -265,7 +289,9 @@ def test_schemas_are_left_out_for_a_provider_that_refuses_them() -> None:
     assert all("JSON schema" in request.messages[0].text for request in bench.provider.asked)
 
 
-def test_a_request_refused_with_and_without_a_schema_is_a_failure_that_says_nothing_of_schemas() -> None:
+def test_a_request_refused_with_and_without_a_schema_is_a_failure_that_says_nothing_of_schemas() -> (
+    None
+):
     bench = Bench(REFUSED, REFUSED, '{"a": 1}')
     with pytest.raises(ModelFailed):
         bench.ask()
@@ -314,7 +340,9 @@ class Offers:
         return f"Mind the {context}." if context else None
 
 
-def test_calls_are_told_and_a_listener_that_fails_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_calls_are_told_and_a_listener_that_fails_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     listener, provider = Listener(), Scripted()
     config = Config(llm_provider="scripted")
     with kbcore.open_kb(config=config, plugins=[Noisy(), listener, Offers(provider)]) as kb:

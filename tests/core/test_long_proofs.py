@@ -69,7 +69,9 @@ def test_each_step_of_a_long_tree_has_its_own_values(roads):
         }
         assert test["step"]["text"] == f"{there} != nowhere"
         assert sum_["step"]["text"] == f"{left} = {left - 1} + 1"
-    assert [below["goal"]["args"] for below in node["step"]["bodyProofs"]] == [[f"n{LONG - 1}", f"n{LONG}"]]
+    assert [below["goal"]["args"] for below in node["step"]["bodyProofs"]] == [
+        [f"n{LONG - 1}", f"n{LONG}"]
+    ]
 
 
 def test_a_long_graph_has_a_node_for_each_fact(roads):
@@ -79,11 +81,20 @@ def test_a_long_graph_has_a_node_for_each_fact(roads):
     derived = [node for node in nodes if node["kind"] == "derived"]
     assert [node["depth"] for node in derived] == list(range(LONG, 0, -1))
     assert [node["fact"]["args"][0] for node in derived] == [f"n{i}" for i in range(LONG)]
-    facts = [(node["fact"]["predicate"], *node["fact"]["args"]) for node in nodes if node["kind"] == "asserted"]
-    assert sorted(facts) == sorted([("open", "road"), *(("road", f"n{i}", f"n{i + 1}") for i in range(LONG))])
+    facts = [
+        (node["fact"]["predicate"], *node["fact"]["args"])
+        for node in nodes
+        if node["kind"] == "asserted"
+    ]
+    assert sorted(facts) == sorted(
+        [("open", "road"), *(("road", f"n{i}", f"n{i + 1}") for i in range(LONG))]
+    )
     for node in derived[:-1]:
         road, opened, *_ = (found["nodes"][name] for name in node["premises"])
-        assert (road["fact"]["args"], opened["fact"]["args"]) == ([node["bindings"]["?x"], node["bindings"]["?y"]], ["road"])
+        assert (road["fact"]["args"], opened["fact"]["args"]) == (
+            [node["bindings"]["?x"], node["bindings"]["?y"]],
+            ["road"],
+        )
 
 
 def test_a_wide_proof_shares_its_lemmas(kb):
@@ -104,7 +115,9 @@ def test_a_wide_proof_shares_its_lemmas(kb):
         below = node["step"]["bodyProofs"] or []
         todo.extend(below)
         layer = int(node["goal"]["predicate"][1:])
-        assert [one["goal"]["predicate"][1:] for one in below] == [str(layer - 1)] * (2 if layer else 0)
+        assert [one["goal"]["predicate"][1:] for one in below] == [str(layer - 1)] * (
+            2 if layer else 0
+        )
     assert count == 2 ** (layers + 1) - 1
 
 

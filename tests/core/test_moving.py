@@ -9,7 +9,14 @@ import pytest
 import kbcore
 from kbcore.clock import ManualClock
 from kbcore.config import Config
-from kbcore.errors import AlreadyExists, ConfigError, InvalidInput, KBError, LogCorrupted, StorageBusy
+from kbcore.errors import (
+    AlreadyExists,
+    ConfigError,
+    InvalidInput,
+    KBError,
+    LogCorrupted,
+    StorageBusy,
+)
 from kbcore.node.runtime import open_runtime
 from kbcore.offline.migrate import check_storage, copy_storage
 from kbcore.plug.manager import Plugins
@@ -39,7 +46,11 @@ def fill(url: str, *, snapshots: int = 0, after: int = 1) -> None:
 
 @pytest.fixture
 def urls(tmp_path, postgres_url):
-    return {"wal": f"wal:{tmp_path / 'wal'}", "sqlite": f"sqlite:{tmp_path / 'kb.sqlite'}", "postgres": postgres_url}
+    return {
+        "wal": f"wal:{tmp_path / 'wal'}",
+        "sqlite": f"sqlite:{tmp_path / 'kb.sqlite'}",
+        "postgres": postgres_url,
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,7 +151,9 @@ def test_a_damaged_source_is_refused_and_nothing_of_it_is_taken_for_whole(tmp_pa
     with db:
         db.execute("UPDATE log SET payload = x'7b7d' WHERE seq = (SELECT min(seq) FROM log)")
     db.close()
-    with pytest.raises(LogCorrupted, match="a wrong checksum"):  # before the newest snapshot: a start does not need it
+    with pytest.raises(
+        LogCorrupted, match="a wrong checksum"
+    ):  # before the newest snapshot: a start does not need it
         check_storage(source)
     assert copy_storage(source, f"wal:{tmp_path / 'wal'}").facts
     db = sqlite3.connect(tmp_path / "kb.sqlite")

@@ -32,7 +32,9 @@ class InitialRules:
 def node(request, tmp_path):
     plugins = [InitialRules()] if request.param == "initial rules" else []
     backend = "wal" if request.param == "wal" else "memory"
-    config = Config(storage_backend=backend, storage_dir=str(tmp_path), min_free_mb=0, tenant_max_facts=2)
+    config = Config(
+        storage_backend=backend, storage_dir=str(tmp_path), min_free_mb=0, tenant_max_facts=2
+    )
     with open_runtime(config, plugins=plugins) as runtime:
         yield runtime
 
@@ -60,8 +62,14 @@ REFUSED = {
     "a fork of an absent scope": (lambda kb: kb.fork_scope("s", "t"), NotFound),
     "a merge of an absent scope": (lambda kb: kb.merge_scope("s", "t"), NotFound),
     "the priority of an absent fact": (lambda kb: kb.prioritize("p", ["a"], 0.9), NotFound),
-    "a scope of every scope": (lambda kb: kb.assert_facts([Fact("p", ("a",), scope="*")]), InvalidInput),
-    "more than the tenant may have": (lambda kb: kb.assert_facts([Fact("p", (str(i),)) for i in range(3)]), KBError),
+    "a scope of every scope": (
+        lambda kb: kb.assert_facts([Fact("p", ("a",), scope="*")]),
+        InvalidInput,
+    ),
+    "more than the tenant may have": (
+        lambda kb: kb.assert_facts([Fact("p", (str(i),)) for i in range(3)]),
+        KBError,
+    ),
     "two rules of one id": (
         lambda kb: kb.assert_rules([named("p(?x) :- q(?x)."), named("p(?x) :- r(?x).")]),
         Conflict,
@@ -120,7 +128,10 @@ def test_a_retraction_queued_behind_the_first_write_of_its_tenant_is_carried_out
     with open_runtime(Config(storage_backend="memory")) as node:
         assert_one = ChangeSet("default", "t", (AssertFacts((Fact("p", ("a",)),)),))
         retract_one = ChangeSet("default", "t", (RetractFact("p", ("a",)),))
-        batch = [_Pending(changes, encode_changes(changes)) for changes in (retract_one, assert_one, retract_one)]
+        batch = [
+            _Pending(changes, encode_changes(changes))
+            for changes in (retract_one, assert_one, retract_one)
+        ]
         node.committer._write(batch)
         deltas = [node.committer._finish(pending) for pending in batch]
         assert [sum(len(gone.rows) for gone in delta.removed) for delta in deltas] == [0, 0, 1]

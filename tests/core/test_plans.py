@@ -62,7 +62,9 @@ def body(text):
 
 
 def steps(plan):
-    return [step for stratum in plan["strata"] for rule in stratum["rules"] for step in rule["steps"]]
+    return [
+        step for stratum in plan["strata"] for rule in stratum["rules"] for step in rule["steps"]
+    ]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -81,11 +83,24 @@ def test_the_sums_are_whole(clock, engine):
     with runtime(clock=clock, engine=engine) as node:
         kb = node.knowledge_base()
         taught(kb)
-        for goal in ("reach(?x, ?y)", "reach(a, ?y)", "far(?x, ?n)", "reach(?x, ?y), not link(?x, ?y)"):
+        for goal in (
+            "reach(?x, ?y)",
+            "reach(a, ?y)",
+            "far(?x, ?n)",
+            "reach(?x, ?y), not link(?x, ?y)",
+        ):
             (plan,) = kb.plans(body(goal), analyze=True)
             rules = [rule for stratum in plan["strata"] for rule in stratum["rules"]]
-            for key, whole in (("rows", "rowsMade"), ("rowsRead", "rowsRead"), ("lookUps", "lookUps")):
-                assert sum(rule[key] for rule in rules) == sum(rule[key] for rule in plan["rules"]) == plan[whole]
+            for key, whole in (
+                ("rows", "rowsMade"),
+                ("rowsRead", "rowsRead"),
+                ("lookUps", "lookUps"),
+            ):
+                assert (
+                    sum(rule[key] for rule in rules)
+                    == sum(rule[key] for rule in plan["rules"])
+                    == plan[whole]
+                )
             assert sum(stratum["rows"] for stratum in plan["strata"]) == plan["rowsMade"]
             assert sum(stratum["rounds"] for stratum in plan["strata"]) == plan["rounds"]
             for stratum in plan["strata"]:
@@ -107,8 +122,16 @@ def test_a_plan_alone_runs_nothing(clock):
         kb = node.knowledge_base()
         taught(kb)
         (plan,) = kb.plans(body("reach(?x, ?y)"))
-        assert (plan["analyzed"], plan["answers"], plan["ms"], plan["rowsMade"]) == (False, None, None, None)
-        assert all(stratum["rounds"] is stratum["ms"] is stratum["rows"] is None for stratum in plan["strata"])
+        assert (plan["analyzed"], plan["answers"], plan["ms"], plan["rowsMade"]) == (
+            False,
+            None,
+            None,
+            None,
+        )
+        assert all(
+            stratum["rounds"] is stratum["ms"] is stratum["rows"] is None
+            for stratum in plan["strata"]
+        )
         assert all(step["rows"] is None for step in steps(plan))
         with pytest.raises(BudgetExceeded) as caught:
             kb.plans(body("reach(?x, ?y)"), analyze=True)
@@ -203,7 +226,11 @@ def test_estimates_come_from_what_is_stored(kb):
     kb.assert_rules([parse_rule("both(?x, ?y) :- big(?x, ?k), big(?y, ?k).")])
     (plan,) = kb.plans(body("both(?x, ?y)"), analyze=True)
     demand, first, second, emit = plan["strata"][0]["rules"][0]["steps"]
-    assert (demand["estimatedRows"], first["estimatedRows"], second["estimatedPerLookUp"]) == (1.0, 1000.0, 100.0)
+    assert (demand["estimatedRows"], first["estimatedRows"], second["estimatedPerLookUp"]) == (
+        1.0,
+        1000.0,
+        100.0,
+    )
     assert second["estimatedRows"] == second["rows"] == emit["rows"] == plan["answers"] == 100_000
     assert not second["assumed"]
     assert (second["mask"], second["adornment"], second["atom"]) == ("fb", "fb", "big(?y, ?k)")

@@ -20,7 +20,12 @@ SIZE = 6
 FEW = BudgetWanted(rows=300)
 """Rows that a run may make: fewer than there are instances."""
 
-CONCLUDED = ["da(?u) :- a(?u).", "db(?v) :- b(?v).", "dc(?w) :- c(?w).", "link(?x, ?y) :- edge(?x, ?y)."]
+CONCLUDED = [
+    "da(?u) :- a(?u).",
+    "db(?v) :- b(?v).",
+    "dc(?w) :- c(?w).",
+    "link(?x, ?y) :- edge(?x, ?y).",
+]
 
 BODIES = {
     "independent facts": "r(?x) :- i(?x), a(?u), b(?v), c(?w).",
@@ -42,7 +47,9 @@ def _facts() -> list[Atom]:
     numbers = [str(i) for i in range(SIZE)]
     facts = [Atom(name, (number,)) for name in "ab" for number in numbers]
     facts += [Atom("c", (str(i),)) for i in range(SIZE // 2, SIZE // 2 + SIZE)]
-    facts += [Atom("edge", pair) for name in numbers for pair in (("x", f"y{name}"), ("m", f"n{name}"))]
+    facts += [
+        Atom("edge", pair) for name in numbers for pair in (("x", f"y{name}"), ("m", f"n{name}"))
+    ]
     facts += [Atom("edge", ("y0", "m")), Atom("edge", ("n1", "k")), Atom("edge", ("k", "l"))]
     return [*facts, Atom("i", ("x",)), Atom("i", ("m",))]
 
@@ -90,7 +97,9 @@ def test_what_answers_inherit_takes_few_instances(node, request, body):
 
 
 def test_a_fact_that_exists_for_many_reasons_has_one_proof(node, request):
-    kb, rules = prepared(node, request, ["some :- da(?u), db(?v), dc(?w), ?w < 100.", "r(?x) :- i(?x), some."])
+    kb, rules = prepared(
+        node, request, ["some :- da(?u), db(?v), dc(?w), ?w < 100.", "r(?x) :- i(?x), some."]
+    )
     (first, _) = kb.prove(goal_of(rules), form="dag", wanted=FEW)
     Checker(rules, FACTS).dag(first, 1000)
 
@@ -103,14 +112,20 @@ def test_groups_counted_over_a_product_have_a_proof(node, request):
 
 
 def test_a_rule_that_multiplies_what_its_head_has_still_meets_the_budget(node, request):
-    kb, _ = prepared(node, request, ["q(?u, ?v, ?w) :- da(?u), db(?v), dc(?w).", "r(?x) :- i(?x), q(?u, ?v, ?x)."])
+    kb, _ = prepared(
+        node,
+        request,
+        ["q(?u, ?v, ?w) :- da(?u), db(?v), dc(?w).", "r(?x) :- i(?x), q(?u, ?v, ?x)."],
+    )
     (literal,) = parse_goal("q(?u, ?v, ?w)").body
     with pytest.raises(BudgetExceeded):
         kb.prove(literal, wanted=BudgetWanted(rows=100))
 
 
 def test_values_without_a_column_are_those_of_one_instance(node, request):
-    kb, rules = prepared(node, request, ["r(?x) :- i(?x), a(?u), b(?v), ?u + ?v = 9, ?u < ?v, c(?w), ?w != ?v."])
+    kb, rules = prepared(
+        node, request, ["r(?x) :- i(?x), a(?u), b(?v), ?u + ?v = 9, ?u < ?v, c(?w), ?w != ?v."]
+    )
     (proof, _) = kb.prove(goal_of(rules), wanted=FEW)
     values = proof["proof"]["substitution"]
     assert (values["?u"], values["?v"]) == ("4", "5")

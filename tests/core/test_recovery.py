@@ -65,7 +65,10 @@ def act(node, clock, action):
         rule = type(rule)(rule.head, rule.body, None, None, action[2])
         if verb == "teach":
             kb.assert_rules([rule])
-        elif any(stored.text == what.replace(" .", ".") and stored.scope == action[2] for stored in kb.rules()):
+        elif any(
+            stored.text == what.replace(" .", ".") and stored.scope == action[2]
+            for stored in kb.rules()
+        ):
             kb.retract_rule(rule=rule)
     elif verb == "snapshot":
         node.snapshot()
@@ -81,8 +84,12 @@ def state(node):
         (row, accesses)
         for _, relation in tenant.stored()
         for row, accesses in zip(
-            relation.rows(tenant.engine, *relation.relation.match([0] * relation.schema.arity, hidden=True)),
-            relation.relation.attributes(5, relation.relation.match([0] * relation.schema.arity, hidden=True)[1]),
+            relation.rows(
+                tenant.engine, *relation.relation.match([0] * relation.schema.arity, hidden=True)
+            ),
+            relation.relation.attributes(
+                5, relation.relation.match([0] * relation.schema.arity, hidden=True)[1]
+            ),
             strict=True,
         )
     ]

@@ -25,13 +25,21 @@ GOLDEN = Path(__file__).parent / "golden" / "window.txt"
 
 
 def entry(predicate: str, *args: str, negated: bool = False, **more: Any) -> Entry:
-    settings: dict[str, Any] = {"scope": None, "salience": 0.5, "category": "asserted", "created_at": NOW}
+    settings: dict[str, Any] = {
+        "scope": None,
+        "salience": 0.5,
+        "category": "asserted",
+        "created_at": NOW,
+    }
     text = print_row(predicate, args, negated)
     return Entry(predicate, args, negated, text=text, **{**settings, **more})
 
 
 def window(
-    *entries: Entry, rules: tuple[str, ...] = (), clashes: tuple[Contradiction, ...] = (), resolved: int = 0
+    *entries: Entry,
+    rules: tuple[str, ...] = (),
+    clashes: tuple[Contradiction, ...] = (),
+    resolved: int = 0,
 ) -> Window:
     fields: dict[str, Any] = {
         "id": "ctx-0",
@@ -47,7 +55,9 @@ def window(
         "generation": 1,
         "generated_at": NOW,
     }
-    return Window(**{name: value for name, value in fields.items() if name in Window.__dataclass_fields__})
+    return Window(
+        **{name: value for name, value in fields.items() if name in Window.__dataclass_fields__}
+    )
 
 
 FULL = window(
@@ -70,7 +80,10 @@ FULL = window(
     entry("is_tall", "bob", negated=True, contradicted=True),
     entry("raining"),
     entry("meeting", "monday", "ann", "bob"),
-    rules=("mayEnter(?p, ?r) :- works_at(?p, ?f), owns(?f, ?r), not barred(?p).", "adult(?x) :- age(?x, ?n), ?n >= 18."),
+    rules=(
+        "mayEnter(?p, ?r) :- works_at(?p, ?f), owns(?f, ?r), not barred(?p).",
+        "adult(?x) :- age(?x, ?n), ?n >= 18.",
+    ),
     clashes=(Contradiction("is_tall", ("bob",), 0.5, 0.4),),
 )
 
@@ -148,14 +161,26 @@ def test_moments(at: int, text: str) -> None:
 def test_an_open_contradiction_has_a_line_a_resolved_one_only_a_mark() -> None:
     clash = Contradiction("is_tall", ("bob",), 0.5, 0.4)
     one = entry("is_tall", "bob", contradicted=True)
-    assert "bob is tall (contradicted: the opposite is known too)." in render(window(one, clashes=(clash,), resolved=1))
+    assert "bob is tall (contradicted: the opposite is known too)." in render(
+        window(one, clashes=(clash,), resolved=1)
+    )
     assert "Contradiction" not in render(window(one, clashes=(clash,), resolved=1))
-    assert "Contradiction, unresolved: both that bob is tall and the opposite." in render(window(one, clashes=(clash,)))
+    assert "Contradiction, unresolved: both that bob is tall and the opposite." in render(
+        window(one, clashes=(clash,))
+    )
 
 
 def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
     entries = [
-        entry("likes", "ann", "tea", goal="likes(ann, ?x)", confidence=0.5, valid_until=NOW + 1000, contradicted=True),
+        entry(
+            "likes",
+            "ann",
+            "tea",
+            goal="likes(ann, ?x)",
+            confidence=0.5,
+            valid_until=NOW + 1000,
+            contradicted=True,
+        ),
         entry("odd name", "a b", negated=True, valid_from=0),
         entry("p", goal="p", provenance=Provenance("negation as failure", ())),
         entry("likes", "bob", "tea", goal="likes(ann, ?x)", scope="s"),
@@ -179,9 +204,9 @@ def test_facts_have_notes_in_comments_and_headings_for_goals() -> None:
 
 
 def test_entries_of_several_scopes_say_which() -> None:
-    assert render(window(entry("likes", "ann", "tea"), entry("likes", "ann", "tea", scope="s"))) == (
-        "In base: ann likes tea.\nIn s: ann likes tea."
-    )
+    assert render(
+        window(entry("likes", "ann", "tea"), entry("likes", "ann", "tea", scope="s"))
+    ) == ("In base: ann likes tea.\nIn s: ann likes tea.")
 
 
 @given(st.text(min_size=1), st.text())
@@ -213,4 +238,6 @@ def test_natural_is_shorter_than_structured() -> None:
     text = render(window(*entries))
     assert len(text) * 8 < len(json.dumps(structured))
     assert len(text) < sum(one.char_count + 1 for one in entries)
-    assert all(sentence(Atom(one.predicate, one.args)).removeprefix(one.args[0]) in text for one in entries)
+    assert all(
+        sentence(Atom(one.predicate, one.args)).removeprefix(one.args[0]) in text for one in entries
+    )

@@ -38,7 +38,8 @@ class Log:
 
     def __init__(self, changes):
         self._records = [
-            LogRecord(seq, CHANGES, VERSION, stamp(encode_changes(made), at)) for seq, (at, made) in enumerate(changes, 1)
+            LogRecord(seq, CHANGES, VERSION, stamp(encode_changes(made), at))
+            for seq, (at, made) in enumerate(changes, 1)
         ]
 
     def load_snapshot(self):
@@ -67,7 +68,13 @@ def state(catalog, at):
             with tenant.lock.write():
                 tenant.advance(now)
             found.append(
-                (tenant.name, tenant.created_at, tenant.generation, tenant.version - tenant.generation >= 0, tenant.seq)
+                (
+                    tenant.name,
+                    tenant.created_at,
+                    tenant.generation,
+                    tenant.version - tenant.generation >= 0,
+                    tenant.seq,
+                )
             )
             for partition, stored in tenant.stored():
                 rows, ids = stored.relation.match([0] * stored.schema.arity, hidden=True)
@@ -99,7 +106,10 @@ ANY = st.builds(
     metadata=st.sampled_from([{}, {"k": 1}, {"k": [2]}]),
 )
 ROWS = st.builds(
-    lambda p, args, s: FactRows(p, 2, args[: len(args) // 2 * 2], True, s), NAMES, st.lists(NAMES, min_size=2), st.none()
+    lambda p, args, s: FactRows(p, 2, args[: len(args) // 2 * 2], True, s),
+    NAMES,
+    st.lists(NAMES, min_size=2),
+    st.none(),
 )
 CHANGE = st.one_of(
     st.builds(AssertFacts, st.lists(PLAIN, min_size=1, max_size=4).map(tuple)),
@@ -112,7 +122,9 @@ CHANGE = st.one_of(
     st.just(DropScope("s")),
 )
 SETS = st.builds(
-    lambda tenant, changes, tx, key: ChangeSet("default", tenant, tuple(changes), transaction=tx, request=key),
+    lambda tenant, changes, tx, key: ChangeSet(
+        "default", tenant, tuple(changes), transaction=tx, request=key
+    ),
     st.sampled_from(["one", "two"]),
     st.lists(CHANGE, min_size=1, max_size=3),
     st.sampled_from([None, None, None, "tx-1"]),
@@ -128,9 +140,22 @@ def test_a_start_comes_to_what_one_record_after_the_other_does(records):
     there = set()
     for later, made in records:
         at += later
-        kept = tuple(c for c in made.changes if not isinstance(c, DropScope) or made.tenant in there)
+        kept = tuple(
+            c for c in made.changes if not isinstance(c, DropScope) or made.tenant in there
+        )
         if kept:
-            changes.append((at, ChangeSet("default", made.tenant, kept, transaction=made.transaction, request=made.request)))
+            changes.append(
+                (
+                    at,
+                    ChangeSet(
+                        "default",
+                        made.tenant,
+                        kept,
+                        transaction=made.transaction,
+                        request=made.request,
+                    ),
+                )
+            )
             there.add(made.tenant)
     log = Log(changes)
     catalog = Catalog(Engine)
@@ -142,10 +167,14 @@ def test_a_start_comes_to_what_one_record_after_the_other_does(records):
 def test_many_small_records_come_out_in_their_order_whole_and_with_their_times():
     def told(n):
         tenant = f"t{n % 3}"
-        return 1000 + n, ChangeSet("default", tenant, (AssertFacts((Fact(f"p{n % 2}", (f"x{n % 700}", f"y{n % 7}")),)),))
+        return 1000 + n, ChangeSet(
+            "default", tenant, (AssertFacts((Fact(f"p{n % 2}", (f"x{n % 700}", f"y{n % 7}")),)),)
+        )
 
     changes = [told(n) for n in range(2000)]
-    changes.insert(1500, (2499, ChangeSet("default", "t1", (ChangeCatalog(CatalogAction.NUKE_TENANT),))))
+    changes.insert(
+        1500, (2499, ChangeSet("default", "t1", (ChangeCatalog(CatalogAction.NUKE_TENANT),)))
+    )
     log, catalog = Log(changes), Catalog(Engine)
     recover(log, catalog)
     assert list(encode(capture(catalog))) == list(encode(capture(one_by_one(log))))
@@ -181,7 +210,11 @@ def test_a_record_of_nothing_and_a_clock_that_went_back_come_to_the_same():
     )
     catalog, other = Catalog(Engine), one_by_one(log)
     recover(log, catalog)
-    assert catalog.need_tenant("default", "t", 0).at(0) == other.need_tenant("default", "t", 0).at(0) == 200
+    assert (
+        catalog.need_tenant("default", "t", 0).at(0)
+        == other.need_tenant("default", "t", 0).at(0)
+        == 200
+    )
     assert state(catalog, 0) == state(other, 0)
 
 

@@ -55,8 +55,22 @@ def replicated(made):
     [
         ({"replication_mode": "LEADER", "replication_token": "x" * 15}, "REPLICATION_TOKEN"),
         ({"replication_mode": "FOLLOWER"}, "LEADER_URL"),
-        ({"replication_mode": "LEADER", "replication_token": "x" * 16, "storage_backend": "memory"}, "STORAGE_BACKEND"),
-        ({"replication_mode": "LEADER", "replication_token": "x" * 16, "fsync_policy": "interval"}, "FSYNC_POLICY"),
+        (
+            {
+                "replication_mode": "LEADER",
+                "replication_token": "x" * 16,
+                "storage_backend": "memory",
+            },
+            "STORAGE_BACKEND",
+        ),
+        (
+            {
+                "replication_mode": "LEADER",
+                "replication_token": "x" * 16,
+                "fsync_policy": "interval",
+            },
+            "FSYNC_POLICY",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_named(settings, named):
@@ -65,7 +79,11 @@ def test_settings_that_do_not_fit_are_named(settings, named):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"replication_mode": "LEADER"}, {"replication_mode": "FOLLOWER", "leader_url": "http://leader.test:9300"}]
+    "settings",
+    [
+        {"replication_mode": "LEADER"},
+        {"replication_mode": "FOLLOWER", "leader_url": "http://leader.test:9300"},
+    ],
 )
 def test_a_role_needs_no_secret(settings):
     check_settings(replace(Config(), **settings))
@@ -108,7 +126,10 @@ def test_readiness_follows_the_clock(leader, follower, clock):
     link = follower.replication.follower._source
     assert replicated(follower)["status"] == "fail"
     catch_up(follower)
-    assert replicated(follower) == {"status": "pass", "message": "follower of http://leader.test:9300: at 1"}
+    assert replicated(follower) == {
+        "status": "pass",
+        "message": "follower of http://leader.test:9300: at 1",
+    }
     link.down = True
     follower.replication.follower.step()
     assert replicated(follower)["status"] == "warn"
@@ -193,7 +214,11 @@ def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
     for size in (1, 7, len(data)):
         reading = Unpacking(1000)
         pieces = [data[start : start + size] for start in range(0, len(data), size)]
-        assert [chunk for piece in pieces for chunk in reading.feed(piece)] == [b"one", b"", b"three" * 50]
+        assert [chunk for piece in pieces for chunk in reading.feed(piece)] == [
+            b"one",
+            b"",
+            b"three" * 50,
+        ]
         assert (reading.seed, reading.whole) == (seed, True)
     for place in range(len(data)):
         reading = Unpacking(1000)
@@ -210,7 +235,10 @@ def test_a_snapshot_on_its_way_is_checked_byte_by_byte():
 def test_a_node_by_itself_passes_the_check_of_replication():
     with runtime() as alone:
         assert list(alone.health()["checks"]) == ["storage", "recovery", "replication", "llm"]
-        assert alone.health()["checks"]["replication"] == {"status": "pass", "message": "this node does not replicate"}
+        assert alone.health()["checks"]["replication"] == {
+            "status": "pass",
+            "message": "this node does not replicate",
+        }
         assert alone.replication.lag_ms() is None
         with pytest.raises(Conflict):
             alone.replication.promote(force=True)
@@ -218,10 +246,14 @@ def test_a_node_by_itself_passes_the_check_of_replication():
 
 def shown(made):
     told = made.replication.values()
-    return {(spec.name.removeprefix("svc_replication_"), *labels): value for spec, labels, value in told}
+    return {
+        (spec.name.removeprefix("svc_replication_"), *labels): value for spec, labels, value in told
+    }
 
 
-def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(leader, follower, clock):
+def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(
+    leader, follower, clock
+):
     link = follower.replication.follower._source
     link.down = True
     clock.advance(90_000)
@@ -230,7 +262,11 @@ def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(lea
     link.down = False
     catch_up(follower)
     found = shown(follower)
-    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (0, 0, 0)
+    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (
+        0,
+        0,
+        0,
+    )
     assert found["leader_head",] == found["applied",] == 1
     follower.replication.follower.step()  # its leader hears how far it is when it asks again
     tell(leader, "b", "c")
@@ -241,7 +277,11 @@ def test_metrics_of_a_follower_tell_when_it_is_cut_off_and_end_when_it_leads(lea
     assert shown(follower)["last_contact_seconds",] == 30
     follower.replication.promote()
     found = shown(follower)
-    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (0, 0, 0)
+    assert (found["lag_records",], found["lag_seconds",], found["last_contact_seconds",]) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_a_forgotten_follower_lags_no_more(leader):
@@ -274,7 +314,9 @@ def another_state(leader, follower):
     return replace(reading.seed, seq=1, epoch=reading.seed.epoch + 1), chunks, catalog
 
 
-def test_a_snapshot_of_what_was_replaced_meanwhile_never_gets_into_the_log(tmp_path, leader, follower, monkeypatch):
+def test_a_snapshot_of_what_was_replaced_meanwhile_never_gets_into_the_log(
+    tmp_path, leader, follower, monkeypatch
+):
     """It would stand for a moment of the leader's log, and hold something else."""
     catch_up(follower)
     seed, chunks, catalog = another_state(leader, follower)

@@ -42,7 +42,16 @@ def make(folder, *, clean=True) -> None:
 
 def view(folder, tenant) -> object:
     with open_kb(path=str(folder), tenant=tenant, config=SMALL) as kb:
-        keep = ("predicate", "args", "negated", "scope", "metadata", "createdAt", "ttl", "confidence")
+        keep = (
+            "predicate",
+            "args",
+            "negated",
+            "scope",
+            "metadata",
+            "createdAt",
+            "ttl",
+            "confidence",
+        )
         rows = [
             {key: row[key] for key in keep}
             for predicate, arity in (("edge", 2), ("note", 1))
@@ -58,7 +67,10 @@ def test_a_restored_backup_is_what_was_backed_up(tmp_path) -> None:
     for tenant in ("ann", "bob"):
         assert view(tmp_path / "b", tenant) == view(tmp_path / "a", tenant)
     assert check_folder(str(tmp_path / "b"), SMALL)["epoch"] == 2
-    assert check_folder(str(tmp_path / "a"), SMALL)["logId"] == check_folder(str(tmp_path / "b"), SMALL)["logId"]
+    assert (
+        check_folder(str(tmp_path / "a"), SMALL)["logId"]
+        == check_folder(str(tmp_path / "b"), SMALL)["logId"]
+    )
 
 
 def test_a_backup_of_a_running_node_is_of_one_moment(tmp_path) -> None:
@@ -81,13 +93,17 @@ def test_an_empty_node_comes_back_empty(tmp_path) -> None:
     assert restore_file(tmp_path / "file", str(tmp_path / "b"), SMALL)[1].facts == 0
 
 
-def test_every_flipped_or_missing_byte_of_a_backup_is_refused_and_nothing_is_written(tmp_path) -> None:
+def test_every_flipped_or_missing_byte_of_a_backup_is_refused_and_nothing_is_written(
+    tmp_path,
+) -> None:
     with open_kb(path=str(tmp_path / "a"), config=SMALL) as kb:
         kb.tell("n", ["1"])
     backup_storage(tmp_path / "file", config(tmp_path / "a"))
     whole = (tmp_path / "file").read_bytes()
     damaged = tmp_path / "damaged"
-    bad = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(len(whole))]
+    bad = [
+        whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(len(whole))
+    ]
     bad += [whole[:at] for at in range(0, len(whole), 7)] + [whole + b"x", b""]
     for data in bad:
         damaged.write_bytes(data)
@@ -110,7 +126,10 @@ def test_nothing_is_overwritten(tmp_path) -> None:
             restore_file(tmp_path / "file", str(tmp_path / folder), SMALL)
         with pytest.raises(AlreadyExists, match="not empty"):
             salvage_folder(str(tmp_path / "a"), str(tmp_path / folder), config=SMALL)
-    for act in (lambda: check_folder(str(tmp_path / "no"), SMALL), lambda: backup_storage(tmp_path / "f", config("no"))):
+    for act in (
+        lambda: check_folder(str(tmp_path / "no"), SMALL),
+        lambda: backup_storage(tmp_path / "f", config("no")),
+    ):
         with pytest.raises(ConfigError, match="no such folder"):
             act()
 
@@ -139,10 +158,16 @@ def test_fsck_changes_nothing_and_finds_every_kind_of_damage(tmp_path) -> None:
             continue
         end = len(data.rstrip(b"\0"))
         for at in [rng.randrange(end) for _ in range(8)]:
-            (folder / name).write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+            (folder / name).write_bytes(
+                data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+            )
             found = check_folder(str(folder), SMALL)
             assert not found["sound"], (name, at)
-            assert any(problem["file"] == name for problem in found["problems"]), (name, at, found["problems"])
+            assert any(problem["file"] == name for problem in found["problems"]), (
+                name,
+                at,
+                found["problems"],
+            )
         (folder / name).unlink()
         assert not check_folder(str(folder), SMALL)["sound"], name
         (folder / name).write_bytes(data)
@@ -157,7 +182,14 @@ def logged(folder) -> list[int]:
         tenant = b"ann" if n % 2 else b"bob"
         fact = b'{"p":"n","a":["%d"]}' % n
         store.append(
-            [(1, 3, b'{"at":1,"db":"default","tenant":"%s","changes":[{"op":"assert","facts":[%s]}]}' % (tenant, fact))]
+            [
+                (
+                    1,
+                    3,
+                    b'{"at":1,"db":"default","tenant":"%s","changes":[{"op":"assert","facts":[%s]}]}'
+                    % (tenant, fact),
+                )
+            ]
         )
         store.sync()
     store.close(clean=False)
@@ -178,7 +210,12 @@ def test_salvage_keeps_the_sound_prefix_and_names_what_is_lost(tmp_path) -> None
     with pytest.raises(LogCorrupted):
         open_kb(path=str(tmp_path / "a"), config=SMALL)
     report = salvage_folder(str(tmp_path / "a"), str(tmp_path / "b"), config=SMALL)
-    assert (report["soundPrefix"], report["head"], report["keptAfterDamage"], report["epoch"]) == (10, 10, 0, 2)
+    assert (report["soundPrefix"], report["head"], report["keptAfterDamage"], report["epoch"]) == (
+        10,
+        10,
+        0,
+        2,
+    )
     assert report["lost"] == [[11, 40]]
     lost = {(row["tenant"], row["certain"]): row["ranges"] for row in report["lostByTenant"]}
     assert lost[("ann", True)] == [[n, n] for n in range(12, 41, 2)]
@@ -192,12 +229,17 @@ def test_salvage_can_keep_what_is_sound_after_the_damage(tmp_path) -> None:
     starts = logged(tmp_path / "a")
     for n in (10, 11, 30):
         damage(tmp_path / "a", starts[n] + 35)
-    report = salvage_folder(str(tmp_path / "a"), str(tmp_path / "b"), skip_damaged=True, config=SMALL)
+    report = salvage_folder(
+        str(tmp_path / "a"), str(tmp_path / "b"), skip_damaged=True, config=SMALL
+    )
     assert report["lost"] == [[11, 12], [31, 31]]
     assert (report["soundPrefix"], report["keptAfterDamage"], report["head"]) == (10, 27, 37)
     assert report["kept"]["facts"] == 37
     with open_kb(path=str(tmp_path / "b"), tenant="bob", config=SMALL) as kb:
-        assert {row[0] for row in kb.ask("n(?x)")} == {str(n) for n in range(0, 40, 2)} - {"10", "30"}
+        assert {row[0] for row in kb.ask("n(?x)")} == {str(n) for n in range(0, 40, 2)} - {
+            "10",
+            "30",
+        }
         kb.tell("n", ["again"])
 
 

@@ -41,7 +41,10 @@ def test_what_is_no_url_is_refused(url) -> None:
     ("url", "shown"),
     [
         ("postgresql://u:p@h:1/d?a=b", "postgresql://u:***@h:1/d?a=b"),
-        ("postgresql://u@h/d?password=x&sslmode=require", "postgresql://u@h/d?password=***&sslmode=require"),
+        (
+            "postgresql://u@h/d?password=x&sslmode=require",
+            "postgresql://u@h/d?password=***&sslmode=require",
+        ),
         ("postgresql://u:p:q@r@h/d", "postgresql://u:***@h/d"),
         ("postgresql://u:p@[::1/d", "postgresql:***"),
         ("wal:/a/b=c", "wal:/a/b=c"),
@@ -52,7 +55,11 @@ def test_secrets_are_hidden(url, shown) -> None:
     assert redacted(url) == shown
 
 
-@given(st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="/?#[]@"), min_size=12))
+@given(
+    st.text(
+        st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="/?#[]@"), min_size=12
+    )
+)
 def test_no_password_is_ever_shown(password) -> None:
     url = f"postgresql://user:{password}@host/db"
     assert password not in redacted(url)
@@ -64,12 +71,21 @@ def test_a_url_implies_its_backend_and_a_flag_wins_over_the_environment() -> Non
     config = Config.from_env({"STORAGE_URL": "sqlite:x"})
     assert (config.storage_backend, config.storage_url) == ("sqlite", "sqlite:x")
     assert config.updated({"STORAGE_URL": "wal:y"}).storage_backend == "wal"
-    assert Config.from_env({"STORAGE_BACKEND": "memory"}).updated({"STORAGE_URL": "wal:y"}).storage_backend == "wal"
+    assert (
+        Config.from_env({"STORAGE_BACKEND": "memory"})
+        .updated({"STORAGE_URL": "wal:y"})
+        .storage_backend
+        == "wal"
+    )
 
 
 def test_a_url_for_another_backend_ends_the_start_without_its_password() -> None:
-    config = Config.from_env({"STORAGE_URL": "postgresql://u:hush@h/d", "STORAGE_BACKEND": "sqlite"})
-    with pytest.raises(ConfigError, match=r"is for 'postgres', but STORAGE_BACKEND is 'sqlite'") as caught:
+    config = Config.from_env(
+        {"STORAGE_URL": "postgresql://u:hush@h/d", "STORAGE_BACKEND": "sqlite"}
+    )
+    with pytest.raises(
+        ConfigError, match=r"is for 'postgres', but STORAGE_BACKEND is 'sqlite'"
+    ) as caught:
         Plugins(config).open_storage()
     assert "hush" not in str(caught.value)
 

@@ -26,7 +26,9 @@ def chars(facts):
 
 
 def test_texts_are_measured_once(kb, monkeypatch):
-    facts = [Fact("p", (f"a name {i}", str(i % 7))) for i in range(300)] + [Fact("q", ("a name 3",), positive=False)]
+    facts = [Fact("p", (f"a name {i}", str(i % 7))) for i in range(300)] + [
+        Fact("q", ("a name 3",), positive=False)
+    ]
     kb.assert_facts(facts)
     engine, read = kb._read_tenant().engine, []
     texts = engine.texts

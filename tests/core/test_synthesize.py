@@ -47,7 +47,10 @@ def atom(predicate: str, *args: str, **more: Any) -> dict[str, Any]:
 
 
 def said(*sentences: tuple[str, list[Any]], confidence: Any = 1) -> dict[str, Any]:
-    return {"sentences": [{"text": text, "facts": facts} for text, facts in sentences], "confidence": confidence}
+    return {
+        "sentences": [{"text": text, "facts": facts} for text, facts in sentences],
+        "confidence": confidence,
+    }
 
 
 def told(found: Any) -> list[tuple[str, str]]:
@@ -71,16 +74,26 @@ def test_a_conclusion_with_its_rule_and_premises(bench: Bench) -> None:
         ("works_at(Ann, Acme)", "fact_match"),
         ("works_at(Bob, Acme)", "fact_match"),
     ]
-    assert found.derivation[0].rule == "colleague(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y."
+    assert (
+        found.derivation[0].rule
+        == "colleague(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y."
+    )
     assert found.answer == "Bob is a colleague of Ann."
 
 
 def test_several_atoms_hold_together(bench: Bench) -> None:
-    query = [atom("works_at", "?x", "?f"), atom("likes", "?x", "coffee", polarity="negative"), atom("!=", "?x", "Bob")]
+    query = [
+        atom("works_at", "?x", "?f"),
+        atom("likes", "?x", "coffee", polarity="negative"),
+        atom("!=", "?x", "Bob"),
+    ]
     bench.say(plan(query), said(("Ann does not like coffee and works at Acme.", [1, 2])))
     found = bench.kb.synthesize("Who works and dislikes coffee?")
-    assert told(found) == [("works_at(Ann, Acme)", "fact_match"), ("not likes(Ann, coffee)", "fact_match")]
-    assert found.queries == ['works_at(?x, ?f), ~likes(?x, coffee), ?x != Bob']
+    assert told(found) == [
+        ("works_at(Ann, Acme)", "fact_match"),
+        ("not likes(Ann, coffee)", "fact_match"),
+    ]
+    assert found.queries == ["works_at(?x, ?f), ~likes(?x, coffee), ?x != Bob"]
 
 
 def test_what_is_denied_is_found(bench: Bench) -> None:
@@ -107,12 +120,20 @@ def test_an_empty_knowledge_base_asks_nobody() -> None:
     model = Scripted()
     with kbcore.open_kb(llm=model) as kb:
         found = kb.synthesize("Anything?")
-    assert (found.answer, found.confidence, found.derivation, found.queries) == (NOTHING_STORED, 0.0, [], [])
+    assert (found.answer, found.confidence, found.derivation, found.queries) == (
+        NOTHING_STORED,
+        0.0,
+        [],
+        [],
+    )
     assert model.asked == []
 
 
 def test_without_answers_the_model_is_not_asked_for_one(bench: Bench) -> None:
-    bench.say(plan([atom("works_at", "Cid", "?x")]), plan([atom("flies", "Cid")], [atom("works_at", "Cid", "?x")]))
+    bench.say(
+        plan([atom("works_at", "Cid", "?x")]),
+        plan([atom("flies", "Cid")], [atom("works_at", "Cid", "?x")]),
+    )
     found = bench.kb.synthesize("Where does Cid work?")
     assert (found.answer, found.confidence, found.derivation) == (NOTHING_KNOWN, 0.0, [])
     assert len(bench.model.asked) == 2
@@ -121,7 +142,11 @@ def test_without_answers_the_model_is_not_asked_for_one(bench: Bench) -> None:
 
 
 def test_a_second_plan_may_find_it(bench: Bench) -> None:
-    bench.say(plan([atom("employs", "?x", "Ann")]), plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1])))
+    bench.say(
+        plan([atom("employs", "?x", "Ann")]),
+        plan([atom("works_at", "Ann", "?x")]),
+        said(("Ann works at Acme.", [1])),
+    )
     assert bench.kb.synthesize("Who employs Ann?").answer == "Ann works at Acme."
 
 
@@ -155,15 +180,21 @@ def test_a_query_over_budget_is_told() -> None:
         ("Acme is a fine company.", [7, 0, -1, "1", True, None]),
     ],
 )
-def test_what_no_fact_backs_is_no_part_of_the_answer(bench: Bench, claim: str, numbers: list[Any]) -> None:
-    bench.say(plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1]), (claim, numbers)))
+def test_what_no_fact_backs_is_no_part_of_the_answer(
+    bench: Bench, claim: str, numbers: list[Any]
+) -> None:
+    bench.say(
+        plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1]), (claim, numbers))
+    )
     found = bench.kb.synthesize("Where do Ann and Bob work?")
     assert found.answer == "Ann works at Acme."
     assert told(found) == [("works_at(Ann, Acme)", "fact_match"), (claim, "llm_reported")]
 
 
 def test_where_the_wording_is_refused_the_facts_are_told_in_ours(bench: Bench) -> None:
-    bench.say(plan([atom("works_at", "?x", "Acme")]), said(("Ann and Bob of Acme met in Paris.", [1, 2])))
+    bench.say(
+        plan([atom("works_at", "?x", "Acme")]), said(("Ann and Bob of Acme met in Paris.", [1, 2]))
+    )
     found = bench.kb.synthesize("Who works at Acme?")
     assert found.answer == "Ann works at Acme. Bob works at Acme."
     assert told(found)[-1] == ("Ann and Bob of Acme met in Paris.", "llm_reported")
@@ -176,13 +207,19 @@ def test_claims_alone_are_no_answer(bench: Bench) -> None:
     assert told(found) == [("Everybody knows.", "llm_reported")]
 
 
-@pytest.mark.parametrize(("stated", "shown"), [(0.5, 0.5), (1, 0.9), (None, 0.9), (7, 0.9), ("sure", 0.9)])
+@pytest.mark.parametrize(
+    ("stated", "shown"), [(0.5, 0.5), (1, 0.9), (None, 0.9), (7, 0.9), ("sure", 0.9)]
+)
 def test_no_answer_is_surer_than_its_facts(bench: Bench, stated: Any, shown: float) -> None:
-    bench.say(plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1]), confidence=stated))
+    bench.say(
+        plan([atom("works_at", "Ann", "?x")]), said(("Ann works at Acme.", [1]), confidence=stated)
+    )
     assert bench.kb.synthesize("Where?").confidence == shown
 
 
-@pytest.mark.parametrize("answer", [{}, {"sentences": 3}, {"sentences": [3]}, {"sentences": [{"facts": [1]}]}, "no"])
+@pytest.mark.parametrize(
+    "answer", [{}, {"sentences": 3}, {"sentences": [3]}, {"sentences": [{"facts": [1]}]}, "no"]
+)
 def test_an_answer_of_no_shape_is_a_failure(bench: Bench, answer: Any) -> None:
     bench.say(plan([atom("works_at", "Ann", "?x")]), answer, answer)
     with pytest.raises(ModelFailed):

@@ -52,7 +52,8 @@ def opened(tokenizer, name=None):
             return {tokenizer.name: lambda config: tokenizer}
 
     with open_runtime(
-        replace(BASE, storage_backend="memory", tokenizer=name or tokenizer.name), plugins=[Plugin()]
+        replace(BASE, storage_backend="memory", tokenizer=name or tokenizer.name),
+        plugins=[Plugin()],
     ) as node:
         kb = node.knowledge_base()
         kb.assert_facts([Fact("p", (f"{number:03}",)) for number in range(100)])
@@ -66,7 +67,13 @@ def test_a_window_is_counted_with_the_tokenizer(text_format, with_rules):
     buckets = (Bucket("all", ("p",), 1.0),)
     with opened(Letters()) as kb:
         found = kb.context(
-            WindowRequest(max_tokens=200, format=text_format, include_rules=with_rules, buckets=buckets, explain=True)
+            WindowRequest(
+                max_tokens=200,
+                format=text_format,
+                include_rules=with_rules,
+                buckets=buckets,
+                explain=True,
+            )
         )
     assert 0 < found.tokens <= 200
     assert found.tokens == Letters().count(found.text)
@@ -74,9 +81,14 @@ def test_a_window_is_counted_with_the_tokenizer(text_format, with_rules):
     assert found.cut["reasons"]["maxTokens"] > 0
 
 
-@pytest.mark.parametrize(("result", "said"), [(None, "KeyError"), (-1, "-1"), ("7", "'7'"), (True, "True")])
+@pytest.mark.parametrize(
+    ("result", "said"), [(None, "KeyError"), (-1, "-1"), ("7", "'7'"), (True, "True")]
+)
 def test_a_broken_tokenizer_is_named(result, said):
-    with opened(Broken(result)) as kb, pytest.raises(PluginFailed, match=f"tokenizer broken.*{said}"):
+    with (
+        opened(Broken(result)) as kb,
+        pytest.raises(PluginFailed, match=f"tokenizer broken.*{said}"),
+    ):
         kb.context(WindowRequest(max_tokens=50))
 
 

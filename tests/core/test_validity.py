@@ -33,13 +33,18 @@ def kb(clock):
 
 
 def drivers(kb, **more):
-    return [row["args"][0] for row in kb.infer(Literal(Atom("may_drive", (Variable("who"),))), **more)]
+    return [
+        row["args"][0] for row in kb.infer(Literal(Atom("may_drive", (Variable("who"),))), **more)
+    ]
 
 
 def test_answers_follow_validity_without_anyone_asking_for_decay(kb, clock):
     kb.assert_rules([parse_rule("may_drive(?x) :- licensed(?x), on_duty(?x).")])
     kb.assert_facts(
-        [Fact("licensed", ("d",), valid_until=T0 + 100), Fact("on_duty", ("d",), valid_from=T0 + 50, valid_until=T0 + 200)]
+        [
+            Fact("licensed", ("d",), valid_until=T0 + 100),
+            Fact("on_duty", ("d",), valid_from=T0 + 50, valid_until=T0 + 200),
+        ]
     )
     seen = []
     for _ in range(5):
@@ -53,9 +58,18 @@ def test_answers_follow_validity_without_anyone_asking_for_decay(kb, clock):
 
 def test_a_heartbeat_keeps_a_fact_alive_and_its_creation_time(kb, clock):
     for beat in range(5):
-        kb.assert_facts([Fact("alive", ("a",), ttl=1000, valid_until=T0 + 1_000_000), Fact("other", (str(beat),))])
+        kb.assert_facts(
+            [
+                Fact("alive", ("a",), ttl=1000, valid_until=T0 + 1_000_000),
+                Fact("other", (str(beat),)),
+            ]
+        )
         row = kb.query_rows("alive", [ANONYMOUS])[0]
-        assert (row["createdAt"], row["ttl"], row["validUntil"]) == (T0, 1000, clock.now_ms() + 1000)
+        assert (row["createdAt"], row["ttl"], row["validUntil"]) == (
+            T0,
+            1000,
+            clock.now_ms() + 1000,
+        )
         assert row["validFrom"] == T0
         clock.advance(900)
     clock.advance(99)
@@ -67,9 +81,17 @@ def test_a_heartbeat_keeps_a_fact_alive_and_its_creation_time(kb, clock):
 
 
 def test_a_ttl_told_again_never_outlives_valid_until_and_may_shorten_the_life(kb, clock):
-    kb.assert_facts([Fact("p", ("a",), ttl=1000), Fact("p", ("b",), ttl=1000), Fact("p", ("c",), ttl=1000)])
+    kb.assert_facts(
+        [Fact("p", ("a",), ttl=1000), Fact("p", ("b",), ttl=1000), Fact("p", ("c",), ttl=1000)]
+    )
     clock.advance(500)
-    kb.assert_facts([Fact("p", ("a",), ttl=1000, valid_until=T0 + 600), Fact("p", ("b",), ttl=10), Fact("p", ("c",))])
+    kb.assert_facts(
+        [
+            Fact("p", ("a",), ttl=1000, valid_until=T0 + 600),
+            Fact("p", ("b",), ttl=10),
+            Fact("p", ("c",)),
+        ]
+    )
     ends = {row["args"][0]: row["validUntil"] for row in kb.query_rows("p", [ANONYMOUS])}
     assert ends == {"a": T0 + 600, "b": T0 + 510, "c": None}
     clock.advance(10)
@@ -118,9 +140,29 @@ def test_heartbeats_do_not_pile_up_checks_of_one_fact(clock):
 def test_a_snapshot_from_before_ends_included_the_ttl_is_read():
     catalog = Catalog(ReferenceEngine)
     restorer = Restorer(catalog)
-    head = {"kind": "tenant", "db": "default", "tenant": "t", "createdAt": 1, "generation": 1, "now": 10, "rules": []}
-    facts = {"kind": "facts", "scope": None, "predicate": "p", "arity": 1, "positive": True, "count": 3}
-    columns = {"CREATED_AT": [1, 2, 3], "TTL": [100, 0, 100], "VALID_UNTIL": [FOREVER, FOREVER, 50], "limited": [0, 2]}
+    head = {
+        "kind": "tenant",
+        "db": "default",
+        "tenant": "t",
+        "createdAt": 1,
+        "generation": 1,
+        "now": 10,
+        "rules": [],
+    }
+    facts = {
+        "kind": "facts",
+        "scope": None,
+        "predicate": "p",
+        "arity": 1,
+        "positive": True,
+        "count": 3,
+    }
+    columns = {
+        "CREATED_AT": [1, 2, 3],
+        "TTL": [100, 0, 100],
+        "VALID_UNTIL": [FOREVER, FOREVER, 50],
+        "limited": [0, 2],
+    }
     for chunk in (head, facts | {"args": ["a", "b", "c"]} | columns):
         restorer.feed(orjson.dumps(chunk))
     tenant = catalog.need_tenant("default", "t", 0)
@@ -144,7 +186,12 @@ def test_an_expired_fact_can_be_told_anew_and_a_future_one_retracted(kb, clock):
     clock.advance(20)
     kb.assert_facts([Fact("p", ("a",))])
     row = kb.query_rows("p", [ANONYMOUS])[0]
-    assert (row["args"], row["createdAt"], row["ttl"], row["validUntil"]) == (["a"], T0 + 20, None, None)
+    assert (row["args"], row["createdAt"], row["ttl"], row["validUntil"]) == (
+        ["a"],
+        T0 + 20,
+        None,
+        None,
+    )
     assert kb.retract_fact("p", ["f"]).retracted == 1
     clock.advance(1000)
     assert [row["args"] for row in kb.query_rows("p", [ANONYMOUS])] == [["a"]]
@@ -152,7 +199,9 @@ def test_an_expired_fact_can_be_told_anew_and_a_future_one_retracted(kb, clock):
 
 def test_a_fact_becoming_valid_changes_negation(kb, clock):
     kb.assert_rules([parse_rule("open(?d) :- door(?d), not locked(?d).")])
-    kb.assert_facts([Fact("door", ("d",)), Fact("locked", ("d",), valid_from=T0 + 10, valid_until=T0 + 20)])
+    kb.assert_facts(
+        [Fact("door", ("d",)), Fact("locked", ("d",), valid_from=T0 + 10, valid_until=T0 + 20)]
+    )
     goal = Atom("open", (Variable("d"),))
     seen = []
     for _ in range(3):
@@ -175,7 +224,9 @@ def test_told_again_a_fact_keeps_its_creation_and_takes_the_new_words(kb, clock)
     assert kb.assert_facts([Fact("p", ("a",), metadata={"v": 2})]).updated == 1
     row = kb.query_rows("p", [ANONYMOUS])[0]
     assert (row["createdAt"], row["metadata"], row["confidence"]) == (T0, {"v": 2}, None)
-    outcome = kb.assert_facts([Fact("p", ("b",), metadata={"v": 1}), Fact("p", ("b",), metadata={"v": 2})])
+    outcome = kb.assert_facts(
+        [Fact("p", ("b",), metadata={"v": 1}), Fact("p", ("b",), metadata={"v": 2})]
+    )
     assert (outcome.asserted, outcome.updated) == (1, 1)
     assert kb.query_rows("p", ["b"])[0]["metadata"] == {"v": 2}
 
@@ -189,7 +240,9 @@ def test_a_fact_may_hold_since_1970_began_or_before(kb, start):
     kb.assert_rules([parse_rule("old(?x) :- p(?x).")])
     kb.assert_facts([Fact("p", ("a",))])
     kb.assert_facts([Fact("p", ("a",), valid_from=start)])
-    written = kb.infer_json(Literal(Atom("p", (Variable("x"),))), lambda rows, rest: json.dumps(rows).encode())
+    written = kb.infer_json(
+        Literal(Atom("p", (Variable("x"),))), lambda rows, rest: json.dumps(rows).encode()
+    )
     for row in (*kb.query_rows("p", [ANONYMOUS]), *json.loads(b"".join(written))):
         assert (row["validFrom"], row["createdAt"]) == (start, T0)
     for at, there in ((start - 1, 0), (start, 1), (T0 - 1, 1)):
@@ -205,9 +258,14 @@ def test_scopes_carry_a_beginning_in_1970_or_before(kb, start):
     kb.assert_facts([Fact("p", ("a",), valid_from=start), Fact("p", ("b",))])
     kb.fork_scope(None, "copy")
     assert kb.diff_scopes(None, "copy").unchanged == 2
-    kb.assert_facts([Fact("p", ("a",), scope="copy"), Fact("p", ("b",), valid_from=start, scope="copy")])
+    kb.assert_facts(
+        [Fact("p", ("a",), scope="copy"), Fact("p", ("b",), valid_from=start, scope="copy")]
+    )
     pairs = kb.diff_scopes(None, "copy").modified
-    assert [(pair.before["validFrom"], pair.after["validFrom"]) for pair in pairs] == [(start, T0), (T0, start)]
+    assert [(pair.before["validFrom"], pair.after["validFrom"]) for pair in pairs] == [
+        (start, T0),
+        (T0, start),
+    ]
     kb.merge_scope("copy", None, strategy="KEEP_BOTH")
     assert [row["validFrom"] for row in kb.query_rows("p", [ANONYMOUS])] == [start, start]
 
@@ -215,9 +273,13 @@ def test_scopes_carry_a_beginning_in_1970_or_before(kb, start):
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_a_beginning_in_1970_is_there_after_a_restart(tmp_path, snapshot):
     with runtime(tmp_path, clock=ManualClock(T0)) as node:
-        node.knowledge_base().assert_facts([Fact("p", (str(start),), valid_from=start) for start in FIRST_INSTANTS])
+        node.knowledge_base().assert_facts(
+            [Fact("p", (str(start),), valid_from=start) for start in FIRST_INSTANTS]
+        )
         if snapshot:
             node.snapshot()
     with runtime(tmp_path, clock=ManualClock(T0)) as node:
         rows = node.knowledge_base().query_rows("p", [ANONYMOUS])
-        assert {row["args"][0]: row["validFrom"] for row in rows} == {str(start): start for start in FIRST_INSTANTS}
+        assert {row["args"][0]: row["validFrom"] for row in rows} == {
+            str(start): start for start in FIRST_INSTANTS
+        }

@@ -70,7 +70,12 @@ def test_what_is_undefined_goes_up_through_rules(kb):
         "safe(?x) :- move(?x, _), not near(?x, _).",
         "sure(?x) :- win(?x). sure(?x) :- chosen(?x).",
     ]
-    kb.assert_rules([parse_rule(WIN), *(parse_rule(t + ".") for text in texts for t in text.rstrip(".").split(". "))])
+    kb.assert_rules(
+        [
+            parse_rule(WIN),
+            *(parse_rule(t + ".") for text in texts for t in text.rstrip(".").split(". ")),
+        ]
+    )
     moves(kb, "ab bc dd ed fb")
     kb.assert_facts([Fact("chosen", ("d",))])
     assert both(kb, "lost(?x)") == (["a", "f"], ["d", "e"])
@@ -82,7 +87,11 @@ def test_what_is_undefined_goes_up_through_rules(kb):
 
 
 def test_a_component_over_one_with_undefined_rows(kb):
-    rules = [WIN, "even(?x) :- step(?x, ?y), not even(?y), not win(?x).", "odd(?x) :- step(?x, ?y), even(?y), win(?y)."]
+    rules = [
+        WIN,
+        "even(?x) :- step(?x, ?y), not even(?y), not win(?x).",
+        "odd(?x) :- step(?x, ?y), even(?y), win(?y).",
+    ]
     kb.assert_rules([parse_rule(text) for text in rules])
     moves(kb, "ab bc dd")
     kb.assert_facts([Fact("step", tuple(pair)) for pair in ("ac", "bc", "dc", "ed", "fa", "gf")])
@@ -104,8 +113,13 @@ def test_answers_follow_every_kind_of_write(kb, clock):
     kb.assert_facts([Fact("jump", ("b", "e"))])
     assert ask(kb, "win(?x)") == ["b"]
     kb.assert_facts([Fact("closed", ("e",), valid_from=T0 + 50, valid_until=T0 + 100)])
-    assert [ask(kb, "win(?x)")] + [ask(kb, "win(?x)") for _ in range(3) if clock.advance(40) is None] == [
-        ["b"], ["b"], ["a"], ["b"],
+    assert [ask(kb, "win(?x)")] + [
+        ask(kb, "win(?x)") for _ in range(3) if clock.advance(40) is None
+    ] == [
+        ["b"],
+        ["b"],
+        ["a"],
+        ["b"],
     ]
     assert ask(kb, "win(?x)", as_of=T0 + 60) == ["a"]
     kb.assert_facts([Fact("win", ("e",))])
@@ -127,7 +141,10 @@ def test_scopes_have_models_of_their_own(kb):
 
 
 def test_explicit_negatives_take_part(kb):
-    rules = ["flies(?x) :- bird(?x), not ~flies(?x).", "~flies(?x) :- bird(?x), odd(?x), not flies(?x)."]
+    rules = [
+        "flies(?x) :- bird(?x), not ~flies(?x).",
+        "~flies(?x) :- bird(?x), odd(?x), not flies(?x).",
+    ]
     assert "flies/1, ~flies/1" in kb.assert_rules([parse_rule(text) for text in rules]).warnings[0]
     kb.assert_facts([Fact("bird", ("tux",)), Fact("bird", ("tweety",)), Fact("odd", ("tux",))])
     assert both(kb, "flies(?x)") == (["tweety"], ["tux"])
@@ -138,7 +155,11 @@ def test_explicit_negatives_take_part(kb):
 
 def test_not_any_of_a_predicate_that_can_be_denied_in_the_same_cycle(kb):
     # `not p(_)` holds where every p is denied: it grows with ~p, which rests on it; so h needs itself and is false.
-    rules = ["h(?x) :- d(?x), not p(?x, _).", "~p(?x, ?y) :- p(?x, ?y), h(?x).", "q(?x) :- d(?x), not h(?x), not q(?x)."]
+    rules = [
+        "h(?x) :- d(?x), not p(?x, _).",
+        "~p(?x, ?y) :- p(?x, ?y), h(?x).",
+        "q(?x) :- d(?x), not h(?x), not q(?x).",
+    ]
     kb.assert_rules([parse_rule(text) for text in rules])
     kb.assert_facts([Fact("d", ("a",)), Fact("d", ("b",)), Fact("p", ("a", "1"))])
     assert both(kb, "h(?x)") == (["b"], [])
@@ -148,15 +169,26 @@ def test_not_any_of_a_predicate_that_can_be_denied_in_the_same_cycle(kb):
 
 
 def test_an_aggregate_over_something_undefined_is_undefined(kb):
-    wins, rich = "wins(?o, count(?x)) :- owner(?o, ?x), win(?x).", "rich(?o) :- wins(?o, ?n), ?n >= 2."
+    wins, rich = (
+        "wins(?o, count(?x)) :- owner(?o, ?x), win(?x).",
+        "rich(?o) :- wins(?o, ?n), ?n >= 2.",
+    )
     poor = "poor(?o) :- owner(?o, _), not rich(?o)."
     kb.assert_rules([parse_rule(text) for text in (WIN, wins, rich, poor)])
     moves(kb, "ab cb dd")
-    kb.assert_facts([Fact("owner", pair) for pair in (("ann", "a"), ("ann", "c"), ("bob", "a"), ("bob", "d"), ("cy", "b"))])
+    kb.assert_facts(
+        [
+            Fact("owner", pair)
+            for pair in (("ann", "a"), ("ann", "c"), ("bob", "a"), ("bob", "d"), ("cy", "b"))
+        ]
+    )
     (literal,) = parse_goal("wins(?o, ?n)").body
     assert [row["args"] for row in kb.infer(literal)] == [["ann", "2"]]
     rows = kb.infer(literal, include_undefined=True)
-    assert [row["args"] for row in rows if "truth" in row["metadata"]] == [["bob", "1"], ["bob", "2"]]
+    assert [row["args"] for row in rows if "truth" in row["metadata"]] == [
+        ["bob", "1"],
+        ["bob", "2"],
+    ]
     assert both(kb, "wins(ann, ?n)") == (["ann"], [])
     assert both(kb, "rich(?o)") == (["ann"], ["bob"])
     assert both(kb, "poor(?o)") == (["cy"], ["bob"])
@@ -167,21 +199,38 @@ def test_true_rows_have_proofs_and_inherit_confidence(kb):
     kb.assert_facts([Fact("move", ("a", "b"), confidence=0.5), Fact("move", ("b", "b"))])
     kb.assert_facts([Fact("move", ("c", "d"), confidence=0.25), Fact("move", ("e", "c"))])
     (row,) = kb.infer(parse_goal("happy(?x)").body[0])
-    assert (row["args"], row["confidence"], row["metadata"]) == (["c"], 0.25, {"nonMonotonic": True})
+    assert (row["args"], row["confidence"], row["metadata"]) == (
+        ["c"],
+        0.25,
+        {"nonMonotonic": True},
+    )
     (shown,) = kb.prove(parse_goal("happy(c)").body[0])
     (win,) = shown["proof"]["step"]["bodyProofs"]
-    assert [below["step"]["type"] for below in win["step"]["bodyProofs"]] == ["fact_match", "negation_as_failure"]
+    assert [below["step"]["type"] for below in win["step"]["bodyProofs"]] == [
+        "fact_match",
+        "negation_as_failure",
+    ]
     assert win["step"]["bodyProofs"][1]["step"]["text"] == "not win(d)"
     assert kb.prove(parse_goal("happy(a)").body[0]) == []
 
 
 def test_what_falls_with_a_retraction(kb):
-    kb.assert_rules([parse_rule(WIN), parse_rule("reach(?x, ?y) :- move(?x, ?y)."), parse_rule("named(?x) :- name(?x).")])
+    kb.assert_rules(
+        [
+            parse_rule(WIN),
+            parse_rule("reach(?x, ?y) :- move(?x, ?y)."),
+            parse_rule("named(?x) :- name(?x)."),
+        ]
+    )
     moves(kb, "ab bc")
     kb.assert_facts([Fact("name", ("a",))])
     outcome = kb.retract_fact("move", ("b", "c"))
     fell = [(row["predicate"], *row["args"]) for row in outcome.cascaded_atoms]
-    assert (outcome.truncated, fell, outcome.newly_derivable) == (False, [("reach", "b", "c"), ("win", "b")], 1)
+    assert (outcome.truncated, fell, outcome.newly_derivable) == (
+        False,
+        [("reach", "b", "c"), ("win", "b")],
+        1,
+    )
     outcome = kb.retract_fact("name", ("a",))
     assert (outcome.truncated, outcome.cascaded) == (False, 1)
 
@@ -252,7 +301,9 @@ def both_sets(kb):
     return {row["args"][0] for row in rows} - undefined, undefined
 
 
-@pytest.mark.parametrize("settings", [{"query_max_rows": 50}, {"query_max_steps": 500}, {"query_max_bytes": 5000}])
+@pytest.mark.parametrize(
+    "settings", [{"query_max_rows": 50}, {"query_max_steps": 500}, {"query_max_bytes": 5000}]
+)
 def test_budgets_hold(clock, settings):
     with runtime(clock=clock, **settings) as node:
         kb = node.knowledge_base()

@@ -22,26 +22,39 @@ UNIT = (DEPLOY / "kbcore.service").read_text(encoding="utf-8")
 
 def instructions(kind: str) -> list[str]:
     lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", IMAGE, flags=re.M)).splitlines()
-    return [re.sub(r"\s+", " ", line.partition(" ")[2].strip()) for line in lines if line.startswith(kind + " ")]
+    return [
+        re.sub(r"\s+", " ", line.partition(" ")[2].strip())
+        for line in lines
+        if line.startswith(kind + " ")
+    ]
 
 
 def test_the_image_has_two_stages_a_user_and_a_health_check() -> None:
     build, final = instructions("FROM")
     assert build.endswith(" AS build")
     # What is compiled in the first stage has to fit what runs it: the same Debian, the same Python.
-    assert (build.split()[0], final) == ("python:3.13-slim-trixie", "gcr.io/distroless/python3-debian13:nonroot")
+    assert (build.split()[0], final) == (
+        "python:3.13-slim-trixie",
+        "gcr.io/distroless/python3-debian13:nonroot",
+    )
     assert "/usr/bin/python3.13 " in instructions("RUN")[2]
     assert instructions("USER") == ["9300:9300"]
     assert "/health/ready" in instructions("HEALTHCHECK")[0]
     settings = dict(pair.split("=", 1) for pair in instructions("ENV")[0].split(" "))
-    assert {name for name in settings if not name.startswith(("PATH", "PYTHON", "HOME"))} <= known_names()
+    assert {
+        name for name in settings if not name.startswith(("PATH", "PYTHON", "HOME"))
+    } <= known_names()
 
 
 def test_hadolint_has_nothing_to_say() -> None:
-    command = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    command = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which(
+        "hadolint"
+    )
     if command is None:
         pytest.skip("hadolint is not installed")
-    done = subprocess.run([command, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [command, str(DEPLOY / "Dockerfile")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -50,7 +63,9 @@ def test_only_what_is_needed_goes_into_the_image() -> None:
     assert lines[1] == "*"
     kept = [line[1:] for line in lines if line.startswith("!")]
     assert [name for name in kept if not (ROOT / name).exists()] == []
-    assert {"csrc", "kbcore", "planner", "plugins", "server", "pyproject.toml", "setup.py"} <= set(kept)
+    assert {"csrc", "kbcore", "planner", "plugins", "server", "pyproject.toml", "setup.py"} <= set(
+        kept
+    )
 
 
 def test_compose() -> None:
@@ -68,14 +83,20 @@ def test_compose() -> None:
         assert set(service["secrets"]) <= set(found["secrets"])
         for volume in service["volumes"]:
             source = volume.split(":")[0]
-            assert (DEPLOY / source).is_file() if source.startswith(".") else source in found["volumes"]
+            assert (
+                (DEPLOY / source).is_file()
+                if source.startswith(".")
+                else source in found["volumes"]
+            )
     for path in ("prometheus/prometheus.yml", "grafana/datasource.yml", "grafana/dashboards.yml"):
         assert yaml.safe_load((DEPLOY / path).read_text(encoding="utf-8"))
 
 
 def test_settings_of_the_unit_can_be_used() -> None:
     command = [sys.executable, "-m", "kbserver.cli", "config", "check", "--strict", "--env-file"]
-    done = subprocess.run([*command, str(DEPLOY / "kbcore.env.example")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, str(DEPLOY / "kbcore.env.example")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -84,7 +105,13 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
         pytest.skip("systemd is not installed")
     unit = tmp_path / "kbcore.service"
     unit.write_text(UNIT.replace("/opt/kbcore/bin/kbcore", "/bin/true"), encoding="utf-8")
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert "kbcore.service" not in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
 
@@ -94,7 +121,9 @@ def test_tests_named_by_the_threat_model_exist() -> None:
     named = set(re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|tests/\w+))`", page))
     assert len(named) > 10
     there = {path.name for path in (ROOT / "tests").rglob("*.py")}
-    assert [name for name in named if not (ROOT / name).exists() and name.split("/")[-1] not in there] == []
+    assert [
+        name for name in named if not (ROOT / name).exists() and name.split("/")[-1] not in there
+    ] == []
 
 
 EXTRAS = dict(line.split("=", 1) for line in instructions("ARG"))["EXTRAS"]
@@ -102,14 +131,22 @@ EXTRAS = dict(line.split("=", 1) for line in instructions("ARG"))["EXTRAS"]
 
 def megabytes_of(folder: Path) -> tuple[float, float]:
     """What a folder comes to as files, and packed as an image is sent."""
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    tar = subprocess.run(["tar", "-C", folder, "-cf", "-", "."], capture_output=True, check=True).stdout
+    size = sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    )
+    tar = subprocess.run(
+        ["tar", "-C", folder, "-cf", "-", "."], capture_output=True, check=True
+    ).stdout
     return size / 1e6, len(gzip.compress(tar, 6)) / 1e6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("extras", "unpacked", "packed"), [(EXTRAS, 50, 18), ("", 35, 13)])
-def test_the_steps_of_the_image(tmp_path: Path, extras: str, unpacked: float, packed: float) -> None:
+def test_the_steps_of_the_image(
+    tmp_path: Path, extras: str, unpacked: float, packed: float
+) -> None:
     """What its first stage runs, here, in a folder of its own; what comes of it answers, and is small."""
     install, move = (line for line in instructions("RUN") if "/opt/kbcore" in line)
     here = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
@@ -117,14 +154,29 @@ def test_the_steps_of_the_image(tmp_path: Path, extras: str, unpacked: float, pa
     install = install.replace("python -m", f"{sys.executable} -m")
     script = f"EXTRAS='{extras}'; {install}; {move}".replace("/opt/kbcore", str(tmp_path / "kb"))
     source = tmp_path / "src"
-    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"]
+    kept = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line[:1] == "!"
+    ]
     source.mkdir()
     for name in kept:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
+            shutil.copytree(
+                ROOT / name,
+                source / name,
+                ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"),
+            )
         else:
             shutil.copy(ROOT / name, source / name)
-    done = subprocess.run(["bash", "-ec", script], cwd=source, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(
+        ["bash", "-ec", script],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     kbcore = tmp_path / "kb" / "bin" / "kbcore"
     shown = subprocess.run(
@@ -148,11 +200,15 @@ def test_the_steps_of_the_image(tmp_path: Path, extras: str, unpacked: float, pa
 def assert_it_serves(kbcore: Path, folder: Path, *, postgres: bool) -> None:
     python = kbcore.with_name("python")
     library = subprocess.run(
-        [python, "-B", "-c", "import psycopg; print(psycopg.pq.__impl__)"], capture_output=True, check=False
+        [python, "-B", "-c", "import psycopg; print(psycopg.pq.__impl__)"],
+        capture_output=True,
+        check=False,
     )
     assert library.stdout == (b"binary\n" if postgres else b""), library.stderr
     settings = {"PORT": "0", "STORAGE_DIR": str(folder / "data"), "PYTHONDONTWRITEBYTECODE": "1"}
-    with subprocess.Popen([kbcore, "serve"], env=settings, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [kbcore, "serve"], env=settings, stdout=subprocess.PIPE, text=True
+    ) as server:
         try:
             assert server.stdout is not None
             address = re.findall(r"http://\S+", server.stdout.readline())[0]

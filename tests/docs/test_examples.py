@@ -30,7 +30,16 @@ def test_the_family(kb):
         ("charles_iii",), ("edward_vii",), ("elizabeth_ii",), ("george_v",), ("george_vi",), ("victoria",)
     ]  # fmt: skip
     assert first(kb, "monarch_before(?x, george_vi)") == ["edward_vii", "george_v", "victoria"]
-    assert first(kb, "passed_over(?x)") == ["alfred", "alice", "andrew", "anne", "edward", "harry", "margaret", "william"]
+    assert first(kb, "passed_over(?x)") == [
+        "alfred",
+        "alice",
+        "andrew",
+        "anne",
+        "edward",
+        "harry",
+        "margaret",
+        "william",
+    ]
     assert first(kb, "cousin(?x, george_v)") == ["alix", "victoria_milford"]
     assert len(kb.ask("cousin(elizabeth_ii, philip)")) == 1
 
@@ -52,7 +61,11 @@ def test_real_input_is_answered_as_a_plain_search_answers_it(example):
     if example == "wordnet" and not Path("/usr/share/wordnet/data.noun").exists():
         pytest.skip("wordnet-base is not installed")
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / example / "run.py")], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(EXAMPLES / example / "run.py")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     if example == "debian" and "no package lists" in done.stderr:
         pytest.skip("apt has no package lists here")

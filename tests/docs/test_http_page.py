@@ -17,7 +17,11 @@ ROUTE = re.compile(r"([A-Z]+) (/[^\s?`]*)(?:\?.*)?")
 def named(text: str) -> set[str]:
     """The routes a page names: a method and a path, alone in code; what follows the path of one is not looked at."""
     fences = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    return {" ".join(found.groups()) for code in CODE.findall(fences) if (found := ROUTE.fullmatch(code))}
+    return {
+        " ".join(found.groups())
+        for code in CODE.findall(fences)
+        if (found := ROUTE.fullmatch(code))
+    }
 
 
 def there() -> set[str]:

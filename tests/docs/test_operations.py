@@ -13,7 +13,10 @@ from kbcore.metrics import FAMILIES, Kind
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations"
 KNOWN = {spec.name: spec for spec in FAMILIES if spec.kind is not Kind.HISTOGRAM}
 KNOWN |= {
-    spec.name + end: spec for spec in FAMILIES if spec.kind is Kind.HISTOGRAM for end in ("_bucket", "_sum", "_count")
+    spec.name + end: spec
+    for spec in FAMILIES
+    if spec.kind is Kind.HISTOGRAM
+    for end in ("_bucket", "_sum", "_count")
 }
 OURS = {"le", "job", "instance"}
 
@@ -31,7 +34,11 @@ def test_expressions_use_what_there_is(expression):
     assert names <= set(KNOWN)
     assert names or expression.startswith("up{")
     labels = OURS.union(*(KNOWN[name].labels for name in names))
-    grouped = [label.strip() for group in re.findall(r"\bby \(([^)]*)\)", expression) for label in group.split(",")]
+    grouped = [
+        label.strip()
+        for group in re.findall(r"\bby \(([^)]*)\)", expression)
+        for label in group.split(",")
+    ]
     assert set(grouped) <= labels
     assert set(re.findall(r'(\w+)(?:=~|!=|=)"', expression)) <= labels
     for name in names:
@@ -54,9 +61,18 @@ def test_rules_are_whole_and_watch_what_replication_promises():
     for name, rule in rules.items():
         assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, name
         assert rule["labels"]["severity"] in ("page", "warn"), name
-        assert "$labels.instance" in rule["annotations"]["summary"] or "sum by" in rule["expr"], name
-        known = OURS | {"value"}.union(*(KNOWN[metric].labels for metric in re.findall(r"\bsvc_\w+", rule["expr"])))
+        assert "$labels.instance" in rule["annotations"]["summary"] or "sum by" in rule["expr"], (
+            name
+        )
+        known = OURS | {"value"}.union(
+            *(KNOWN[metric].labels for metric in re.findall(r"\bsvc_\w+", rule["expr"]))
+        )
         assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= known, name
     watched = " ".join(rule["expr"] for rule in rules.values())
-    for family in ("lag_seconds", "last_contact_seconds", "follower_lag_records", "divergences_total"):
+    for family in (
+        "lag_seconds",
+        "last_contact_seconds",
+        "follower_lag_records",
+        "divergences_total",
+    ):
         assert f"svc_replication_{family}" in watched

@@ -38,7 +38,9 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, kind: str) -> list[str]:
-    return [body for found, body in FENCE.findall(page.read_text(encoding="utf-8")) if found == kind]
+    return [
+        body for found, body in FENCE.findall(page.read_text(encoding="utf-8")) if found == kind
+    ]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
@@ -46,14 +48,29 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    subprocess.run([sys.executable, "-W", "error", str(script)], check=True, cwd=tmp_path, timeout=60)
+    subprocess.run(
+        [sys.executable, "-W", "error", str(script)], check=True, cwd=tmp_path, timeout=60
+    )
 
 
 def test_the_storage_plugin_of_the_page_passes_the_tests_it_names(tmp_path):
     page = ROOT / "docs" / "how-to" / "write-a-storage-plugin.md"
     (tmp_path / "test_page.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-W", "error", "-p", "no:cacheprovider", "test_page.py"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "test_page.py",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stdout
     assert int(re.findall(r"(\d+) passed", done.stdout)[-1]) >= 25
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
@@ -106,7 +123,9 @@ def test_commands_answer_as_shown(page, tmp_path):
     if here:
         here.mkdir()
     with StandIn() as standin:
-        more = standin.environment() if page.name in MODELLED else KEYS if page.name == KEYED else {}
+        more = (
+            standin.environment() if page.name in MODELLED else KEYS if page.name == KEYED else {}
+        )
         with Server(tmp_path / "data", **more) as server:
             run_as_shown(server, page, here)
 
@@ -122,7 +141,13 @@ def test_what_the_readme_stored_survives_a_kill(tmp_path):
     with Server(tmp_path) as server:
         command = [sys.executable, "-m", "kbserver.cli", *shlex.split(asked)[1:]]
         url = f"http://127.0.0.1:{server.address[1]}"
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "KBCORE_URL": url})
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "KBCORE_URL": url},
+        )
         assert done.stdout.strip() == shown
 
 
@@ -143,7 +168,9 @@ def test_pages_made_from_the_code_are_current():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for page, make in module.GENERATED.items():
-        assert (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8") == f"{module.NOTE}\n\n{make()}\n", page
+        assert (ROOT / "docs" / "reference" / page).read_text(
+            encoding="utf-8"
+        ) == f"{module.NOTE}\n\n{make()}\n", page
 
 
 def test_every_opcode_is_documented():
@@ -174,7 +201,9 @@ def test_every_setting_error_code_and_hook_is_documented():
     text = (pages / "errors.md").read_text(encoding="utf-8")
     assert [code for code in raised if f"`{code}`" not in text] == []
     hooks = (pages / "hooks.md").read_text(encoding="utf-8")
-    assert [hook for hook in vars(hookspecs) if hook.startswith("kb_") and f"## {hook}\n" not in hooks] == []
+    assert [
+        hook for hook in vars(hookspecs) if hook.startswith("kb_") and f"## {hook}\n" not in hooks
+    ] == []
 
 
 def test_every_setting_is_used():
@@ -183,7 +212,9 @@ def test_every_setting_is_used():
         for room in ("kbcore", "plugins/kbplugins", "server/kbserver")
         for path in (ROOT / room).rglob("*.py")
     )
-    assert [setting.name for setting in SETTINGS if not re.search(rf"\.{setting.field}\b", code)] == []
+    assert [
+        setting.name for setting in SETTINGS if not re.search(rf"\.{setting.field}\b", code)
+    ] == []
 
 
 def _below(kind: type[KBError]) -> Iterator[type[KBError]]:

@@ -19,7 +19,11 @@ SMALL = replace(Config(), min_free_mb=0, wal_segment_mb=1)
 def check(folder) -> None:
     with open_kb(path=str(folder), config=SMALL) as kb:
         assert list(kb.ask("ancestor(ann, ?x)")) == [("ann", "bob"), ("ann", "cid")]
-        assert list(kb.ask("ancestor(zoe, ?x)", scope="what-if")) == [("zoe", "ann"), ("zoe", "bob"), ("zoe", "cid")]
+        assert list(kb.ask("ancestor(zoe, ?x)", scope="what-if")) == [
+            ("zoe", "ann"),
+            ("zoe", "bob"),
+            ("zoe", "cid"),
+        ]
         assert ('a "quoted" \\ text', "") in list(kb.query("parent", ["?", "?"]))
         assert list(kb.ask("~parent(eve, ?x)")) == [("eve", "bob")]
         (told,) = kb.query("parent", ["ann", "?"]).rows()

@@ -6,7 +6,19 @@ import time
 from statistics import median
 
 import pytest
-from support.replicas import TOKEN, Proxy, Reader, Writer, caught_up, follower, get, leader, numbers, standing, until
+from support.replicas import (
+    TOKEN,
+    Proxy,
+    Reader,
+    Writer,
+    caught_up,
+    follower,
+    get,
+    leader,
+    numbers,
+    standing,
+    until,
+)
 
 CONVERGES = 5.0
 """Seconds in which a follower has everything once it can reach its leader again."""
@@ -85,11 +97,16 @@ def test_all_is_there_soon_after_the_network_is_healed(tmp_path):
             try:
                 for fault, tries in ((proxy.cut, 1), (proxy.hold, 1), (proxy.cut, 5)):
                     fault()
-                    before, sent = writer.acknowledged, standing(first)["head"]  # what may be on its way is not beyond
+                    before, sent = (
+                        writer.acknowledged,
+                        standing(first)["head"],
+                    )  # what may be on its way is not beyond
                     until(lambda at=before: writer.acknowledged > at + 200, 60)
                     silent = 500 * tries
                     until(lambda ms=silent: standing(second)["leader"]["lastContactMs"] > ms, 60)
-                    assert standing(second)["head"] <= sent < standing(first)["head"] - 100, "it was not cut off"
+                    assert standing(second)["head"] <= sent < standing(first)["head"] - 100, (
+                        "it was not cut off"
+                    )
                     proxy.heal()
                     times.append(caught_up(second, first))
                 writer.stop()
@@ -114,7 +131,9 @@ def test_a_cut_network_and_a_held_one(tmp_path):
             assert until(lambda: get(second, "/health/ready")[0] == 200)
             proxy.cut()
             first.post("/tell", {"predicate": "n", "args": ["1"]})
-            assert until(lambda: get(second, "/health/ready")[0] == 503), "it is stale for longer than it may be"
+            assert until(lambda: get(second, "/health/ready")[0] == 503), (
+                "it is stale for longer than it may be"
+            )
             _, body, headers = get(second, "/health/ready")
             assert "does not answer" in body.decode()
             assert int(headers["X-Replication-Lag-Ms"]) > 1000
@@ -174,7 +193,9 @@ def test_one_that_was_cut_off_for_too_long_fetches_the_state(tmp_path):
             try:
                 for n in range(3, 8):
                     first.post("/tell", {"predicate": "n", "args": [str(n)]})
-                    rows = [{"predicate": "wide", "args": [f"{n}-{i}", "." * 300]} for i in range(4000)]
+                    rows = [
+                        {"predicate": "wide", "args": [f"{n}-{i}", "." * 300]} for i in range(4000)
+                    ]
                     assert first.post("/assert/facts", {"facts": rows})[0] == 200
                     assert first.post("/admin/snapshot", {})[0] == 200
                 kept = min(int(path.name[4:-4]) for path in (tmp_path / "leader").glob("wal-*"))

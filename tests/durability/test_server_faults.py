@@ -31,7 +31,10 @@ def ready(server):
 
 
 def facts(server):
-    return sorted(row["args"][0] for row in json.loads(server.post("/query", {"predicate": "n", "args": ["?x"]})[1]))
+    return sorted(
+        row["args"][0]
+        for row in json.loads(server.post("/query", {"predicate": "n", "args": ["?x"]})[1])
+    )
 
 
 def tell(server, name):
@@ -79,7 +82,9 @@ def test_readiness_can_ask_for_writes(tmp_path) -> None:
 
 
 def test_on_a_nearly_full_disk_what_makes_room_is_taken(tmp_path) -> None:
-    with FaultyServer(tmp_path / "d", MIN_FREE_MB=str(1 << 20)) as server:  # more than the disk has: full from the start
+    with FaultyServer(
+        tmp_path / "d", MIN_FREE_MB=str(1 << 20)
+    ) as server:  # more than the disk has: full from the start
         assert tell(server, "x")[0] == 507
         assert server.post("/forget", FACT)[0] == 200
         assert server.post("/retract/pattern", {"predicate": "n", "args": [None]})[0] == 200
@@ -90,7 +95,9 @@ def test_a_failing_sync_ends_the_process_with_74_and_nothing_acknowledged_is_los
     acknowledged = []
     for n in range(3):
         with FaultyServer(tmp_path / "d") as server:
-            assert [name for name in facts(server) if name != "lost"] == acknowledged  # what got no answer may be there
+            assert [
+                name for name in facts(server) if name != "lost"
+            ] == acknowledged  # what got no answer may be there
             assert tell(server, f"{n}")[0] == 200
             acknowledged.append(f"{n}")
             server.fault("fsync")
@@ -121,7 +128,16 @@ def test_a_sync_in_intervals_holds_up_nobody(tmp_path) -> None:
 def test_two_servers_never_share_a_folder(tmp_path) -> None:
     with Server(tmp_path) as server:
         assert server.post("/tell", FACT)[0] == 200
-        command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-dir", str(tmp_path)]
+        command = [
+            sys.executable,
+            "-m",
+            "kbserver.cli",
+            "serve",
+            "--port",
+            "0",
+            "--storage-dir",
+            str(tmp_path),
+        ]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 75
         assert f"pid {server.process.pid} on" in second.stderr
@@ -166,13 +182,18 @@ def test_a_snapshot_at_will_and_a_backup_under_load(tmp_path) -> None:
             (["fsck", str(tmp_path / "b")], 0),
             (["fsck", str(tmp_path / "none")], 78),
         ):
-            ended = subprocess.run([*kbcore, *words], capture_output=True, text=True, timeout=60, check=False)
+            ended = subprocess.run(
+                [*kbcore, *words], capture_output=True, text=True, timeout=60, check=False
+            )
             assert ended.returncode == status, (words, ended.stderr)
             assert len(ended.stderr.splitlines()) == (status != 0)
         assert server.post("/admin/snapshot", {}, X_Strict="1")[0] == 200
     (tmp_path / "file").write_bytes(data[:-1])
     words = ["restore", str(tmp_path / "file"), "--to", str(tmp_path / "c")]
-    assert subprocess.run([*kbcore, *words], capture_output=True, timeout=60, check=False).returncode == 65
+    assert (
+        subprocess.run([*kbcore, *words], capture_output=True, timeout=60, check=False).returncode
+        == 65
+    )
     with Server(tmp_path / "b") as server:
         assert "0" in facts(server)
         found = [int(n) for n in facts(server)]

@@ -19,7 +19,9 @@ def test_nothing_acknowledged_is_lost_by_a_hundred_kills(tmp_path):
 
 
 def test_a_rule_and_its_conclusions_survive(tmp_path):
-    rule = {"text": "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."}
+    rule = {
+        "text": "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+    }
     with Server(tmp_path) as server:
         assert server.post("/teach", rule)[0] == 200
         for pair in (("ann", "bob"), ("bob", "cid")):
@@ -34,7 +36,9 @@ def test_scopes_that_were_forked_merged_and_deleted_survive(tmp_path):
     def look(server):
         query = {"predicate": "p", "args": ["?x"], "scope": "*"}
         rows = json.loads(server.post("/query", query)[1])
-        return send(server, "GET", "/scopes")[1], [(row["args"], row["scope"], row["createdAt"]) for row in rows]
+        return send(server, "GET", "/scopes")[1], [
+            (row["args"], row["scope"], row["createdAt"]) for row in rows
+        ]
 
     def send(server, method, path):
         connection = server.connect()
@@ -46,7 +50,12 @@ def test_scopes_that_were_forked_merged_and_deleted_survive(tmp_path):
             connection.close()
 
     with Server(tmp_path) as server:
-        assert server.post("/assert/facts", {"facts": [{"predicate": "p", "args": [n]} for n in range(50)]})[0] == 200
+        assert (
+            server.post(
+                "/assert/facts", {"facts": [{"predicate": "p", "args": [n]} for n in range(50)]}
+            )[0]
+            == 200
+        )
         for name in ("a", "b", "gone"):
             assert server.post("/scope/fork", {"targetScope": name})[0] == 200
         assert server.post("/tell", {"predicate": "p", "args": ["new"], "scope": "a"})[0] == 200

@@ -161,7 +161,9 @@ def test_a_torn_commit_is_rolled_back(tmp_path) -> None:
     db.execute("PRAGMA cache_spill=1")
     db.execute("BEGIN IMMEDIATE")
     rows = [(121 + n, 1, 1, 0, bytes(5000)) for n in range(50)]
-    db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows)  # more than the cache holds: pages are in the file
+    db.executemany(
+        "INSERT INTO log VALUES (?, ?, ?, ?, ?)", rows
+    )  # more than the cache holds: pages are in the file
     db.execute("UPDATE log SET payload = zeroblob(length(payload))")
     torn, journal = path.read_bytes(), (tmp_path / "kb.sqlite-journal").read_bytes()
     db.execute("ROLLBACK")

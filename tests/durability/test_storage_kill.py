@@ -35,7 +35,9 @@ def test_nothing_acknowledged_is_lost_by_fifty_kills(tmp_path, settings):
 
 @pytest.mark.crash
 def test_scopes_evictions_and_transactions_are_whole_after_kills(tmp_path, settings):
-    assert kill_rounds(tmp_path, rounds=20, seed=3, load=upkeep, check=check_upkeep, **settings) > 800
+    assert (
+        kill_rounds(tmp_path, rounds=20, seed=3, load=upkeep, check=check_upkeep, **settings) > 800
+    )
 
 
 @pytest.mark.parametrize("policy", ["interval", "never"])
@@ -51,7 +53,8 @@ def test_a_server_goes_on_when_its_database_crashes_under_load(tmp_path, own_pos
         sent: list[tuple[str, str]] = []
         enough = threading.Event()
         threads = [
-            threading.Thread(target=load, args=(server, worker, 0, acknowledged, sent, enough)) for worker in range(4)
+            threading.Thread(target=load, args=(server, worker, 0, acknowledged, sent, enough))
+            for worker in range(4)
         ]
         for thread in threads:
             thread.start()
@@ -88,8 +91,19 @@ def test_a_start_that_cannot_be_says_why(tmp_path, url, status, said):
     with sqlite3.connect(tmp_path / "theirs.sqlite") as theirs:
         theirs.execute("CREATE TABLE t (x)")
     theirs.close()
-    command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-url", url.format(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ})
+    command = [
+        sys.executable,
+        "-m",
+        "kbserver.cli",
+        "serve",
+        "--port",
+        "0",
+        "--storage-url",
+        url.format(tmp_path),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ}
+    )
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert "hush" not in done.stderr.replace("nonsense hush", "")

@@ -138,7 +138,9 @@ def test_a_hole_that_a_later_record_vouches_for_is_corruption() -> None:
         files, payloads = log_of(6, clean=False)
         size = frame.HEADER_BYTES + len(payloads[0])
         content(files, FIRST)[64 + lost * size : 64 + (lost + 1) * size] = bytes(size)
-        with pytest.raises(LogCorrupted, match=f"a later record says that record {5} was synced") as caught:
+        with pytest.raises(
+            LogCorrupted, match=f"a later record says that record {5} was synced"
+        ) as caught:
             open_wal(files)
         assert caught.value.offset == 64 + lost * size
 
@@ -186,7 +188,12 @@ def test_a_segment_of_another_log_is_refused() -> None:
 
 def test_a_newer_format_is_refused_by_name() -> None:
     files, _ = log_of(2)
-    text = bytes(content(files, manifest.NAME)).rsplit(b"\n", 2)[0].replace(b"KBMANIFEST 1", b"KBMANIFEST 2") + b"\n"
+    text = (
+        bytes(content(files, manifest.NAME))
+        .rsplit(b"\n", 2)[0]
+        .replace(b"KBMANIFEST 1", b"KBMANIFEST 2")
+        + b"\n"
+    )
     files.names[manifest.NAME].data[:] = text + b"%08x\n" % crc32(text)
     with pytest.raises(ConfigError, match=r"log format 2.*up to 1"):
         open_wal(files)
@@ -208,7 +215,12 @@ def test_an_empty_newer_segment_is_removed_and_one_with_records_is_kept() -> Non
 def test_older_segments_and_half_written_files_are_removed() -> None:
     files, _ = log_of(2)
     inode = type(files.names[FIRST])
-    for name in ("MANIFEST.tmp", "wal-00000000000000000009.log.tmp", snapshots.name_of(1), segment.name_of(0)):
+    for name in (
+        "MANIFEST.tmp",
+        "wal-00000000000000000009.log.tmp",
+        snapshots.name_of(1),
+        segment.name_of(0),
+    ):
         files.names[name] = inode(bytearray(b"rest"))
     read_all(files)
     assert sorted(files.names) == ["LOCK", "MANIFEST", "reserve", FIRST]
@@ -243,7 +255,9 @@ def test_every_flipped_byte_of_the_newest_snapshot_falls_back() -> None:
         store = open_wal(files)
         assert store.status().snapshot == old
         assert list(store.load_snapshot()[1]) == snapshot_of(old)
-        assert [r.payload for r in store.read(old)] == [payload for _, _, payload in books.accepted[old:]]
+        assert [r.payload for r in store.read(old)] == [
+            payload for _, _, payload in books.accepted[old:]
+        ]
         store.close()
         assert name not in files.names
 
@@ -273,7 +287,9 @@ def test_without_the_log_since_the_older_snapshot_a_bad_one_is_corruption() -> N
         assert store.status().snapshot == 0
         store.close()
     else:
-        with pytest.raises(LogCorrupted, match=f"the log before record {known.segments[0]} is gone"):
+        with pytest.raises(
+            LogCorrupted, match=f"the log before record {known.segments[0]} is gone"
+        ):
             open_wal(files)
     assert known.segments[0] > 1
 
@@ -307,7 +323,9 @@ def test_zeros_over_records_that_manifest_vouches_for_are_corruption() -> None:
     size = frame.HEADER_BYTES + len(payloads[0])
     data = content(files, FIRST)
     data[64 + 3 * size :] = bytes(len(data) - 64 - 3 * size)
-    with pytest.raises(LogCorrupted, match="record 5 was synced when MANIFEST was written") as caught:
+    with pytest.raises(
+        LogCorrupted, match="record 5 was synced when MANIFEST was written"
+    ) as caught:
         open_wal(files.killed())
     assert caught.value.offset == 64 + 3 * size
 

@@ -70,7 +70,10 @@ def judge(seed):
     finally:
         store.close(clean=False)
     for record in records:
-        assert (record.type, record.version, record.payload) == books.accepted[record.seq - 1], (what, "a wrong state")
+        assert (record.type, record.version, record.payload) == books.accepted[record.seq - 1], (
+            what,
+            "a wrong state",
+        )
     if status.head == len(books.accepted):
         return "whole"
     assert not clean, (what, "a silent loss")

@@ -54,7 +54,9 @@ def kill_once(folder, policy, lines) -> int:
 
 
 def check(folder, acknowledged) -> None:
-    store = WalStore(replace(Config(), storage_dir=str(folder), min_free_mb=0), segment_bytes=40_000)
+    store = WalStore(
+        replace(Config(), storage_dir=str(folder), min_free_mb=0), segment_bytes=40_000
+    )
     status = store.status()
     assert status.head >= acknowledged
     loaded = store.load_snapshot()

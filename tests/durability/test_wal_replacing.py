@@ -56,11 +56,15 @@ def found(files):
     return status.log_id, status.epoch, status.head, at, chunks
 
 
-@pytest.mark.parametrize("seed", [NEW, SAME_NUMBERS, LogSeed("cd" * 16, 3, 40)], ids=["other", "same numbers", "ahead"])
+@pytest.mark.parametrize(
+    "seed", [NEW, SAME_NUMBERS, LogSeed("cd" * 16, 3, 40)], ids=["other", "same numbers", "ahead"]
+)
 @pytest.mark.parametrize("after", ["killed", "dropped", "kept"])
 def test_a_cut_at_any_call_leaves_one_log_or_the_other(seed, after):
     old = (OLD_ID, 1, 12, 4, [b"old at 4"])
-    new = [(seed.log_id, seed.epoch, seed.seq + more, seed.seq, [b"new", b"state"]) for more in (0, 1)]
+    new = [
+        (seed.log_id, seed.epoch, seed.seq + more, seed.seq, [b"new", b"state"]) for more in (0, 1)
+    ]
     outcomes = set()
     for at in range(1, 400):
         files = prepared()

@@ -18,7 +18,13 @@ RECORD = (1, 1, b"r" * 100)
 
 def opened(files, clock=None, **more):
     return WalStore(
-        CONFIG, fs=files, clock=clock or ManualClock(), random_bytes=bytes, segment_bytes=1500, reserve_bytes=5000, **more
+        CONFIG,
+        fs=files,
+        clock=clock or ManualClock(),
+        random_bytes=bytes,
+        segment_bytes=1500,
+        reserve_bytes=5000,
+        **more,
     )
 
 
@@ -55,10 +61,14 @@ def test_the_reserve_stands_from_the_first_start_and_is_made_once() -> None:
 def test_its_size_follows_the_setting() -> None:
     for mib, size in ((64, RESERVE_BYTES), (3, 3 << 20)):
         files = FaultyFiles()
-        WalStore(replace(CONFIG, min_free_mb=mib), fs=files, clock=ManualClock(), segment_bytes=1500).close()
+        WalStore(
+            replace(CONFIG, min_free_mb=mib), fs=files, clock=ManualClock(), segment_bytes=1500
+        ).close()
         assert len(files.names[RESERVE].data) == size
     files = FaultyFiles()
-    WalStore(replace(CONFIG, min_free_mb=0), fs=files, clock=ManualClock(), segment_bytes=1500).close()
+    WalStore(
+        replace(CONFIG, min_free_mb=0), fs=files, clock=ManualClock(), segment_bytes=1500
+    ).close()
     assert RESERVE not in files.names
 
 
@@ -81,7 +91,9 @@ def test_what_makes_room_is_taken_on_a_full_disk() -> None:
     assert RESERVE not in files.names
     with pytest.raises(StorageFull):
         store.append([RECORD])
-    assert store.append_for_room([RECORD]) == head + 2  # what the reserve left is there for more of them
+    assert (
+        store.append_for_room([RECORD]) == head + 2
+    )  # what the reserve left is there for more of them
     store.sync()
     store.close()
     store = open_wal(files.killed())
@@ -112,7 +124,11 @@ def test_a_snapshot_on_a_full_disk_has_the_reserve_and_gives_the_log_back() -> N
 def test_room_is_believed_when_a_write_and_a_sync_went_well() -> None:
     store, files, clock = filled()
     files.room += 10_000
-    files.fault, files.at, files.sticky = "ENOSPC", files.calls + 3, True  # the disk says there is room, and takes nothing
+    files.fault, files.at, files.sticky = (
+        "ENOSPC",
+        files.calls + 3,
+        True,
+    )  # the disk says there is room, and takes nothing
     assert not store.look_for_room()
     files.at = 0
     assert not store.look_for_room()  # tried once a second

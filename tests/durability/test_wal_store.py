@@ -10,7 +10,15 @@ from support.faulty_files import FaultyFiles
 from support.log_model import CONFIG, SEGMENT, open_wal
 
 from kbcore.clock import ManualClock
-from kbcore.errors import LogCorrupted, LogTruncated, SnapshotFailed, StorageBusy, StorageFailed, StorageFull, TooLarge
+from kbcore.errors import (
+    LogCorrupted,
+    LogTruncated,
+    SnapshotFailed,
+    StorageBusy,
+    StorageFailed,
+    StorageFull,
+    TooLarge,
+)
 from kbplugins.storage_wal import WalStore, manifest, segment, snapshots
 from kbplugins.storage_wal.files import Disk
 
@@ -86,7 +94,14 @@ def test_the_order_of_a_snapshot() -> None:
     assert steps[:4] == [f"open-new {name}.tmp", "write", "write", "fsync"]
     middle = steps.index(f"rename {name}.tmp")
     assert set(steps[4:middle]) == {f"open {name}.tmp", "read"}
-    assert steps[middle + 1 :] == ["fsync", "open-new MANIFEST.tmp", "write", "fsync", "rename MANIFEST.tmp", "fsync"]
+    assert steps[middle + 1 :] == [
+        "fsync",
+        "open-new MANIFEST.tmp",
+        "write",
+        "fsync",
+        "rename MANIFEST.tmp",
+        "fsync",
+    ]
     store.close()
 
 
@@ -201,11 +216,19 @@ def test_any_error_of_a_sync_is_the_end(code) -> None:
     assert store.status().durable == 0
     assert not store.status().writable
     since = files.calls
-    for use in (lambda: store.append([(1, 1, b"x")]), store.sync, lambda: store.read(0), store.load_snapshot):
+    for use in (
+        lambda: store.append([(1, 1, b"x")]),
+        store.sync,
+        lambda: store.read(0),
+        store.load_snapshot,
+    ):
         with pytest.raises(StorageFailed):
             use()
     store.close()
-    assert files.trace[since:] == ["close", "close"]  # no sync is tried again, nothing is marked clean
+    assert files.trace[since:] == [
+        "close",
+        "close",
+    ]  # no sync is tried again, nothing is marked clean
 
 
 def test_a_full_disk_refuses_then_takes_writes_again_without_a_restart() -> None:

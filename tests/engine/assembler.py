@@ -40,7 +40,9 @@ def member(slot: int, view: int, *columns: int) -> list[int]:
     return [OP["MEMBER"], slot, view, *columns]
 
 
-def intersect(slot: int, view: int, columns: Sequence[int], other: int, other_view: int, others: Sequence[int]) -> list[int]:
+def intersect(
+    slot: int, view: int, columns: Sequence[int], other: int, other_view: int, others: Sequence[int]
+) -> list[int]:
     return [OP["INTERSECT"], slot, view, *columns, other, other_view, *others]
 
 
@@ -68,7 +70,14 @@ def group(slot: int, *words: int | tuple[int, int, int]) -> list[int]:
     """Column words, then folds: (function, column, register)."""
     folds = [word for word in words if isinstance(word, tuple)]
     columns = [word for word in words if not isinstance(word, tuple)]
-    return [OP["AGGREGATE"], slot, DELTA, *columns, len(folds), *(part for fold in folds for part in fold)]
+    return [
+        OP["AGGREGATE"],
+        slot,
+        DELTA,
+        *columns,
+        len(folds),
+        *(part for fold in folds for part in fold),
+    ]
 
 
 def pattern(register: int, *program: int) -> list[int]:
@@ -108,8 +117,12 @@ def closure() -> array[int]:
         [(2, BASE), (2, DERIVED)],
         component(
             rule(1, scan(0, DELTA, load(0), load(1)), emit(1, 0, 1)),
-            rule(2, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(1, 0, 2)),
-            rule(2, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(1, 0, 2)),
+            rule(
+                2, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(1, 0, 2)
+            ),
+            rule(
+                2, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(1, 0, 2)
+            ),
             recursive=True,
         ),
         answer=1,
@@ -127,8 +140,20 @@ def paths() -> array[int]:
             rule(0, scan(1, DELTA, load(0)), step, emit(1, 1)),
             rule(0, scan(0, DELTA, load(0), load(1)), guarded, emit(1, 1)),
             rule(2, scan(1, DELTA, load(0)), step, probe(2, FULL, key(1), load(2)), emit(2, 0, 2)),
-            rule(2, scan(0, DELTA, load(0), load(1)), guarded, probe(2, FULL, key(1), load(2)), emit(2, 0, 2)),
-            rule(2, scan(2, DELTA, load(1), load(2)), probe(0, OLD, load(0), key(1)), guarded, emit(2, 0, 2)),
+            rule(
+                2,
+                scan(0, DELTA, load(0), load(1)),
+                guarded,
+                probe(2, FULL, key(1), load(2)),
+                emit(2, 0, 2),
+            ),
+            rule(
+                2,
+                scan(2, DELTA, load(1), load(2)),
+                probe(0, OLD, load(0), key(1)),
+                guarded,
+                emit(2, 0, 2),
+            ),
             recursive=True,
         ),
         answer=2,
@@ -138,11 +163,21 @@ def paths() -> array[int]:
 
 def computing() -> array[int]:
     """Slot 0 pairs (base); 1: pairs with what is computed of them; 2: groups of those; 3: pairs of equal numbers."""
-    made = [call(0, 2, 0, 1), call(10, 3, 0, 1), call(12, 4, 3), pattern(3, 1, 1, 48, 0x10FFFF, 0), emit(1, 0, 2, 4)]
+    made = [
+        call(0, 2, 0, 1),
+        call(10, 3, 0, 1),
+        call(12, 4, 3),
+        pattern(3, 1, 1, 48, 0x10FFFF, 0),
+        emit(1, 0, 2, 4),
+    ]
     return plan(
         [(2, BASE), (3, DERIVED), (4, DERIVED), (2, DERIVED)],
         component(rule(1, scan(0, DELTA, load(0), load(1)), *made)),
-        component(rule(2, group(1, load(0), ANY, ANY, (1, 1, 1), (4, 1, 2), (0, 0, 3)), emit(2, 0, 1, 2, 3))),
+        component(
+            rule(
+                2, group(1, load(0), ANY, ANY, (1, 1, 1), (4, 1, 2), (0, 0, 3)), emit(2, 0, 1, 2, 3)
+            )
+        ),
         component(
             rule(
                 3,

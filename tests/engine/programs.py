@@ -50,7 +50,13 @@ GRAPHS = {
 def one_rule(engine, slots, *steps, params=0, registers=8):
     """A plan of one rule whose head is the last slot."""
     return engine.load(
-        plan(slots, component(rule(7, *steps)), answer=len(slots) - 1, params=params, registers=registers)
+        plan(
+            slots,
+            component(rule(7, *steps)),
+            answer=len(slots) - 1,
+            params=params,
+            registers=registers,
+        )
     )
 
 
@@ -68,5 +74,13 @@ def unreachable():
         rule(5, scan(1, DELTA, load(1)), absent(2, 0, key(1)), emit(5, 1)),
         rule(6, absent(2, 0, 0), emit(6)),
     )
-    slots = [(2, BASE), (1, BASE), (2, DERIVED), (1, DERIVED), (1, DERIVED), (1, DERIVED), (0, DERIVED)]
+    slots = [
+        (2, BASE),
+        (1, BASE),
+        (2, DERIVED),
+        (1, DERIVED),
+        (1, DERIVED),
+        (1, DERIVED),
+        (0, DERIVED),
+    ]
     return plan(slots, closure_rules, negation, answer=3, params=1)

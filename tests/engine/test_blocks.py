@@ -68,7 +68,10 @@ def engine_with(symbols, pairs=()):
 
 def random_pairs(seed, nodes, count, stride=1):
     draw = random.Random(seed)
-    return [(1 + stride * draw.randrange(nodes), 1 + stride * draw.randrange(nodes)) for _ in range(count)]
+    return [
+        (1 + stride * draw.randrange(nodes), 1 + stride * draw.randrange(nodes))
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize("stride", [1, 16, 64])
@@ -114,7 +117,11 @@ def test_a_set_that_becomes_sparse():
     dense = [(a, b) for a in range(1, 61) for b in range(1, 61)]
     sparse = [(a, 64 * b) for a in range(1, 61) for b in range(1, 600)]
     compiled = engine.load(
-        plan([(2, BASE), (2, DERIVED)], component(rule(1, scan(0, DELTA, load(0), load(1)), emit(1, 0, 1))), answer=1)
+        plan(
+            [(2, BASE), (2, DERIVED)],
+            component(rule(1, scan(0, DELTA, load(0), load(1)), emit(1, 0, 1))),
+            answer=1,
+        )
     )
     run = engine.open_run(compiled, [first])
     for part in (dense, sparse, dense):

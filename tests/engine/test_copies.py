@@ -69,7 +69,9 @@ def marked(engine, count, gone):
     return relation, [row for row in rows if row not in set(deleted)]
 
 
-@pytest.mark.parametrize(("count", "gone"), [(20, 0), (150, 0), (150, 3), (150, 60), (150, 150), (150, 140)])
+@pytest.mark.parametrize(
+    ("count", "gone"), [(20, 0), (150, 0), (150, 3), (150, 60), (150, 150), (150, 140)]
+)
 def test_a_copy_has_the_same_rows_in_the_same_order(engine, count, gone):
     relation, rows = marked(engine, count, gone)
     copy = relation.copy()
@@ -101,18 +103,25 @@ def test_copies_of_every_arity(engine, arity):
     draw = random.Random(arity)
     relation = engine.relation(arity)
     assert relation.copy().counts().rows == 0
-    rows = list(dict.fromkeys(tuple(draw.randrange(1, 9) for _ in range(arity)) for _ in range(100)))
+    rows = list(
+        dict.fromkeys(tuple(draw.randrange(1, 9) for _ in range(arity)) for _ in range(100))
+    )
     relation.insert(flat(rows), len(rows))
     relation.delete(flat(rows[: len(rows) // 3]), len(rows) // 3)
     copy = relation.copy()
     assert everything(copy) == everything(relation)
-    assert (0, len(everything(copy))) == (len(relation.compare(copy).only_here), relation.compare(copy).equal)
+    assert (0, len(everything(copy))) == (
+        len(relation.compare(copy).only_here),
+        relation.compare(copy).equal,
+    )
 
 
 def test_what_a_run_has_derived_can_be_copied():
     engine = Engine()
     engine.intern_many([f"s{i}" for i in range(200)])
-    run = engine.open_run(engine.load(asm.closure()), [filled(engine, [(i, i + 1) for i in range(1, 100)])])
+    run = engine.open_run(
+        engine.load(asm.closure()), [filled(engine, [(i, i + 1) for i in range(1, 100)])]
+    )
     assert run.step(1 << 30) == RunState.DONE
     made = run.relation(1)
     copy = made.copy()
@@ -124,11 +133,28 @@ def test_what_a_run_has_derived_can_be_copied():
 
 
 ROWS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), unique=True, max_size=25)
-VALUES = st.sampled_from([(0, 0), (1, 5), (2, FOREVER), (3, math.nan), (3, 0.5), (3, 0.0), (3, -0.0), (0, 7), (1, FOREVER)])
+VALUES = st.sampled_from(
+    [
+        (0, 0),
+        (1, 5),
+        (2, FOREVER),
+        (3, math.nan),
+        (3, 0.5),
+        (3, 0.0),
+        (3, -0.0),
+        (0, 7),
+        (1, FOREVER),
+    ]
+)
 
 
 @examples(150)
-@given(here=ROWS, there=ROWS, gone=ROWS, cells=st.lists(st.tuples(st.booleans(), st.integers(0, 24), VALUES), max_size=30))
+@given(
+    here=ROWS,
+    there=ROWS,
+    gone=ROWS,
+    cells=st.lists(st.tuples(st.booleans(), st.integers(0, 24), VALUES), max_size=30),
+)
 @pytest.mark.parametrize("kind", ENGINES)
 def test_any_two_relations_compared(kind, here, there, gone, cells):
     engine = ENGINES[kind]()
@@ -148,7 +174,9 @@ def test_any_two_relations_compared(kind, here, there, gone, cells):
     changed = [rows[0][i] for i in found.modified_here]
     assert changed == [rows[1][i] for i in found.modified_there]
     known = {row: [one[row][1][attribute] for attribute in CELLS] for row in one}
-    assert changed == [row for row in one if row in other and known[row] != [other[row][1][a] for a in CELLS]]
+    assert changed == [
+        row for row in one if row in other and known[row] != [other[row][1][a] for a in CELLS]
+    ]
     assert found.equal == len(one.keys() & other.keys()) - len(changed)
     assert sides[0].compare(sides[0]).equal == len(one)
     engine.close()
@@ -180,13 +208,19 @@ def test_many_differences_come_in_pieces(engine):
     assert [len(ids) for ids in found[:4]] == [10_000, 10_000, 3000, 3000]
     assert found.equal == 7000
     assert list(found.modified_there) == list(copy.locate(flat(rows[2:9000:3]), 3000))
-    assert [relation.compare(other).equal, len(relation.compare(other).only_there)] == [10_000, 5000]
+    assert [relation.compare(other).equal, len(relation.compare(other).only_there)] == [
+        10_000,
+        5000,
+    ]
 
 
 def test_what_cannot_be_compared(engine):
     relation = filled(engine, [(1, 2)])
     stranger = type(engine)()
-    for other in (engine.relation(1), ReferenceEngine().relation(2) if isinstance(engine, Engine) else Engine().relation(2)):
+    for other in (
+        engine.relation(1),
+        ReferenceEngine().relation(2) if isinstance(engine, Engine) else Engine().relation(2),
+    ):
         with pytest.raises(EngineFault):
             relation.compare(other)
     gone = engine.relation(2)

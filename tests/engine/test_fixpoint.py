@@ -92,7 +92,11 @@ def test_repeated_variables_and_anything(engine, facts, read):
 def test_heads_with_constants_and_repeats(engine, facts, read):
     base = [facts([("a", "b"), ("b", "c")])]
     compiled = one_rule(
-        engine, [(2, BASE), (4, DERIVED)], scan(0, DELTA, load(1), load(2)), emit(1, 2, 0, 1, 2), params=1
+        engine,
+        [(2, BASE), (4, DERIVED)],
+        scan(0, DELTA, load(1), load(2)),
+        emit(1, 2, 0, 1, 2),
+        params=1,
     )
     assert answers(engine, compiled, base, read, [engine.intern("k")]) == [
         ("b", "k", "a", "b"),
@@ -101,7 +105,10 @@ def test_heads_with_constants_and_repeats(engine, facts, read):
 
 
 def test_predicates_without_arguments(engine, read):
-    flag, compiled = engine.relation(0), one_rule(engine, [(0, BASE), (0, DERIVED)], member(0, DELTA), emit(1))
+    flag, compiled = (
+        engine.relation(0),
+        one_rule(engine, [(0, BASE), (0, DERIVED)], member(0, DELTA), emit(1)),
+    )
     run = engine.open_run(compiled, [flag])
     assert finish(run) == RunState.DONE
     assert run.relation(1).counts().rows == 0
@@ -159,11 +166,15 @@ def test_comparisons(engine, facts, read, op, negated):
         x, y = (engine.number(engine.intern(text)) for text in (a, b))
         return bool(TESTS[op](a, b, x, y)) != negated
 
-    assert answers(engine, compiled, [facts(pairs)], read) == sorted(pair for pair in pairs if holds(*pair))
+    assert answers(engine, compiled, [facts(pairs)], read) == sorted(
+        pair for pair in pairs if holds(*pair)
+    )
 
 
 def test_copy(engine, facts, read):
-    compiled = one_rule(engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(3)), asm.copy(1, 3), emit(1, 1, 3))
+    compiled = one_rule(
+        engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(3)), asm.copy(1, 3), emit(1, 1, 3)
+    )
     assert answers(engine, compiled, [facts([("a",), ("b",)], 1)], read) == [("a", "a"), ("b", "b")]
 
 
@@ -194,7 +205,9 @@ def test_negation_over_a_closure(engine, facts, read, fuel):
     assert read(run.relation(4)) == [(n,) for n in nodes if n not in {a for a, _ in closed}]
     assert read(run.relation(5)) == [(n,) for n in nodes if n not in {b for _, b in closed}]
     assert run.relation(6).counts().rows == 0
-    empty = engine.open_run(engine.load(unreachable()), [engine.relation(2), base[1]], [engine.find("c")])
+    empty = engine.open_run(
+        engine.load(unreachable()), [engine.relation(2), base[1]], [engine.find("c")]
+    )
     assert finish(empty, fuel) == RunState.DONE
     assert empty.relation(6).counts().rows == 1
 
@@ -271,7 +284,9 @@ def test_triangles_against_python(engine, facts, read, seed):
         known.update(batch)
         edges.insert(engine.intern_many([t for edge in batch for t in edge]), len(batch))
         assert finish(run, draw.choice((1, 4, PLENTY))) == RunState.DONE
-        expected = sorted((a, b, c) for a, b in known for d, c in known if b == d and (c, a) in known)
+        expected = sorted(
+            (a, b, c) for a, b in known for d, c in known if b == d and (c, a) in known
+        )
         assert read(run.relation(1)) == expected
     assert run.stats().rows_made == len(expected)
 
@@ -295,6 +310,8 @@ def test_nonlinear_closure(engine, facts, read):
         recursive=True,
     )
     for fuel in (1, 50, PLENTY):
-        run = engine.open_run(engine.load(plan([(2, BASE), (2, DERIVED)], rules, answer=1)), [facts(edges)])
+        run = engine.open_run(
+            engine.load(plan([(2, BASE), (2, DERIVED)], rules, answer=1)), [facts(edges)]
+        )
         finish(run, fuel)
         assert read(run.relation(1)) == closure_of(edges)

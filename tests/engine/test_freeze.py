@@ -30,7 +30,9 @@ def contents(relation):
     """Everything of a relation that can be read."""
     rows, ids = relation.match([0] * relation.arity, hidden=True)
     shown = list(relation.match([0] * relation.arity)[1])
-    cells = [["nan" if math.isnan(v) else v for v in relation.attributes(a, ids)] for a in Attribute]
+    cells = [
+        ["nan" if math.isnan(v) else v for v in relation.attributes(a, ids)] for a in Attribute
+    ]
     return list(rows), list(ids), shown, cells
 
 
@@ -48,11 +50,28 @@ def settled(frozen, rows=1):
     return frozen
 
 
-CHANGES = st.sampled_from(["insert", "delete", "hide", "show", "set", "fill", "touch", "settle", "freeze", "empty", "drop"])
+CHANGES = st.sampled_from(
+    [
+        "insert",
+        "delete",
+        "hide",
+        "show",
+        "set",
+        "fill",
+        "touch",
+        "settle",
+        "freeze",
+        "empty",
+        "drop",
+    ]
+)
 
 
 @examples(60)
-@given(st.lists(st.tuples(CHANGES, st.integers(0, 3 * BLOCK), st.integers(1, 2 * BLOCK)), max_size=12), st.data())
+@given(
+    st.lists(st.tuples(CHANGES, st.integers(0, 3 * BLOCK), st.integers(1, 2 * BLOCK)), max_size=12),
+    st.data(),
+)
 def test_a_frozen_relation_is_as_it_was_whatever_happens_to_the_original(changes, data):
     engine = Engine()
     count = 2 * BLOCK + 100

@@ -17,7 +17,10 @@ from kbplanner.engine.ground import NONE, Ground
 from kbplanner.errors import BudgetExceeded
 
 NODES = 6
-instances = st.lists(st.tuples(st.integers(0, NODES - 1), st.lists(st.integers(0, NODES - 1), max_size=3)), max_size=14)
+instances = st.lists(
+    st.tuples(st.integers(0, NODES - 1), st.lists(st.integers(0, NODES - 1), max_size=3)),
+    max_size=14,
+)
 
 
 def made(free: list[tuple[int, list[int]]], steps: list[tuple[int, list[int]]]) -> Ground:
@@ -25,7 +28,9 @@ def made(free: list[tuple[int, list[int]]], steps: list[tuple[int, list[int]]]) 
     for _, below in (*free, *steps):
         premises.extend(below)
         ends.append(len(premises))
-    return Ground(NODES, array("I", [head for head, _ in (*free, *steps)]), ends, premises, len(free))
+    return Ground(
+        NODES, array("I", [head for head, _ in (*free, *steps)]), ends, premises, len(free)
+    )
 
 
 def naive_heights(ground: Ground) -> list[int]:
@@ -57,7 +62,9 @@ def naive_best(ground: Ground, ranks: array) -> list[int]:
 @examples(1000)
 @given(instances, instances)
 def test_shortest_proofs(free, steps):
-    ground = made([(head, [node for node in below if node < head]) for head, below in free[:4]], steps)
+    ground = made(
+        [(head, [node for node in below if node < head]) for head, below in free[:4]], steps
+    )
     found = solved.shortest(Engine(), ground)
     assert found == reference.shortest(ground)
     assert list(found.heights) == naive_heights(ground)
@@ -68,7 +75,9 @@ def test_shortest_proofs(free, steps):
             cost = 0 if instance < ground.free else 1
             assert all(found.heights[below] + cost <= height for below in ground.of(instance))
     for node, count in enumerate(found.counts):
-        assert count == sum(head == node and node not in ground.of(i) for i, head in enumerate(ground.heads))
+        assert count == sum(
+            head == node and node not in ground.of(i) for i, head in enumerate(ground.heads)
+        )
 
 
 @examples(1000)
@@ -88,15 +97,24 @@ def test_what_rests_on_a_mark(steps, data):
     marked = bytearray(data.draw(st.booleans()) for _ in steps)
     touched = set()
     for _ in range(NODES + 1):
-        touched |= {head for i, head in enumerate(ground.heads) if marked[i] or touched.intersection(ground.of(i))}
-    assert {node for node, mark in enumerate(reference.touched(ground, marked, lambda: None)) if mark} == touched
+        touched |= {
+            head
+            for i, head in enumerate(ground.heads)
+            if marked[i] or touched.intersection(ground.of(i))
+        }
+    assert {
+        node for node, mark in enumerate(reference.touched(ground, marked, lambda: None)) if mark
+    } == touched
 
 
 def test_no_room_leaves_nothing_behind():
     engine = Engine()
     ground = made([(0, [])], [(1, [0]), (2, [0, 1]), (2, [2])])
     before = engine.bytes
-    for solve in (lambda: solved.shortest(engine, ground), lambda: solved.widest(engine, ground, array("I", [1, 2, 3, 4]))):
+    for solve in (
+        lambda: solved.shortest(engine, ground),
+        lambda: solved.widest(engine, ground, array("I", [1, 2, 3, 4])),
+    ):
         expected, failures = solve(), 0
         for nth in range(1, 20):
             engine.fail_after(nth)
@@ -111,7 +129,14 @@ def test_no_room_leaves_nothing_behind():
         assert engine.bytes == before
 
 
-def raw(engine: Engine, heads: list[int], ends: list[int], premises: list[int], free: int = 0, **wrong: int) -> int:
+def raw(
+    engine: Engine,
+    heads: list[int],
+    ends: list[int],
+    premises: list[int],
+    free: int = 0,
+    **wrong: int,
+) -> int:
     views = [ffi.new("uint32_t[]", [*values, 0]) for values in (heads, ends, premises)]
     sizes = {"nodes": 3, "count": len(heads), "free": free, "premise_count": len(premises)} | wrong
     ground = ffi.new("kb_ground *", [*sizes.values(), *views])

@@ -91,7 +91,9 @@ class World:
             relation.insert(flat(rows), len(rows))
 
     def open(self, words, limits=None):
-        return self.engine.open_run(self.engine.load(words), self.base, [1], *([limits] if limits else []))
+        return self.engine.open_run(
+            self.engine.load(words), self.base, [1], *([limits] if limits else [])
+        )
 
 
 @pytest.mark.parametrize("fuel", FUELS)
@@ -100,12 +102,17 @@ def test_guards(shape, fuel):
     steps, holds = GUARDED[shape]
     edges, marked = pairs(1, 150), {(node,) for node in range(1, NODES, 2)} | {(2,)}
     world = World(edges, marked=list(marked))
-    step = rule(2, scan(3, DELTA, load(1), load(2)), *steps, probe(0, FULL, key(2), load(3)), emit(3, 1, 3))
+    step = rule(
+        2, scan(3, DELTA, load(1), load(2)), *steps, probe(0, FULL, key(2), load(3)), emit(3, 1, 3)
+    )
     run = world.open(closure_plan(step))
     assert finish(run, fuel) == RunState.DONE
     rows = rows_of(run.relation(3))
     known = {node for (node,) in marked}
-    expected = least(edges, lambda row: [(row[0], b) for a, b in edges if a == row[1] and holds(row[0], a, b, known)])
+    expected = least(
+        edges,
+        lambda row: [(row[0], b) for a, b in edges if a == row[1] and holds(row[0], a, b, known)],
+    )
     assert len(rows) == len(set(rows)) > 256
     assert set(rows) == expected
     assert run.stats().rows_made == len(rows)
@@ -118,7 +125,9 @@ def test_the_first_column_may_be_the_one_that_changes(fuel):
     step = rule(2, scan(3, DELTA, load(1), load(2)), probe(0, OLD, load(3), key(1)), emit(3, 3, 2))
     run = world.open(closure_plan(step))
     finish(run, fuel)
-    assert set(rows_of(run.relation(3))) == least(edges, lambda row: [(a, row[1]) for a, b in edges if b == row[0]])
+    assert set(rows_of(run.relation(3))) == least(
+        edges, lambda row: [(a, row[1]) for a, b in edges if b == row[0]]
+    )
 
 
 @pytest.mark.parametrize("fuel", FUELS)
@@ -127,18 +136,27 @@ def test_two_rules_and_hidden_edges(fuel):
     world = World(edges, more)
     world.base[1].hide(flat(more[:30]), 30, True)
     steps = [
-        rule(2 + i, scan(3, DELTA, load(1), load(2)), probe(i, FULL, key(2), load(3)), emit(3, 1, 3)) for i in range(2)
+        rule(
+            2 + i, scan(3, DELTA, load(1), load(2)), probe(i, FULL, key(2), load(3)), emit(3, 1, 3)
+        )
+        for i in range(2)
     ]
     run = world.open(closure_plan(*steps))
     finish(run, fuel)
     both = {*edges, *more[30:]}
-    assert set(rows_of(run.relation(3))) == least(edges, lambda row: [(row[0], b) for a, b in both if a == row[1]])
+    assert set(rows_of(run.relation(3))) == least(
+        edges, lambda row: [(row[0], b) for a, b in both if a == row[1]]
+    )
 
 
 def test_steps_do_not_depend_on_fuel():
     step = scan(3, DELTA, load(1), load(2))
     for words in [
-        closure_plan(rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3))),
+        closure_plan(
+            rule(
+                2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)
+            )
+        ),
         closure_plan(
             rule(2, step, member(2, FULL, key(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)),
             rule(3, step, absent(2, key(1)), probe(1, FULL, key(2), load(3)), emit(3, 1, 3)),
@@ -146,10 +164,20 @@ def test_steps_do_not_depend_on_fuel():
     ]:
         found = []
         for fuel in FUELS:
-            run = World(pairs(5, 140), pairs(6, 90), [(node,) for node in range(1, 50, 3)]).open(words)
+            run = World(pairs(5, 140), pairs(6, 90), [(node,) for node in range(1, 50, 3)]).open(
+                words
+            )
             finish(run, fuel)
             stats = run.stats()
-            found.append((stats.rows_made, stats.rows_read, stats.probes, stats.steps, rows_of(run.relation(3))))
+            found.append(
+                (
+                    stats.rows_made,
+                    stats.rows_read,
+                    stats.probes,
+                    stats.steps,
+                    rows_of(run.relation(3)),
+                )
+            )
         assert found[0][0] > 1000
         assert all(other == found[0] for other in found)
 
@@ -158,7 +186,11 @@ def test_steps_do_not_depend_on_fuel():
 def test_a_row_comes_after_the_row_it_is_made_from(fuel):
     edges = pairs(7, 140)
     run = World(edges).open(
-        closure_plan(rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)))
+        closure_plan(
+            rule(
+                2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)
+            )
+        )
     )
     finish(run, fuel)
     seen, into = set(), {}
@@ -172,8 +204,12 @@ def test_a_row_comes_after_the_row_it_is_made_from(fuel):
 def test_looked_at_while_it_grows_and_gone_on_later():
     edges = pairs(8, 140)
     world = World(edges)
-    new_row = rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3))
-    new_edge = rule(2, scan(0, DELTA, load(2), load(3)), probe(3, OLD, load(1), key(2)), emit(3, 1, 3))
+    new_row = rule(
+        2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)
+    )
+    new_edge = rule(
+        2, scan(0, DELTA, load(2), load(3)), probe(3, OLD, load(1), key(2)), emit(3, 1, 3)
+    )
     run = world.open(closure_plan(new_row, new_edge))
     state = RunState.PAUSED
     while state == RunState.PAUSED:
@@ -200,7 +236,9 @@ def test_looked_at_while_it_grows_and_gone_on_later():
 def test_a_single_group_starts_small(fuel):
     """One column, and two columns of which one never changes, from one seed."""
     count = 3000
-    chain = [(i, i + 1) for i in range(1, count)] + [(i, 1 + i * 7 % count) for i in range(1, count, 5)]
+    chain = [(i, i + 1) for i in range(1, count)] + [
+        (i, 1 + i * 7 % count) for i in range(1, count, 5)
+    ]
     engine = Engine()
     engine.intern_many([f"s{i}" for i in range(count + 10)])
     edges = engine.relation(2)
@@ -210,7 +248,9 @@ def test_a_single_group_starts_small(fuel):
         [(2, BASE), (1, DERIVED), (2, DERIVED)],
         component(
             rule(1, scan(1, DELTA, load(1)), probe(0, FULL, key(1), load(2)), emit(2, 1, 2)),
-            rule(2, scan(2, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(2, 1, 3)),
+            rule(
+                2, scan(2, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(2, 1, 3)
+            ),
             recursive=True,
         ),
         seed=1,
@@ -236,9 +276,19 @@ def test_absence_over_a_closure(fuel):
     edges = pairs(9, 100)
     world = World(edges, marked=[(node,) for node in range(1, NODES + 1)])
     closed = component(
-        EXIT, rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)), recursive=True
+        EXIT,
+        rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)),
+        recursive=True,
     )
-    other = component(rule(3, scan(2, DELTA, load(1)), scan(2, FULL, load(2)), absent(3, key(1), key(2)), emit(4, 1, 2)))
+    other = component(
+        rule(
+            3,
+            scan(2, DELTA, load(1)),
+            scan(2, FULL, load(2)),
+            absent(3, key(1), key(2)),
+            emit(4, 1, 2),
+        )
+    )
     run = world.open(plan([*SLOTS, (2, DERIVED)], closed, other, answer=4, params=1))
     finish(run, fuel)
     expected = least(edges, lambda row: [(row[0], b) for a, b in edges if a == row[1]])
@@ -248,7 +298,9 @@ def test_absence_over_a_closure(fuel):
 
 def test_budgets_of_rows_are_exact():
     world = World(pairs(10, 140))
-    words = closure_plan(rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)))
+    words = closure_plan(
+        rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3))
+    )
     run = world.open(words)
     finish(run)
     total = run.stats().rows_made
@@ -265,7 +317,9 @@ def test_budgets_of_rows_are_exact():
 
 def test_each_allocation_fails_once():
     world = World(pairs(11, 140))
-    words = closure_plan(rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3)))
+    words = closure_plan(
+        rule(2, scan(3, DELTA, load(1), load(2)), probe(0, FULL, key(2), load(3)), emit(3, 1, 3))
+    )
     run = world.open(words)
     finish(run)
     expected = set(rows_of(run.relation(3)))

@@ -6,7 +6,22 @@ import random
 
 import pytest
 
-from engine.assembler import BASE, DELTA, DERIVED, FULL, absent, component, emit, key, load, member, plan, probe, rule, scan
+from engine.assembler import (
+    BASE,
+    DELTA,
+    DERIVED,
+    FULL,
+    absent,
+    component,
+    emit,
+    key,
+    load,
+    member,
+    plan,
+    probe,
+    rule,
+    scan,
+)
 from engine.programs import PLENTY, finish
 from engine.test_intersect import engine_with, flat, rows_of
 from kbplanner.engine.backend import Limits
@@ -27,11 +42,18 @@ def tables(seed, count=500, nodes=60):
 
 
 def joined(left, right, hidden=()):
-    return {(a, d) for a, b in left for c, d in right if b == c and (a, b) not in hidden and (c, d) not in hidden}
+    return {
+        (a, d)
+        for a, b in left
+        for c, d in right
+        if b == c and (a, b) not in hidden and (c, d) not in hidden
+    }
 
 
 def join(view, *head, guard=()):
-    return rule(1, *guard, scan(0, view, load(0), load(1)), probe(1, FULL, key(1), load(2)), emit(2, *head))
+    return rule(
+        1, *guard, scan(0, view, load(0), load(1)), probe(1, FULL, key(1), load(2)), emit(2, *head)
+    )
 
 
 @pytest.mark.parametrize("fuel", FUELS)
@@ -40,7 +62,9 @@ def test_a_join_that_leaves_out_what_it_joins_by(head, fuel):
     left, right = tables(1)
     engine, relations = engine_with(left, right)
     relations[0].hide(flat(left[::7]), len(left[::7]), True)
-    run = engine.open_run(engine.load(plan(SLOTS[:3], component(join(FULL, *head)), answer=2)), relations)
+    run = engine.open_run(
+        engine.load(plan(SLOTS[:3], component(join(FULL, *head)), answer=2)), relations
+    )
     finish(run, fuel)
     rows = rows_of(run.relation(2))
     expected = joined([row for i, row in enumerate(left) if i % 7], right)
@@ -80,7 +104,9 @@ def test_looked_at_on_the_way_and_gone_on_later(fuel):
         assert len(rows) == len(set(rows))
         assert list(derived.locate(flat(rows), len(rows))) == list(range(len(rows)))
         if rows:
-            assert set(derived.match([rows[0][0], 0])[1]) == {i for i, row in enumerate(rows) if row[0] == rows[0][0]}
+            assert set(derived.match([rows[0][0], 0])[1]) == {
+                i for i, row in enumerate(rows) if row[0] == rows[0][0]
+            }
     finish(run, fuel)
     relations[0].insert(flat(left[300:]), len(left) - 300)
     finish(run, fuel)
@@ -131,7 +157,9 @@ def test_loops_that_the_head_does_not_depend_on_find_one_row(fuel):
     rules = [
         rule(1, scan(0, FULL, load(0), load(1)), scan(1, FULL, load(2), load(3)), emit(2, 0, 1)),
         rule(2, first, probe(1, FULL, key(2), load(3)), scan(0, FULL, load(4), 0), emit(3, 2)),
-        rule(3, first, probe(1, FULL, key(2), load(3)), member(0, FULL, key(3), key(1)), emit(4, 1)),
+        rule(
+            3, first, probe(1, FULL, key(2), load(3)), member(0, FULL, key(3), key(1)), emit(4, 1)
+        ),
         rule(4, first, scan(1, FULL, load(3), load(4)), emit(5)),
     ]
     slots = [*SLOTS[:2], (2, DERIVED), (1, DERIVED), (1, DERIVED), (0, DERIVED)]
@@ -140,7 +168,9 @@ def test_loops_that_the_head_does_not_depend_on_find_one_row(fuel):
     assert set(rows_of(run.relation(2))) == set(left)
     assert set(rows_of(run.relation(3))) == {(b,) for _, b in left} & {(c,) for c, _ in right}
     known = set(left)
-    assert set(rows_of(run.relation(4))) == {(a,) for a, b in left for c, d in right if b == c and (d, a) in known}
+    assert set(rows_of(run.relation(4))) == {
+        (a,) for a, b in left for c, d in right if b == c and (d, a) in known
+    }
     assert run.relation(5).counts().rows == 1
     assert run.stats().steps < 12 * len(left) * 10
 
@@ -157,11 +187,25 @@ def test_rows_that_one_look_up_tests(nodes, fuel):
     pairs = [
         rule(1, scan(0, FULL, load(0), load(1)), member(1, FULL, key(1), key(0)), emit(3, 1, 0)),
         rule(2, scan(0, FULL, load(0), load(1)), absent(1, key(0), key(1)), emit(4, 0, 1)),
-        rule(3, scan(2, FULL, load(0)), probe(0, FULL, key(0), load(1)), absent(2, key(1)), emit(5, 1, 0)),
-        rule(4, scan(2, FULL, load(0)), probe(0, FULL, key(0), load(1)), member(2, FULL, key(1)), emit(6, 0, 1)),
+        rule(
+            3,
+            scan(2, FULL, load(0)),
+            probe(0, FULL, key(0), load(1)),
+            absent(2, key(1)),
+            emit(5, 1, 0),
+        ),
+        rule(
+            4,
+            scan(2, FULL, load(0)),
+            probe(0, FULL, key(0), load(1)),
+            member(2, FULL, key(1)),
+            emit(6, 0, 1),
+        ),
     ]
     slots = [*SLOTS[:2], (1, BASE), *[(2, DERIVED)] * 4]
-    run = engine.open_run(engine.load(plan(slots, component(*pairs), answer=3)), [*relations, marked])
+    run = engine.open_run(
+        engine.load(plan(slots, component(*pairs), answer=3)), [*relations, marked]
+    )
     finish(run, fuel)
     a, b, odd = set(left), set(right), set(range(1, nodes, 3))
     assert set(rows_of(run.relation(3))) == {(y, x) for x, y in a if (y, x) in b}
@@ -180,7 +224,9 @@ def test_a_recursion_whose_rows_are_tested(fuel):
         rule(2, scan(2, DELTA, load(0), load(1)), member(1, FULL, key(1), key(0)), emit(2, 1, 0)),
         rule(3, scan(2, DELTA, load(0), load(1)), absent(1, key(0), key(1)), emit(2, 1, 1)),
     ]
-    run = engine.open_run(engine.load(plan(SLOTS[:3], component(*grow, recursive=True), answer=2)), relations)
+    run = engine.open_run(
+        engine.load(plan(SLOTS[:3], component(*grow, recursive=True), answer=2)), relations
+    )
     finish(run, fuel)
     known, todo, good = set(left[:150]), list(left[:150]), set(allowed)
     while todo:

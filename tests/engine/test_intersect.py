@@ -46,7 +46,9 @@ def rows_of(relation):
 def graph(seed, count, skew):
     """Edges whose ends are drawn evenly (skew 1) or mostly from the first nodes."""
     draw = random.Random(seed)
-    return sorted({tuple(1 + int(NODES * draw.random() ** skew) for _ in range(2)) for _ in range(count)})
+    return sorted(
+        {tuple(1 + int(NODES * draw.random() ** skew) for _ in range(2)) for _ in range(count)}
+    )
 
 
 def engine_with(*tables):
@@ -62,9 +64,18 @@ def engine_with(*tables):
 def triangle_rules(e=0, t=1):
     """A version for each edge of the cycle."""
     meet = [
-        (scan(e, DELTA, load(0), load(1)), intersect(e, FULL, [key(1), load(2)], e, FULL, [same(2), key(0)])),
-        (scan(e, DELTA, load(1), load(2)), intersect(e, OLD, [load(0), key(1)], e, FULL, [key(2), same(0)])),
-        (scan(e, DELTA, load(2), load(0)), intersect(e, OLD, [key(0), load(1)], e, OLD, [same(1), key(2)])),
+        (
+            scan(e, DELTA, load(0), load(1)),
+            intersect(e, FULL, [key(1), load(2)], e, FULL, [same(2), key(0)]),
+        ),
+        (
+            scan(e, DELTA, load(1), load(2)),
+            intersect(e, OLD, [load(0), key(1)], e, FULL, [key(2), same(0)]),
+        ),
+        (
+            scan(e, DELTA, load(2), load(0)),
+            intersect(e, OLD, [key(0), load(1)], e, OLD, [same(1), key(2)]),
+        ),
     ]
     return [rule(1, *steps, emit(t, 0, 1, 2)) for steps in meet]
 
@@ -115,7 +126,9 @@ def test_steps_do_not_depend_on_fuel():
         run = engine.open_run(engine.load(TRIANGLES), [relation])
         finish(run, fuel)
         stats = run.stats()
-        found.append((stats.rows_made, stats.rows_read, stats.probes, stats.steps, rows_of(run.relation(1))))
+        found.append(
+            (stats.rows_made, stats.rows_read, stats.probes, stats.steps, rows_of(run.relation(1)))
+        )
     assert found[0] == found[1] == found[2]
 
 
@@ -123,7 +136,12 @@ def test_steps_do_not_depend_on_fuel():
 def test_wider_relations_constants_and_two_meetings_in_a_rule(fuel):
     """big(x, y, k), big(y, z, k) and pair(x, z), then w by pair(z, w), pair(w, x), for the k that the run is opened with."""
     draw = random.Random(3)
-    big = sorted({(1 + draw.randrange(40), 1 + draw.randrange(40), 1 + draw.randrange(3)) for _ in range(1200)})
+    big = sorted(
+        {
+            (1 + draw.randrange(40), 1 + draw.randrange(40), 1 + draw.randrange(3))
+            for _ in range(1200)
+        }
+    )
     pair = sorted({(1 + draw.randrange(40), 1 + int(40 * draw.random() ** 3)) for _ in range(400)})
     engine, relations = engine_with(big, pair)
     words = plan(
@@ -146,7 +164,9 @@ def test_wider_relations_constants_and_two_meetings_in_a_rule(fuel):
         finish(run, fuel)
         ours = [row[:2] for row in big if row[2] == k]
         thirds = {(x, y, z) for x, y in ours for a, z in ours if a == y and (x, z) in pairs}
-        expected = {(x, y, z, w) for x, y, z in thirds for a, w in pair if a == z and (w, x) in pairs}
+        expected = {
+            (x, y, z, w) for x, y, z in thirds for a, w in pair if a == z and (w, x) in pairs
+        }
         assert set(rows_of(run.relation(2))) == expected
         assert expected
         run.close()
@@ -167,7 +187,12 @@ def test_over_a_closure_and_inside_a_recursion(fuel):
         ),
         recursive=True,
     )
-    words = plan([(2, BASE), (2, BASE), (2, DERIVED), (3, DERIVED)], grow, component(*triangle_rules(2, 3)), answer=3)
+    words = plan(
+        [(2, BASE), (2, BASE), (2, DERIVED), (3, DERIVED)],
+        grow,
+        component(*triangle_rules(2, 3)),
+        answer=3,
+    )
     run = engine.open_run(engine.load(words), relations)
     finish(run, fuel)
     known, allowed = set(edges), set(guide)
@@ -187,8 +212,18 @@ def test_heads_that_cannot_repeat_are_a_set_all_the_same(fuel):
     left, right = [(i,) for i in range(1, 60)], [(i,) for i in range(30, 90)]
     gap = [(i, i + 20) for i in range(1, 60)]
     engine, relations = engine_with(left, right, gap)
-    product = [scan(0, FULL, load(0)), scan(1, FULL, load(1)), absent(2, key(0), key(1)), emit(3, 0, 1)]
-    again = [scan(1, FULL, load(1)), scan(0, FULL, load(0)), absent(2, key(0), key(1)), emit(3, 0, 1)]
+    product = [
+        scan(0, FULL, load(0)),
+        scan(1, FULL, load(1)),
+        absent(2, key(0), key(1)),
+        emit(3, 0, 1),
+    ]
+    again = [
+        scan(1, FULL, load(1)),
+        scan(0, FULL, load(0)),
+        absent(2, key(0), key(1)),
+        emit(3, 0, 1),
+    ]
     more = [scan(2, FULL, load(0), load(1)), emit(3, 0, 1)]
     words = plan(
         [(1, BASE), (1, BASE), (2, BASE), (3 - 1, DERIVED)],
@@ -210,7 +245,9 @@ def test_values_left_out_of_the_head_are_met_twice():
         [(2, BASE), (1, DERIVED), (2, DERIVED)],
         component(
             rule(1, scan(0, FULL, load(0), 0), emit(1, 0)),
-            rule(2, scan(0, FULL, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(2, 0, 2)),
+            rule(
+                2, scan(0, FULL, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(2, 0, 2)
+            ),
         ),
         answer=2,
     )

@@ -27,7 +27,14 @@ def matching(lists, lengths, *, shown=None, owners=None, ranks=(0,)):
     hidden = bytearray(shown if shown is not None else [1] * len(lengths))
     whose = array("I", owners if owners is not None else [0] * len(lengths))
     return Matching(
-        words, *HOW, array("H", lengths), hidden, whose, array("I", ranks), min(lengths, default=0), max(most, 1)
+        words,
+        *HOW,
+        array("H", lengths),
+        hidden,
+        whose,
+        array("I", ranks),
+        min(lengths, default=0),
+        max(most, 1),
     )
 
 
@@ -65,7 +72,9 @@ def test_lists_of_common_words_are_looked_up_and_nothing_is_missed():
     common = [*range(0, size, 2), size - 1]
     everywhere = list(range(size))
     how = matching([rare, common, everywhere], [9] * size)
-    how = replace(how, words=[(how.words[0][0], 50.0), (how.words[1][0], 1.0), (how.words[2][0], 0.01)])
+    how = replace(
+        how, words=[(how.words[0][0], 50.0), (how.words[1][0], 1.0), (how.words[2][0], 0.01)]
+    )
     for k in (1, 2, 3, 4, 100):
         places, scores = Engine().best_matches(how, k)
         wanted, expected = ReferenceEngine().best_matches(how, k)
@@ -91,7 +100,14 @@ def test_lists_that_are_none(places):
 
 
 @pytest.mark.parametrize(
-    "change", [{"flat": 0.0}, {"flat": float("nan")}, {"slope": -1.0}, {"scale": -1.0}, {"words": [(array("I"), -1.0)]}]
+    "change",
+    [
+        {"flat": 0.0},
+        {"flat": float("nan")},
+        {"slope": -1.0},
+        {"scale": -1.0},
+        {"words": [(array("I"), -1.0)]},
+    ],
 )
 def test_numbers_that_are_none(change):
     with pytest.raises(EngineFault):
@@ -109,7 +125,12 @@ def test_an_owner_without_a_rank_is_not_asked_for():
 
 
 def test_null_pointers_are_refused():
-    how, size, counts, null = ffi.new("kb_lexical *"), ffi.new("size_t *"), ffi.new("uint64_t[]", 4), ffi.NULL
+    how, size, counts, null = (
+        ffi.new("kb_lexical *"),
+        ffi.new("size_t *"),
+        ffi.new("uint64_t[]", 4),
+        ffi.NULL,
+    )
     facts, scores = ffi.new("uint32_t[]", 4), ffi.new("double[]", 4)
     how.flat, how.scale = 1, 1
     assert lib.kb_lexical_best(how, facts, scores, 4, size) == lib.KB_OK

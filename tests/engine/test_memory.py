@@ -22,11 +22,22 @@ class Scenario:
     def __init__(self, engine):
         self.engine = engine
         self.names = [f"name number {i}" for i in range(90)] + [str(i) for i in range(90)]
-        self.edges = [(i + 1, (i * 7) % 60 + 1) for i in range(60)] + [(i % 9 + 1, i + 1) for i in range(100)]
+        self.edges = [(i + 1, (i * 7) % 60 + 1) for i in range(60)] + [
+            (i % 9 + 1, i + 1) for i in range(100)
+        ]
         self.result = {}
 
     def steps(self):
-        yield from (self.intern, self.make, self.fill, self.look, self.mark, self.hide, self.copy, self.shrink)
+        yield from (
+            self.intern,
+            self.make,
+            self.fill,
+            self.look,
+            self.mark,
+            self.hide,
+            self.copy,
+            self.shrink,
+        )
         yield from (self.start, self.seed, self.work, self.grow, self.work, self.sort, self.finish)
 
     def intern(self):
@@ -43,11 +54,17 @@ class Scenario:
         self.relation.insert(flat([(180, i + 1) for i in range(30)]), 30)
         self.odd = self.engine.intern_many(["1.50", "2.0", "3e0", "word", "-0", "0.10"])
         self.numbers.insert(
-            flat([(91 + i % 7, 91 + i) for i in range(80)] + [(91 + i, odd) for i in (2, 3) for odd in self.odd]), 92
+            flat(
+                [(91 + i % 7, 91 + i) for i in range(80)]
+                + [(91 + i, odd) for i in (2, 3) for odd in self.odd]
+            ),
+            92,
         )
 
     def look(self):
-        self.result["look"] = [list(self.relation.match(p)[1]) for p in ([1, 0], [0, 9], [3, 8], [0, 0])]
+        self.result["look"] = [
+            list(self.relation.match(p)[1]) for p in ([1, 0], [0, 9], [3, 8], [0, 0])
+        ]
         self.relation.index([0, 1])
 
     def mark(self):
@@ -84,7 +101,10 @@ class Scenario:
         self.result["closure"] = self.closing.relation(1).counts().rows
         while self.computing.step(50) == RunState.PAUSED:
             pass
-        made = (self.computing.relation(slot).match([0] * arity)[0] for slot, arity in ((1, 3), (2, 4), (3, 2)))
+        made = (
+            self.computing.relation(slot).match([0] * arity)[0]
+            for slot, arity in ((1, 3), (2, 4), (3, 2))
+        )
         self.result["computed"] = [self.engine.texts(rows) for rows in made]
         self.result["warnings"] = self.computing.stats().warnings
 
@@ -176,8 +196,16 @@ def test_a_failed_call_changes_nothing():
     ]
 
     def seen():
-        looks = [relation.match(pattern, hidden=True) for pattern in ([0, 0], [5, 0], [0, 9], [1, 2])]
-        return looks, relation.counts(), engine.symbols, relation.locate(growing, 901), engine.find("t2999")
+        looks = [
+            relation.match(pattern, hidden=True) for pattern in ([0, 0], [5, 0], [0, 9], [1, 2])
+        ]
+        return (
+            looks,
+            relation.counts(),
+            engine.symbols,
+            relation.locate(growing, 901),
+            engine.find("t2999"),
+        )
 
     for call in calls:
         before = seen()
@@ -273,7 +301,14 @@ def test_computed_values_count_against_the_budget_of_the_run():
     numbers.insert(flat(pairs), 100)
     words = asm.plan(
         [(2, asm.BASE), (1, asm.DERIVED)],
-        asm.component(asm.rule(7, asm.scan(0, asm.DELTA, asm.load(0), asm.load(1)), asm.call(10, 2, 0, 1), asm.emit(1, 2))),
+        asm.component(
+            asm.rule(
+                7,
+                asm.scan(0, asm.DELTA, asm.load(0), asm.load(1)),
+                asm.call(10, 2, 0, 1),
+                asm.emit(1, 2),
+            )
+        ),
         answer=1,
     )
     run = engine.open_run(engine.load(words), [numbers], (), Limits(bytes=1_000_000))

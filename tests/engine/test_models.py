@@ -32,7 +32,9 @@ def values(engine, ground, fuel=1_000_000):
     model = engine.model(ground, Limits())
     while model.step(fuel) is not RunState.DONE:
         pass
-    found = "".join({Truth.TRUE: "t", Truth.FALSE: "f", Truth.UNDEFINED: "u"}[Truth(v)] for v in model.values())
+    found = "".join(
+        {Truth.TRUE: "t", Truth.FALSE: "f", Truth.UNDEFINED: "u"}[Truth(v)] for v in model.values()
+    )
     model.close()
     return found
 

@@ -17,8 +17,12 @@ def closure():
         [(2, BASE), (2, DERIVED), (1, DERIVED)],
         asm.component(
             rule(1, scan(0, DELTA, load(0), load(1)), emit(1, 0, 1)),
-            rule(2, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(1, 0, 2)),
-            rule(2, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(1, 0, 2)),
+            rule(
+                2, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(1, 0, 2)
+            ),
+            rule(
+                2, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(1, 0, 2)
+            ),
             recursive=True,
         ),
         asm.component(rule(3, scan(1, DELTA, load(0), 0), emit(2, 0))),
@@ -32,7 +36,9 @@ def added_up(run):
     assert sum(one.rows_read for one in counts) == stats.rows_read
     assert sum(one.probes for one in counts) == stats.probes
     for one in counts:
-        assert one.steps[-1] == one.rows_made <= one.steps[-2]  # what is known already is not made again
+        assert (
+            one.steps[-1] == one.rows_made <= one.steps[-2]
+        )  # what is known already is not made again
     return counts
 
 
@@ -66,7 +72,12 @@ def test_a_long_recursion_is_counted_where_it_is_worked_value_by_value(engine, f
     finish(run)
     first, second, again, third = added_up(run)
     rows = nodes * (nodes + 1) // 2
-    assert [one.rows_made for one in (first, second, again, third)] == [nodes, rows - nodes, 0, nodes]
+    assert [one.rows_made for one in (first, second, again, third)] == [
+        nodes,
+        rows - nodes,
+        0,
+        nodes,
+    ]
     assert second.steps == (rows, rows - nodes, rows - nodes)
     assert run.stats().rounds < 20
 

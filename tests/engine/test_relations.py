@@ -121,11 +121,16 @@ def test_patterns(engine):
             expected = [
                 i
                 for i, row in enumerate(made)
-                if all(p == 0 or v == (row[p & ~SAME] if p & SAME else p) for p, v in zip(pattern, row, strict=True))
+                if all(
+                    p == 0 or v == (row[p & ~SAME] if p & SAME else p)
+                    for p, v in zip(pattern, row, strict=True)
+                )
             ]
             found, ids = relation.match(pattern)
             assert list(ids) == expected
-            assert [tuple(found[i * 3 : i * 3 + 3]) for i in range(len(ids))] == [made[i] for i in expected]
+            assert [tuple(found[i * 3 : i * 3 + 3]) for i in range(len(ids))] == [
+                made[i] for i in expected
+            ]
             assert list(relation.match(pattern, limit=5)[1]) == expected[:5]
 
 
@@ -139,7 +144,10 @@ def test_indexes_are_kept_current(engine):
     draw = random.Random(7)
     model: dict[tuple[int, int], None] = {}
     for _ in range(60):
-        batch = [(draw.choice(symbols[: draw.choice((5, 50, 2000))]), draw.choice(symbols[:40])) for _ in range(100)]
+        batch = [
+            (draw.choice(symbols[: draw.choice((5, 50, 2000))]), draw.choice(symbols[:40]))
+            for _ in range(100)
+        ]
         relation.insert(array("I", [s for row in batch for s in row]), len(batch))
         model.update(dict.fromkeys(batch))
         gone = draw.sample(sorted(model), min(len(model), draw.choice((1, 40, 120))))
@@ -181,7 +189,9 @@ def test_the_dead_leave_when_they_outnumber_the_living(engine, rows, read):
     relation.insert(rows(made), 100)
     relation.index([1])
     relation.fill_attribute(Attribute.CREATED_AT, 0, 100, 5)
-    relation.set_attribute(Attribute.PRIORITY, array("I", range(100)), [i / 100 for i in range(100)])
+    relation.set_attribute(
+        Attribute.PRIORITY, array("I", range(100)), [i / 100 for i in range(100)]
+    )
     relation.hide(rows(made[90:91]), 1, True)
     relation.delete(rows(made[:60]), 60)
     counts = relation.counts()
@@ -193,7 +203,10 @@ def test_the_dead_leave_when_they_outnumber_the_living(engine, rows, read):
     new, _ = relation.insert(rows([("new", "b1")]), 1)
     assert list(relation.attributes(Attribute.CREATED_AT, new)) == [0]
     assert list(relation.attributes(Attribute.PRIORITY, new)) == [0.5]
-    assert len(relation.match([0, engine.find("b1")])[1]) == len([r for r in made[60:] if r[1] == "b1"]) + 1
+    assert (
+        len(relation.match([0, engine.find("b1")])[1])
+        == len([r for r in made[60:] if r[1] == "b1"]) + 1
+    )
 
 
 def test_attributes_have_defaults_until_they_are_set(engine, facts):
@@ -258,7 +271,13 @@ def test_a_dropped_handle_is_refused_even_when_its_place_is_taken(engine, facts,
     old = facts([("a", "b")])
     old.drop()
     new = facts([("c", "d")])
-    for call in (old.counts, old.copy, old.drop, lambda: old.match([0, 0]), lambda: old.insert(rows([("a", "b")]), 1)):
+    for call in (
+        old.counts,
+        old.copy,
+        old.drop,
+        lambda: old.match([0, 0]),
+        lambda: old.insert(rows([("a", "b")]), 1),
+    ):
         with pytest.raises(EngineFault):
             call()
     assert new.counts().rows == 1
@@ -340,7 +359,10 @@ class AgainstAModel(RuleBasedStateMachine):
     @invariant()
     def counts(self):
         counts = self.relation.counts()
-        assert (counts.live, counts.visible) == (len(self.model), sum(not hidden for hidden in self.model.values()))
+        assert (counts.live, counts.visible) == (
+            len(self.model),
+            sum(not hidden for hidden in self.model.values()),
+        )
 
 
 TestAgainstAModel = AgainstAModel.TestCase
@@ -352,7 +374,9 @@ def test_distinct_keys_are_estimated_without_an_index(engine):
     engine.intern_many([f"s{i}" for i in range(count)])
     relation = engine.relation(3)
     assert relation.distinct([0]) == 0
-    values = array("I", [v for i in range(count) for v in (i + 1, i % 50 + 1, i % 7 + i // 10 * 10 % 5000 + 1)])
+    values = array(
+        "I", [v for i in range(count) for v in (i + 1, i % 50 + 1, i % 7 + i // 10 * 10 % 5000 + 1)]
+    )
     relation.insert(values, count)
     exact = {
         (0,): count,

@@ -79,7 +79,9 @@ def test_what_a_paused_run_reads_does_not_change(engine, facts, rows):
             change()
     with pytest.raises(EngineFault):
         run.seed(row, 1)
-    assert len(edges.match([0, engine.find("b")])[1]) == 1  # reading is free, also through a new index
+    assert (
+        len(edges.match([0, engine.find("b")])[1]) == 1
+    )  # reading is free, also through a new index
     edges.index([1])
     finish(run, 1)
     assert edges.delete(row, 1) == 1
@@ -114,7 +116,11 @@ def test_relations_of_a_run_can_only_be_read(engine, facts, rows, read):
 
 @pytest.mark.parametrize(
     ("limits", "name"),
-    [(Limits(rows=5), "derivedRows"), (Limits(bytes=3000), "memoryBytes"), (Limits(steps=50), "steps")],
+    [
+        (Limits(rows=5), "derivedRows"),
+        (Limits(bytes=3000), "memoryBytes"),
+        (Limits(steps=50), "steps"),
+    ],
 )
 @pytest.mark.parametrize("fuel", [1, PLENTY])
 def test_budgets(engine, facts, limits, name, fuel):
@@ -143,7 +149,9 @@ def test_exact_budgets_are_enough(engine, facts):
     run = engine.open_run(compiled, base)
     finish(run)
     stats = run.stats()
-    run = engine.open_run(compiled, base, limits=Limits(stats.rows_made, 2 * stats.bytes, stats.steps))
+    run = engine.open_run(
+        compiled, base, limits=Limits(stats.rows_made, 2 * stats.bytes, stats.steps)
+    )
     assert finish(run) == RunState.DONE
     assert run.stats() == stats
 
@@ -201,7 +209,11 @@ def test_cancel_from_another_thread(engine, facts):
 def test_a_product_meets_its_budget_and_not_the_machine(engine, facts):
     base = [facts([(f"v{i}",) for i in range(2000)], 1)]
     compiled = one_rule(
-        engine, [(1, BASE), (2, DERIVED)], scan(0, DELTA, load(0)), scan(0, FULL, load(1)), emit(1, 0, 1)
+        engine,
+        [(1, BASE), (2, DERIVED)],
+        scan(0, DELTA, load(0)),
+        scan(0, FULL, load(1)),
+        emit(1, 0, 1),
     )
     run = engine.open_run(compiled, base, limits=Limits(bytes=1_000_000))
     with pytest.raises(BudgetExceeded):
@@ -245,7 +257,11 @@ def test_a_small_goal_is_one_call(engine, facts):
     run = engine.open_run(engine.load(asm.paths()), [edges])
     a, b, c, x, y = (engine.find(name) for name in "abcxy")
     asked = run.ask([a], 2, [a, 0], Limits(), 1000)
-    assert (asked.state, list(asked.rows), asked.worked) == (RunState.DONE, [a, a, a, b, a, c], True)
+    assert (asked.state, list(asked.rows), asked.worked) == (
+        RunState.DONE,
+        [a, a, a, b, a, c],
+        True,
+    )
     assert asked.bytes > 0
     asked = run.ask([a], 2, [a, b], Limits(), 1000)
     assert (list(asked.rows), asked.worked) == ([a, b], False)
@@ -274,11 +290,26 @@ def test_a_new_binding_costs_no_more_for_those_before_it(engine, facts):
     compiled = asm.plan(  # hop(t, x, y) for demand (t, x); the second version of `out` looks demand up by a value all share
         [(2, BASE), (2, asm.DEMAND), (3, DERIVED), (1, DERIVED)],
         asm.component(
-            rule(1, scan(1, DELTA, load(0), load(1)), probe(0, FULL, key(1), load(2)), emit(2, 0, 1, 2)),
-            rule(1, scan(0, DELTA, load(1), load(2)), probe(1, OLD, load(0), key(1)), emit(2, 0, 1, 2)),
+            rule(
+                1,
+                scan(1, DELTA, load(0), load(1)),
+                probe(0, FULL, key(1), load(2)),
+                emit(2, 0, 1, 2),
+            ),
+            rule(
+                1,
+                scan(0, DELTA, load(1), load(2)),
+                probe(1, OLD, load(0), key(1)),
+                emit(2, 0, 1, 2),
+            ),
         ),
         asm.component(
-            rule(2, scan(1, DELTA, load(0), load(1)), probe(2, FULL, key(0), key(1), load(2)), emit(3, 2)),
+            rule(
+                2,
+                scan(1, DELTA, load(0), load(1)),
+                probe(2, FULL, key(0), key(1), load(2)),
+                emit(3, 2),
+            ),
             rule(
                 2,
                 scan(2, DELTA, load(0), load(1), load(2)),
@@ -301,6 +332,8 @@ def test_a_new_binding_costs_no_more_for_those_before_it(engine, facts):
 
     costs = [cost(f"s{i}") for i in range(400)]
     assert costs[399] == costs[1]
-    edges.insert(array("I", [engine.find("s3"), engine.find("n400")]), 1)  # the base grows: then the others count again
+    edges.insert(
+        array("I", [engine.find("s3"), engine.find("n400")]), 1
+    )  # the base grows: then the others count again
     assert cost("s401") > 10 * costs[1]
     assert engine.find("n400") in run.ask(None, 3, [0], Limits(), 1).rows

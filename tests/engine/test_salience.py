@@ -22,7 +22,9 @@ ENGINES = {"reference": ReferenceEngine, "c": Engine}
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
 USUAL = Salience(0.5, 0.3, 0.2, HOUR, NOW)
-TIMES = st.one_of(st.integers(NOW - 100 * HOUR, NOW + 10), st.sampled_from([0, -1, NOW, -(2**63), 2**63 - 1]))
+TIMES = st.one_of(
+    st.integers(NOW - 100 * HOUR, NOW + 10), st.sampled_from([0, -1, NOW, -(2**63), 2**63 - 1])
+)
 CELLS = st.fixed_dictionaries(
     {},
     optional={
@@ -34,7 +36,14 @@ CELLS = st.fixed_dictionaries(
     },
 )
 WEIGHTS = st.one_of(st.floats(0, 1), st.floats(0, 1e300))
-HOWS = st.builds(Salience, WEIGHTS, WEIGHTS, WEIGHTS, st.one_of(st.floats(1, 1e9), st.floats(1e-300, 1e300)), TIMES)
+HOWS = st.builds(
+    Salience,
+    WEIGHTS,
+    WEIGHTS,
+    WEIGHTS,
+    st.one_of(st.floats(1, 1e9), st.floats(1e-300, 1e300)),
+    TIMES,
+)
 
 
 @pytest.fixture(params=ENGINES)
@@ -48,7 +57,9 @@ def engine(request):
 def filled(engine, count, cells=()):
     """Rows (1, 1), (1, 2) ..., and cells by row."""
     relation = engine.relation(2)
-    relation.insert(array("I", [value for i in range(count) for value in (i % 3 + 1, i + 1)]), count)
+    relation.insert(
+        array("I", [value for i in range(count) for value in (i % 3 + 1, i + 1)]), count
+    )
     for attribute in Attribute:
         known = {place: one[attribute] for place, one in enumerate(cells) if attribute in one}
         relation.set_attribute(attribute, array("I", known), list(known.values()))
@@ -73,7 +84,11 @@ def test_the_formula(engine):
     ]  # fmt: skip
     scores = relation.salience(array("I", range(len(cells))), USUAL)
     assert list(scores) == pytest.approx(expected, rel=1e-12)
-    assert list(relation.salience(array("I", [4, 4, 1]), USUAL)) == [scores[4], scores[4], scores[1]]
+    assert list(relation.salience(array("I", [4, 4, 1]), USUAL)) == [
+        scores[4],
+        scores[4],
+        scores[1],
+    ]
     heavy = Salience(3, 3, 3, HOUR, NOW)
     assert list(relation.salience(array("I", [1, 6, 7]), heavy)) == [1.0, 0.25, 0.0]
 
@@ -125,7 +140,11 @@ def test_the_best_and_the_worst_of_any_rows(kind, cells, how, k, minimum, hidden
         found, scores = relation.most_salient(k, how, minimum, pattern)
         assert list(zip(found, scores, strict=True)) == ranked(relation, how, ids, minimum)[:k]
     _, ids = relation.match([0, 0])
-    below = [place for place, score in zip(ids, relation.salience(ids, how), strict=True) if score < minimum]
+    below = [
+        place
+        for place, score in zip(ids, relation.salience(ids, how), strict=True)
+        if score < minimum
+    ]
     assert list(relation.least_salient(minimum, how)) == below
     engine.close()
 
@@ -136,13 +155,19 @@ ORDERS = {
     "oldest first": lambda draw, i: {Attribute.CREATED_AT: NOW - (9000 - i) * 1000},
     "newest first": lambda draw, i: {Attribute.CREATED_AT: NOW - i * 1000},
     "any order": lambda draw, i: {Attribute.CREATED_AT: NOW - draw.randrange(9 * HOUR)},
-    "so old that all are alike": lambda draw, i: {Attribute.CREATED_AT: i * 7919 % 9001, Attribute.LAST_ACCESS: i % 5},
+    "so old that all are alike": lambda draw, i: {
+        Attribute.CREATED_AT: i * 7919 % 9001,
+        Attribute.LAST_ACCESS: i % 5,
+    },
     "some accessed": lambda draw, i: {
         Attribute.CREATED_AT: NOW - i * 1000,
         Attribute.LAST_ACCESS: draw.choice([0, 0, NOW - draw.randrange(HOUR)]),
         Attribute.ACCESSES: draw.choice([1, 1, 2, 40, 200]),
     },
-    "unsure": lambda draw, i: {Attribute.CREATED_AT: NOW - i, Attribute.CONFIDENCE: draw.choice([math.nan, 0.5, 1.0, 0.0])},
+    "unsure": lambda draw, i: {
+        Attribute.CREATED_AT: NOW - i,
+        Attribute.CONFIDENCE: draw.choice([math.nan, 0.5, 1.0, 0.0]),
+    },
     "everything": lambda draw, i: {
         Attribute.CREATED_AT: NOW - draw.randrange(9 * HOUR),
         Attribute.LAST_ACCESS: NOW - draw.randrange(HOUR),
@@ -163,24 +188,41 @@ def test_the_best_of_many_rows_in_every_order(order, weights):
     draw = random.Random(order)
     relation = filled(engine, 9000, [ORDERS[order](draw, i) for i in range(9000)])
     expected = ranked(relation, how, array("I", range(9000)))
-    for k, minimum in ((1, 0.0), (10, 0.0), (10, expected[4][1]), (100, 0.0), (100, 0.5), (5000, 0.0), (9999, 0.3)):
+    for k, minimum in (
+        (1, 0.0),
+        (10, 0.0),
+        (10, expected[4][1]),
+        (100, 0.0),
+        (100, 0.5),
+        (5000, 0.0),
+        (9999, 0.3),
+    ):
         wanted = [pair for pair in expected if pair[1] >= minimum][:k]
         assert list(zip(*relation.most_salient(k, how, minimum), strict=True)) == wanted
-    assert len(relation.least_salient(expected[200][1], how)) == sum(score < expected[200][1] for _, score in expected)
+    assert len(relation.least_salient(expected[200][1], how)) == sum(
+        score < expected[200][1] for _, score in expected
+    )
     engine.close()
 
 
 def test_two_relations_are_merged_by_passing_on_the_worst_that_is_kept(engine):
     ages = [[(i * 7 + at) * 60_000 for i in range(50)] for at in (0, 3)]
-    relations = [filled(engine, 50, [{Attribute.CREATED_AT: NOW - age} for age in some]) for some in ages]
+    relations = [
+        filled(engine, 50, [{Attribute.CREATED_AT: NOW - age} for age in some]) for some in ages
+    ]
     _, first = relations[0].most_salient(10, USUAL)
     _, second = relations[1].most_salient(10, USUAL, first[-1])
-    assert sorted([*first, *second])[-10:] == sorted([*first, *relations[1].most_salient(10, USUAL)[1]])[-10:]
+    assert (
+        sorted([*first, *second])[-10:]
+        == sorted([*first, *relations[1].most_salient(10, USUAL)[1]])[-10:]
+    )
     assert len(second) < 10
 
 
 def test_an_access_is_later_and_one_more(engine):
-    relation = filled(engine, 4, [{}, {Attribute.LAST_ACCESS: NOW + 9}, {Attribute.ACCESSES: FOREVER}, {}])
+    relation = filled(
+        engine, 4, [{}, {Attribute.LAST_ACCESS: NOW + 9}, {Attribute.ACCESSES: FOREVER}, {}]
+    )
     epoch = relation.counts().epoch
     assert relation.touch(array("I"), NOW) is None
     assert not relation.uses(Attribute.PRIORITY)
@@ -253,8 +295,17 @@ def test_a_failed_access_changes_nothing():
 def test_null_arguments_are_misuse():
     """Through the compiled module itself: no call trusts a pointer."""
     null = ffi.NULL
-    opened, rel, size, wide = ffi.new("kb_engine **"), ffi.new("kb_rel *"), ffi.new("size_t *"), ffi.new("uint64_t *")
-    how, ids, scores = ffi.new("kb_salience *", (1, 1, 1, 1, 1)), ffi.new("uint32_t[]", 4), ffi.new("double[]", 4)
+    opened, rel, size, wide = (
+        ffi.new("kb_engine **"),
+        ffi.new("kb_rel *"),
+        ffi.new("size_t *"),
+        ffi.new("uint64_t *"),
+    )
+    how, ids, scores = (
+        ffi.new("kb_salience *", (1, 1, 1, 1, 1)),
+        ffi.new("uint32_t[]", 4),
+        ffi.new("double[]", 4),
+    )
     assert lib.kb_engine_open(null, opened) == lib.KB_OK
     engine = opened[0]
     assert lib.kb_relation_new(engine, 1, rel) == lib.KB_OK

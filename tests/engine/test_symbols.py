@@ -87,7 +87,9 @@ def test_numeric_text(engine):
         assert engine.number(engine.intern(text)) is None, text
 
 
-@given(st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True))
+@given(
+    st.from_regex(r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+)
 def test_numbers_are_read_as_python_reads_them(text):
     engine = Engine()
     number = engine.number(engine.intern(text))
@@ -115,7 +117,15 @@ def test_answer_order(engine):
         + TEXTS
         + ["a", "b", "aa", "abcdefgh", "abcdefghi", "abcdefgz", "é", "z", "\U0001f600", "\uffff"]
     )
-    texts += [str(2**53), str(2**53 + 1), f"{2**53}.0", "9223372036854775806", "9.2233720368547758e18", "1e18", "-1e18"]
+    texts += [
+        str(2**53),
+        str(2**53 + 1),
+        f"{2**53}.0",
+        "9223372036854775806",
+        "9.2233720368547758e18",
+        "1e18",
+        "-1e18",
+    ]
     texts = sorted(set(texts))
     random.Random(3).shuffle(texts)
     order.engine = engine
@@ -163,4 +173,9 @@ def test_a_million_symbols_are_lean():
 def test_infinite_reals_order_like_numbers(engine):
     assert math.isinf(engine.number(engine.intern("1e400")))
     texts = ["1e400", "-1e400", "9223372036854775807", "a"]
-    assert engine.texts(engine.sort(engine.intern_many(texts), 1)) == ["-1e400", "9223372036854775807", "1e400", "a"]
+    assert engine.texts(engine.sort(engine.intern_many(texts), 1)) == [
+        "-1e400",
+        "9223372036854775807",
+        "1e400",
+        "a",
+    ]

@@ -5,7 +5,22 @@ from __future__ import annotations
 import pytest
 
 from engine import assembler as asm
-from engine.assembler import BASE, DERIVED, FULL, OLD, absent, component, copy, emit, key, load, member, probe, rule, scan
+from engine.assembler import (
+    BASE,
+    DERIVED,
+    FULL,
+    OLD,
+    absent,
+    component,
+    copy,
+    emit,
+    key,
+    load,
+    member,
+    probe,
+    rule,
+    scan,
+)
 from engine.programs import finish
 from kbplanner.engine.backend import Limits, RunState
 
@@ -75,7 +90,9 @@ def test_more_changes_than_are_remembered(engine, facts, rows):
     assert run.check() is RunState.DONE  # and now they are behind
     edges.delete(rows(other[CHANGES : 2 * CHANGES]), CHANGES)
     assert run.check() is RunState.DONE
-    edges.delete(rows(other[2 * CHANGES : 3 * CHANGES + 1]), CHANGES + 1)  # so many at once are not looked at
+    edges.delete(
+        rows(other[2 * CHANGES : 3 * CHANGES + 1]), CHANGES + 1
+    )  # so many at once are not looked at
     assert run.check() is RunState.STALE
 
 
@@ -96,8 +113,20 @@ def test_rows_under_absence(engine, facts, rows):
     words = asm.plan(
         [(2, BASE), (2, BASE), (1, asm.DEMAND), (2, DERIVED)],
         component(
-            rule(1, scan(2, asm.DELTA, load(0)), probe(0, FULL, key(0), load(1)), absent(1, key(0), key(1)), emit(3, 0, 1)),
-            rule(1, scan(0, asm.DELTA, load(0), load(1)), member(2, OLD, key(0)), absent(1, key(0), key(1)), emit(3, 0, 1)),
+            rule(
+                1,
+                scan(2, asm.DELTA, load(0)),
+                probe(0, FULL, key(0), load(1)),
+                absent(1, key(0), key(1)),
+                emit(3, 0, 1),
+            ),
+            rule(
+                1,
+                scan(0, asm.DELTA, load(0), load(1)),
+                member(2, OLD, key(0)),
+                absent(1, key(0), key(1)),
+                emit(3, 0, 1),
+            ),
         ),
         answer=3,
         seed=2,
@@ -108,7 +137,9 @@ def test_rows_under_absence(engine, facts, rows):
     banned.delete(rows([("x", "q")]), 1)
     banned.insert(rows([("y", "z")]), 1)
     assert run.check() is RunState.DONE
-    banned.insert(rows([("a", "zz")]), 1)  # nobody asked whether, but a is in demand: it could have been
+    banned.insert(
+        rows([("a", "zz")]), 1
+    )  # nobody asked whether, but a is in demand: it could have been
     assert run.check() is RunState.STALE
     run = engine.open_run(engine.load(words), [edges, banned])
     assert len(run.ask([b], 3, [b, 0], Limits(), 1000).rows) == 2
@@ -125,8 +156,20 @@ def test_values_go_through_copies_and_constants(engine, facts, rows):
         [(2, BASE), (1, BASE), (1, DERIVED), (2, DERIVED)],
         component(rule(1, scan(1, asm.DELTA, load(1)), emit(2, 1))),
         component(
-            rule(2, scan(0, asm.DELTA, key(0), load(1)), copy(2, 1), member(2, FULL, key(2)), emit(3, 1, 2)),
-            rule(2, scan(2, asm.DELTA, load(2)), copy(1, 2), member(0, OLD, key(0), key(1)), emit(3, 1, 2)),
+            rule(
+                2,
+                scan(0, asm.DELTA, key(0), load(1)),
+                copy(2, 1),
+                member(2, FULL, key(2)),
+                emit(3, 1, 2),
+            ),
+            rule(
+                2,
+                scan(2, asm.DELTA, load(2)),
+                copy(1, 2),
+                member(0, OLD, key(0), key(1)),
+                emit(3, 1, 2),
+            ),
         ),
         answer=3,
         params=1,

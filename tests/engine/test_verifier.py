@@ -46,7 +46,13 @@ def refused_at(engine, words):
 
 def one(*steps, slots=SLOTS, recursive=False, params=1, registers=6):
     """A plan of one rule; its first step starts at word HEAD."""
-    return plan(slots, component(rule(1, *steps), recursive=recursive), answer=1, params=params, registers=registers)
+    return plan(
+        slots,
+        component(rule(1, *steps), recursive=recursive),
+        answer=1,
+        params=params,
+        registers=registers,
+    )
 
 
 HEAD = 8 + 2 * len(SLOTS) + 3 + 3
@@ -59,7 +65,24 @@ def test_the_table_of_opcodes():
         "CALL", "AGGREGATE", "TEST", "MATCHES", "EQUAL", "INTERSECT",
     ]  # fmt: skip
     assert [number for number, _ in table.values()] == list(range(16))
-    assert [operands for _, operands in table.values()] == [0, 2, 2, -1, -1, -1, -1, 3, 2, -1, -1, -1, 3, -1, 2, -1]
+    assert [operands for _, operands in table.values()] == [
+        0,
+        2,
+        2,
+        -1,
+        -1,
+        -1,
+        -1,
+        3,
+        2,
+        -1,
+        -1,
+        -1,
+        3,
+        -1,
+        2,
+        -1,
+    ]
 
 
 def test_good_plans(engine):
@@ -67,7 +90,14 @@ def test_good_plans(engine):
     engine.load(asm.reach())
     engine.load(plan([(0, DERIVED)], answer=0, registers=0))
     engine.load(plan([(64, DERIVED)], component(), answer=0))
-    engine.load(one(scan(0, DELTA, load(1), same(1)), compare("<=", 1, 0, negated=True), asm.copy(5, 1), emit(1, 5)))
+    engine.load(
+        one(
+            scan(0, DELTA, load(1), same(1)),
+            compare("<=", 1, 0, negated=True),
+            asm.copy(5, 1),
+            emit(1, 5),
+        )
+    )
     engine.load(one(emit(3)))
     engine.load(meeting([key(1), load(3)], [key(2), same(3)]))
 
@@ -89,8 +119,14 @@ FAULTS = {
     "intersection by the value alone": (meeting([key(1), load(3)], [same(3)], slot=1), MEET + 4),
     "intersection with a key of its own": (meeting([key(1), load(3)], [same(3), key(3)]), MEET + 7),
     "intersection that loads again": (meeting([key(1), load(3)], [same(3), load(4)]), MEET + 7),
-    "intersection with an unknown view": (meeting([key(1), load(3)], [same(3), key(1)], view=3), MEET + 5),
-    "intersection with an unknown slot": (meeting([key(1), load(3)], [same(3), key(1)], slot=9), MEET + 4),
+    "intersection with an unknown view": (
+        meeting([key(1), load(3)], [same(3), key(1)], view=3),
+        MEET + 5,
+    ),
+    "intersection with an unknown slot": (
+        meeting([key(1), load(3)], [same(3), key(1)], slot=9),
+        MEET + 4,
+    ),
     "parameter written": (one(scan(0, DELTA, load(0), 0), emit(3)), HEAD + 3),
     "register out of range": (one(scan(0, DELTA, load(6), 0), emit(3)), HEAD + 3),
     "register written twice": (one(scan(0, DELTA, load(1), load(1)), emit(3)), HEAD + 4),
@@ -116,8 +152,14 @@ FAULTS = {
     "an unknown opcode": (one([16], emit(3)), HEAD),
     "an unknown function": (one([asm.OP["CALL"], 14, 1, 1, 0], emit(3)), HEAD + 1),
     "a function of too few values": (one([asm.OP["CALL"], 0, 1, 1, 0], emit(3)), HEAD + 3),
-    "a function of too many values": (one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)), HEAD + 3),
-    "a function of a register without a value": (one([asm.OP["CALL"], 0, 1, 2, 0, 2], emit(3)), HEAD + 5),
+    "a function of too many values": (
+        one([asm.OP["CALL"], 7, 1, 65, *[0] * 65], emit(3)),
+        HEAD + 3,
+    ),
+    "a function of a register without a value": (
+        one([asm.OP["CALL"], 0, 1, 2, 0, 2], emit(3)),
+        HEAD + 5,
+    ),
     "a function of its own value": (one([asm.OP["CALL"], 0, 1, 2, 0, 1], emit(3)), HEAD + 5),
     "a function into a parameter": (one([asm.OP["CALL"], 0, 0, 2, 0, 0], emit(3)), HEAD + 2),
     "a function into a register too far": (one([asm.OP["CALL"], 0, 6, 2, 0, 0], emit(3)), HEAD + 2),
@@ -224,10 +266,14 @@ def try_to_run(engine, words):
         arity, derived = words[8 + 2 * slot], words[9 + 2 * slot]
         if not derived:
             relation = engine.relation(arity)
-            flat = array("I", [1 + (row * 3 + column) % 5 for row in range(6) for column in range(arity)])
+            flat = array(
+                "I", [1 + (row * 3 + column) % 5 for row in range(6) for column in range(arity)]
+            )
             relation.insert(flat, 6 if arity else 1)
             base.append(relation)
-    run = engine.open_run(compiled, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000))
+    run = engine.open_run(
+        compiled, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000)
+    )
     try:
         if words[6] != asm.NO_SLOT:
             arity = words[8 + 2 * words[6]]
@@ -261,31 +307,68 @@ GOOD = [
     asm.closure(),
     asm.reach(),
     asm.computing(),
-    one(SCANNED, asm.call(1, 3, 1, 2), [asm.OP["EQUAL"], 4, 3], probe(0, FULL, key(4), 0), emit(1, 3), recursive=True),
+    one(
+        SCANNED,
+        asm.call(1, 3, 1, 2),
+        [asm.OP["EQUAL"], 4, 3],
+        probe(0, FULL, key(4), 0),
+        emit(1, 3),
+        recursive=True,
+    ),
     plan(
         SLOTS,
         component(rule(1, SCANNED, emit(2, 1, 2))),
         component(rule(2, group(2, load(1), 0, (2, 1, 2)), emit(1, 2))),
         answer=1,
     ),
-    one(SCANNED, probe(0, FULL, key(2), load(3)), absent(0, key(3), 0), compare("<", 1, 3), emit(2, 1, 3)),
-    one(scan(0, DELTA, load(1), same(1)), member(0, FULL, key(1), key(0)), asm.copy(2, 1), emit(1, 2)),
+    one(
+        SCANNED,
+        probe(0, FULL, key(2), load(3)),
+        absent(0, key(3), 0),
+        compare("<", 1, 3),
+        emit(2, 1, 3),
+    ),
+    one(
+        scan(0, DELTA, load(1), same(1)),
+        member(0, FULL, key(1), key(0)),
+        asm.copy(2, 1),
+        emit(1, 2),
+    ),
     plan(
         SLOTS,
         component(rule(1, SCANNED, emit(1, 1)), rule(2, SCANNED, emit(1, 2))),
-        component(rule(3, SCANNED, absent(1, key(1)), emit(2, 1, 2)), rule(4, absent(1, 0), emit(3))),
+        component(
+            rule(3, SCANNED, absent(1, key(1)), emit(2, 1, 2)), rule(4, absent(1, 0), emit(3))
+        ),
         answer=2,
     ),
 ]
 WORDS = st.one_of(
     st.integers(0, 12),
-    st.sampled_from([0xFFFFFFFF, 0x80000000, 0x40000000, 0x4B425031, load(1), key(1), same(1), load(2), key(2), 0x10000]),
+    st.sampled_from(
+        [
+            0xFFFFFFFF,
+            0x80000000,
+            0x40000000,
+            0x4B425031,
+            load(1),
+            key(1),
+            same(1),
+            load(2),
+            key(2),
+            0x10000,
+        ]
+    ),
     st.integers(0, 0xFFFFFFFF),
 )
 
 
 @examples(600)
-@given(base=st.sampled_from(GOOD), edits=st.lists(st.tuples(st.integers(0, 200), WORDS), max_size=4), data=st.data())
+@given(
+    base=st.sampled_from(GOOD),
+    edits=st.lists(st.tuples(st.integers(0, 200), WORDS), max_size=4),
+    data=st.data(),
+)
 def test_changed_plans_do_no_harm(hostile, base, edits, data):
     words = base[:]
     for at, value in edits:
@@ -310,10 +393,34 @@ def steps(draw):
     """A step that is well formed by itself, with registers and kinds at random."""
     slot = draw(st.integers(0, 3))
     arity = SLOTS[slot][0]
-    kinds = st.one_of(st.just(0), st.builds(load, REGISTERS), st.builds(key, REGISTERS), st.builds(same, REGISTERS))
-    op = draw(st.sampled_from(["SCAN", "PROBE", "MEMBER", "ABSENT", "COMPARE", "COPY", "CALL", "TEST", "MATCHES", "EQUAL"]))
+    kinds = st.one_of(
+        st.just(0),
+        st.builds(load, REGISTERS),
+        st.builds(key, REGISTERS),
+        st.builds(same, REGISTERS),
+    )
+    op = draw(
+        st.sampled_from(
+            [
+                "SCAN",
+                "PROBE",
+                "MEMBER",
+                "ABSENT",
+                "COMPARE",
+                "COPY",
+                "CALL",
+                "TEST",
+                "MATCHES",
+                "EQUAL",
+            ]
+        )
+    )
     if op == "CALL":
-        return asm.call(draw(st.integers(0, 14)), draw(REGISTERS), *draw(st.lists(REGISTERS, min_size=1, max_size=3)))
+        return asm.call(
+            draw(st.integers(0, 14)),
+            draw(REGISTERS),
+            *draw(st.lists(REGISTERS, min_size=1, max_size=3)),
+        )
     if op == "TEST":
         return [asm.OP[op], draw(st.integers(0, 11)), draw(REGISTERS), draw(REGISTERS)]
     if op == "MATCHES":
@@ -338,7 +445,10 @@ def heads(draw):
 @given(data=st.data(), recursive=st.booleans())
 def test_made_up_rules_do_no_harm(hostile, data, recursive):
     rules = [
-        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads())) for n in range(data.draw(st.integers(1, 3)))
+        rule(n, *data.draw(st.lists(steps(), max_size=3)), data.draw(heads()))
+        for n in range(data.draw(st.integers(1, 3)))
     ]
-    words = plan(SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6)
+    words = plan(
+        SLOTS, component(*rules, recursive=recursive), answer=1, seed=1, params=2, registers=6
+    )
     assert try_to_run(hostile, words)

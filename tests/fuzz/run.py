@@ -15,7 +15,9 @@ CORPUS = Path(__file__).resolve().parent / "corpus"
 
 
 def main() -> None:
-    with atheris.instrument_imports(include=["kbplanner", "kbcore.language", "kbcore.language.files", "kbcore.state.facts"]):
+    with atheris.instrument_imports(
+        include=["kbplanner", "kbcore.language", "kbcore.language.files", "kbcore.state.facts"]
+    ):
         from targets import TARGETS
     name, *flags = sys.argv[1:]
     with tempfile.TemporaryDirectory() as found:

@@ -68,10 +68,14 @@ def loader(data: bytes) -> None:
             arity, derived = words[8 + 2 * slot], words[9 + 2 * slot]
             if not derived:
                 relation = engine.relation(arity)
-                rows = array("I", [1 + (row * 3 + column) % 5 for row in range(6) for column in range(arity)])
+                rows = array(
+                    "I", [1 + (row * 3 + column) % 5 for row in range(6) for column in range(arity)]
+                )
                 relation.insert(rows, 6 if arity else 1)
                 base.append(relation)
-        run = engine.open_run(plan, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000))
+        run = engine.open_run(
+            plan, base, [1 + i % 5 for i in range(words[3])], Limits(300, 1 << 20, 3000)
+        )
         try:
             if words[6] != NO_SLOT:
                 run.seed(array("I", [1 + i % 5 for i in range(2 * words[8 + 2 * words[6]])]), 2)
@@ -86,4 +90,8 @@ def loader(data: bytes) -> None:
         engine.close()
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {"parser": parser, "reading": reading, "loader": loader}
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "parser": parser,
+    "reading": reading,
+    "loader": loader,
+}

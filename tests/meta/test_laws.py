@@ -44,7 +44,11 @@ def imports(path: Path) -> set[str]:
 
 
 def importers(library: str) -> set[str]:
-    return {name(p) for p in PYTHON if any(i == library or i.startswith(library + ".") for i in imports(p))}
+    return {
+        name(p)
+        for p in PYTHON
+        if any(i == library or i.startswith(library + ".") for i in imports(p))
+    }
 
 
 def test_no_file_is_longer_than_800_lines():
@@ -64,12 +68,23 @@ def test_every_module_says_what_it_is_for():
 
 
 def test_every_package_is_on_the_map():
-    pages = ["ARCHITECTURE.md", *(f"{folder}/README.md" for folder in ("planner", "plugins", "server"))]
+    pages = [
+        "ARCHITECTURE.md",
+        *(f"{folder}/README.md" for folder in ("planner", "plugins", "server")),
+    ]
     maps = "".join(source(ROOT / page) for page in pages)
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`\n]+`", maps))))
-    missing = [name(path.parent) for path in PYTHON if path.stem == "__init__" and path.parent.name not in named]
+    missing = [
+        name(path.parent)
+        for path in PYTHON
+        if path.stem == "__init__" and path.parent.name not in named
+    ]
     c_files = "".join(source(ROOT / page) for page in ("csrc/README.md",))
-    missing += [name(path) for path in C if f"`{path.name}`" not in c_files and f"`{path.stem}`" not in c_files]
+    missing += [
+        name(path)
+        for path in C
+        if f"`{path.name}`" not in c_files and f"`{path.stem}`" not in c_files
+    ]
     assert missing == []
 
 
@@ -92,31 +107,51 @@ def test_one_reader_of_the_environment():
 
 
 def test_one_allocator():
-    calls = {name(path) for path in C if re.search(r"\b(malloc|calloc|realloc|free)\s*\(", code(path))}
+    calls = {
+        name(path) for path in C if re.search(r"\b(malloc|calloc|realloc|free)\s*\(", code(path))
+    }
     assert calls == {"csrc/memory.c"}
 
 
 def test_every_c_file_says_what_it_owns_and_never_does():
-    silent = [name(path) for path in C if not re.match(rf"/\* {path.name} - .*?Owns:.*?Never:.*?\*/", source(path), re.S)]
+    silent = [
+        name(path)
+        for path in C
+        if not re.match(rf"/\* {path.name} - .*?Owns:.*?Never:.*?\*/", source(path), re.S)
+    ]
     assert silent == []
 
 
 def test_one_way_to_change_and_one_table_of_statuses():
-    callers = {name(path) for path in PYTHON if any(i.startswith("kbcore.state.apply") for i in imports(path))}
+    callers = {
+        name(path)
+        for path in PYTHON
+        if any(i.startswith("kbcore.state.apply") for i in imports(path))
+    }
     # Transactions apply to overlays of their own, which nobody else sees.
     assert callers == {f"kbcore/durable/{each}.py" for each in ("commit", "replay", "transactions")}
-    appends = {name(path) for path in PYTHON if re.search(r"_store\.append\(|\bstore\.append\(", source(path))}
+    appends = {
+        name(path)
+        for path in PYTHON
+        if re.search(r"_store\.append\(|\bstore\.append\(", source(path))
+    }
     # Salvage fills a new log, of which there is no state yet.
     tests = {f"kbcore/plug/conformance/{each}.py" for each in ("log_store", "log_store_faults")}
     filling = {*tests, "plugins/kbplugins/storage_wal/offline/tools.py"}
     assert appends - filling == {"kbcore/durable/commit.py"}
-    assert {name(path) for path in PYTHON if re.search(r"^STATUS\b", source(path), re.M)} == {"server/kbserver/errors.py"}
+    assert {name(path) for path in PYTHON if re.search(r"^STATUS\b", source(path), re.M)} == {
+        "server/kbserver/errors.py"
+    }
 
 
 def test_every_hook_has_a_test():
     tests = [path for path in TESTS if "meta" not in path.parts]
-    tested = "".join(source(path) for path in [*tests, ROOT / "docs/how-to/write-a-storage-plugin.md"])
-    specs = source(ROOT / "kbcore/plug/hookspecs.py") + source(ROOT / "server/kbserver/hookspecs.py")
+    tested = "".join(
+        source(path) for path in [*tests, ROOT / "docs/how-to/write-a-storage-plugin.md"]
+    )
+    specs = source(ROOT / "kbcore/plug/hookspecs.py") + source(
+        ROOT / "server/kbserver/hookspecs.py"
+    )
     hooks = re.findall(r"^def (kb_\w+)", specs, re.M)
     assert hooks
     assert [hook for hook in hooks if hook not in tested] == []
@@ -128,16 +163,24 @@ def test_no_cycle_is_dodged_by_an_import_in_a_function():
         for function in ast.walk(ast.parse(source(path))):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for node in ast.walk(function):
-                    if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("kb")):
+                    if isinstance(node, ast.ImportFrom) and (
+                        node.level or (node.module or "").startswith("kb")
+                    ):
                         hidden.add(name(path))
     # These wait for gevent, which has to come in before what it patches.
-    allowed = {"server/kbserver/start.py", "server/kbserver/__init__.py", "server/kbserver/cli/server/serve.py"}
+    allowed = {
+        "server/kbserver/start.py",
+        "server/kbserver/__init__.py",
+        "server/kbserver/cli/server/serve.py",
+    }
     assert hidden <= allowed
 
 
 def test_the_engine_keeps_to_itself():
     for path in C:
-        assert not re.search(r"#include\s*<(stdio|time|pthread|Python)\.?h?>?", code(path)), name(path)
+        assert not re.search(r"#include\s*<(stdio|time|pthread|Python)\.?h?>?", code(path)), name(
+            path
+        )
 
 
 def test_nothing_is_unpickled_or_evaluated():
@@ -149,7 +192,11 @@ def test_nothing_is_unpickled_or_evaluated():
 
 
 def test_no_test_sleeps():
-    sleepers = [name(path) for path in TESTS if re.search(r"\btime\.sleep\(|\bgevent\.sleep\((?!0\))", source(path))]
+    sleepers = [
+        name(path)
+        for path in TESTS
+        if re.search(r"\btime\.sleep\(|\bgevent\.sleep\((?!0\))", source(path))
+    ]
     assert [path for path in sleepers if not path.startswith("tests/meta")] == []
 
 
@@ -159,7 +206,9 @@ def test_nothing_is_left_undone():
 
 
 def test_no_path_of_a_machine_is_written_down():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     words = re.compile(r"/(?:root|work|home/\w+)/|pypi\.org|npmjs|deb\.debian")
@@ -194,7 +243,9 @@ def test_modules_import_alone_with_warnings_as_errors(tmp_path):
     # Compiled once, not again for every module that imports it.
     compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-c", script, *modules]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=compiled)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env=compiled
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -202,5 +253,7 @@ def test_the_import_rule():
     command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     if command is None:
         pytest.skip("import-linter is not installed here; the imports environment runs it")
-    done = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [command], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout

@@ -109,7 +109,11 @@ def test_safe(text: str) -> None:
 def test_unsafe(text: str, variable: str, message: str, hint: str) -> None:
     with pytest.raises(UnsafeRule) as caught:
         check_rule(parse_rule(text))
-    assert (caught.value.variable, caught.value.message, caught.value.hint) == (variable, message, hint)
+    assert (caught.value.variable, caught.value.message, caught.value.hint) == (
+        variable,
+        message,
+        hint,
+    )
     assert caught.value.details == {"kind": "unsafe", "variable": variable, "hint": hint}
 
 
@@ -134,9 +138,18 @@ def test_an_anonymous_variable_in_a_head() -> None:
             Rule(Atom("p"), (Literal(Atom("q", (Aggregate("sum", X),))),)),
             "an aggregate can only stand in a rule head",
         ),
-        (Rule(Atom("p"), (Literal(Atom("q")),), confidence=2.0), "confidence: must be a number from 0 to 1"),
-        (Rule(Atom("p"), (Literal(Atom("q")),) * 65), "body: a rule body has at most 64 atoms, this one has 65"),
-        (Rule(Atom(""), (Literal(Atom("q")),)), "predicate: a predicate needs at least one character"),
+        (
+            Rule(Atom("p"), (Literal(Atom("q")),), confidence=2.0),
+            "confidence: must be a number from 0 to 1",
+        ),
+        (
+            Rule(Atom("p"), (Literal(Atom("q")),) * 65),
+            "body: a rule body has at most 64 atoms, this one has 65",
+        ),
+        (
+            Rule(Atom(""), (Literal(Atom("q")),)),
+            "predicate: a predicate needs at least one character",
+        ),
     ],
 )
 def test_refused_rules(rule: Rule, message: str) -> None:
@@ -169,8 +182,12 @@ def test_facts() -> None:
 def test_upper_case_words_without_any_variable() -> None:
     text = "gp(X, Z) :- parent(X, Y), parent(Y, Z).\np(X) :- q(Y).\np(?x, X) :- q(?x, X)."
     assert check_statements(parse_program(text)) == [
-        RuleWarning("looks-like-variable", '"X" is a constant here', "did you mean ?X?", Span(1, 1, 1, 40)),
-        RuleWarning("looks-like-variable", '"Z" is a constant here', "did you mean ?Z?", Span(1, 1, 1, 40)),
+        RuleWarning(
+            "looks-like-variable", '"X" is a constant here', "did you mean ?X?", Span(1, 1, 1, 40)
+        ),
+        RuleWarning(
+            "looks-like-variable", '"Z" is a constant here', "did you mean ?Z?", Span(1, 1, 1, 40)
+        ),
     ]
 
 
@@ -194,7 +211,12 @@ def test_arity_warnings() -> None:
             "predicates of different arity are different predicates",
             Span(2, 10, 2, 16),
         ),
-        RuleWarning("unknown-predicate", "no facts or rules for parnet/2", "did you mean parent/2?", Span(2, 22, 2, 28)),
+        RuleWarning(
+            "unknown-predicate",
+            "no facts or rules for parnet/2",
+            "did you mean parent/2?",
+            Span(2, 22, 2, 28),
+        ),
         RuleWarning(
             "arity",
             "stored has 1 argument here and 2 or 3 elsewhere",
@@ -206,7 +228,9 @@ def test_arity_warnings() -> None:
 
 
 def test_a_fact_of_a_new_arity_is_warned_about_once() -> None:
-    (warning,) = arity_warnings(parse_program("parent(a).\nparent(b).\nq :- parent(?x)."), {"parent": {2}})
+    (warning,) = arity_warnings(
+        parse_program("parent(a).\nparent(b).\nq :- parent(?x)."), {"parent": {2}}
+    )
     assert (warning.code, warning.span) == ("arity", Span(1, 1, 1, 11))
 
 

@@ -25,7 +25,9 @@ def golden_cases() -> list[tuple[str, str, str]]:
     return cases
 
 
-@pytest.mark.parametrize(("code", "text", "shown"), golden_cases(), ids=[text for _, text, _ in golden_cases()])
+@pytest.mark.parametrize(
+    ("code", "text", "shown"), golden_cases(), ids=[text for _, text, _ in golden_cases()]
+)
 def test_message(code: str, text: str, shown: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         check_statements(parse_program(text))
@@ -83,7 +85,10 @@ def test_unsafe_rules_are_told_all_at_once() -> None:
     text = "p(?x) :- q(?y).\nok(?x) :- q(?x).\n  r(?x) :- q(?x), not s(?z)."
     with pytest.raises(RuleSyntaxError) as caught:
         check_statements(parse_program(text))
-    places = [(error["line"], error["column"], error["endColumn"], error["code"]) for error in caught.value.errors]
+    places = [
+        (error["line"], error["column"], error["endColumn"], error["code"])
+        for error in caught.value.errors
+    ]
     assert places == [(1, 3, 5, "unsafe"), (3, 25, 27, "unsafe")]
 
 
@@ -92,8 +97,15 @@ def test_a_text_is_given_up_after_many_errors() -> None:
 
 
 def test_an_unclosed_quote_costs_its_line_only() -> None:
-    found = [(error["line"], error["code"]) for error in errors_of('p("a).\nq(a b).\nr("\n).\ns(?x).')]
-    assert found == [(1, "unclosed-quote"), (2, "syntax"), (3, "unclosed-quote"), (5, "variable-in-fact")]
+    found = [
+        (error["line"], error["code"]) for error in errors_of('p("a).\nq(a b).\nr("\n).\ns(?x).')
+    ]
+    assert found == [
+        (1, "unclosed-quote"),
+        (2, "syntax"),
+        (3, "unclosed-quote"),
+        (5, "variable-in-fact"),
+    ]
 
 
 def test_an_unclosed_quote_of_the_other_kind_is_text() -> None:
@@ -115,7 +127,11 @@ def test_unstorable_characters() -> None:
 
 
 def test_deep_brackets_are_refused_and_not_crashed_on() -> None:
-    for text in ("(" * 100_000, "p :- ?x = " + "(" * 70 + "1" + ")" * 70 + ".", "p(" * 1000 + "a" + ")" * 1000 + "."):
+    for text in (
+        "(" * 100_000,
+        "p :- ?x = " + "(" * 70 + "1" + ")" * 70 + ".",
+        "p(" * 1000 + "a" + ")" * 1000 + ".",
+    ):
         assert errors_of(text)[0]["message"] == "brackets nest at most 64 deep"
     (error,) = errors_of("p :- ?x = " + "1 + " * 10_000 + "1.")
     assert error["message"] == "expressions nest at most 64 deep"

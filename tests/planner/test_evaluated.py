@@ -23,7 +23,9 @@ from kbplanner.syntax.parser import parse_rule
         ("lower(?x)", {"x": "CAB"}, "cab"),
     ],
 )
-def test_an_expression_with_its_values(expression: str, known: dict[str, str], value: str | None) -> None:
+def test_an_expression_with_its_values(
+    expression: str, known: dict[str, str], value: str | None
+) -> None:
     (item,) = parse_rule(f"p :- ?z = {expression}.").body
     assert isinstance(item, Comparison)
     assert value_of(item.right, known) == value

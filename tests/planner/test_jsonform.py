@@ -127,7 +127,9 @@ def test_the_sign_of_an_atom_and_of_a_head(extra: dict[str, object], positive: b
         ({"polarity": "negative", "negated": True}, False, True),
     ],
 )
-def test_the_sign_of_body_atoms_and_goals(extra: dict[str, object], positive: bool, negated: bool) -> None:
+def test_the_sign_of_body_atoms_and_goals(
+    extra: dict[str, object], positive: bool, negated: bool
+) -> None:
     literal = Literal(Atom("p", (X,), positive), negated)
     assert item_from_json({**P, **extra}) == literal
     assert goal_from_json({**P, **extra}) == Goal(literal)
@@ -142,18 +144,27 @@ def test_the_sign_of_body_atoms_and_goals(extra: dict[str, object], positive: bo
         ({"predicate": "=", "args": ["?x", "a"], "naf": True}, Comparison("!=", X, "a")),
         ({"predicate": "=", "args": ["?z", "?x + 1"]}, Comparison("=", Z, Apply("+", (X, "1")))),
         ({"predicate": "=", "args": ["?z", "lower(?x)"]}, Comparison("=", Z, Apply("lower", (X,)))),
-        ({"predicate": "=", "args": ["?z", 'concat(?x, " ", ?y)']}, Comparison("=", Z, Apply("concat", (X, " ", Y)))),
+        (
+            {"predicate": "=", "args": ["?z", 'concat(?x, " ", ?y)']},
+            Comparison("=", Z, Apply("concat", (X, " ", Y))),
+        ),
         ({"predicate": "=", "args": ["?z", "2024-01-01"]}, Comparison("=", Z, "2024-01-01")),
         ({"predicate": "=", "args": ["?z", "a + b"]}, Comparison("=", Z, "a + b")),
         ({"predicate": "=", "args": ["?z", "1 + 2"]}, Comparison("=", Z, "1 + 2")),
         ({"predicate": "=", "args": ["?z", "really?"]}, Comparison("=", Z, "really?")),
         ({"predicate": "=", "args": ["?z", "is it ?x"]}, Comparison("=", Z, "is it ?x")),
         ({"builtin": "contains", "args": ["?x", "a b"]}, Comparison("contains", X, "a b")),
-        ({"builtin": "contains", "args": ["?x", "a"], "negated": True}, Comparison("contains", X, "a", True)),
+        (
+            {"builtin": "contains", "args": ["?x", "a"], "negated": True},
+            Comparison("contains", X, "a", True),
+        ),
         ({"builtin": "length", "args": ["?x", "?z"]}, Comparison("=", Z, Apply("length", (X,)))),
         ({"builtin": "<", "args": ["?x", 18]}, Comparison("<", X, "18")),
         ({"predicate": "contains", "args": ["?x", "a b"]}, Literal(Atom("contains", (X, "a b")))),
-        ({"predicate": "contains", "args": ["?x"], "polarity": "negative"}, Literal(Atom("contains", (X,), False))),
+        (
+            {"predicate": "contains", "args": ["?x"], "polarity": "negative"},
+            Literal(Atom("contains", (X,), False)),
+        ),
         ({"predicate": "length", "args": ["?x"]}, Literal(Atom("length", (X,)))),
         ({"predicate": "+", "args": ["?x"]}, Literal(Atom("+", (X,)))),
         ({"predicate": "<", "args": ["?x"], "builtin": False}, Literal(Atom("<", (X,)))),
@@ -221,7 +232,10 @@ def test_a_rule_with_everything() -> None:
             "body[1].args[0]: must be a text, a number or a boolean, not null",
         ),
         ({"head": P, "body": [{**P, "negated": "yes"}]}, "body[0].negated: must be true or false"),
-        ({"head": P, "body": [{**P, "polarity": "no"}]}, 'body[0].polarity: must be "positive" or "negative"'),
+        (
+            {"head": P, "body": [{**P, "polarity": "no"}]},
+            'body[0].polarity: must be "positive" or "negative"',
+        ),
         (
             {"head": P, "body": [{"predicate": "<", "args": ["?x"]}]},
             'body[0].args: "<" takes two arguments, found 1',
@@ -236,7 +250,8 @@ def test_a_rule_with_everything() -> None:
         ),
         (
             {"head": P, "body": [{"predicate": "<", "args": ["?x", "?x + max(?y)"]}]},
-            'body[0].args[1]: "?x + max(?y)" is neither a variable nor an expression: ' + NO_AGGREGATE,
+            'body[0].args[1]: "?x + max(?y)" is neither a variable nor an expression: '
+            + NO_AGGREGATE,
         ),
         (
             {"head": P, "body": [{"predicate": "<", "args": ["?x", "1"], "polarity": "negative"}]},
@@ -250,7 +265,10 @@ def test_a_rule_with_everything() -> None:
             {"head": P, "body": [{"builtin": "contains", "predicate": "p", "args": []}]},
             'body[0].builtin: is given beside "predicate"; send one of them',
         ),
-        ({"head": P, "body": [{"text": "p(a)", "negated": True}]}, 'body[0].text: is complete: leave out "negated"'),
+        (
+            {"head": P, "body": [{"text": "p(a)", "negated": True}]},
+            'body[0].text: is complete: leave out "negated"',
+        ),
         ({"head": P, "body": [{"text": 3}]}, "body[0].text: must be a text"),
         ({"head": P, "body": [P], "confidence": 2}, "confidence: must be a number from 0 to 1"),
         ({"head": P, "body": [P], "confidence": True}, "confidence: must be a number from 0 to 1"),
@@ -270,11 +288,15 @@ def test_paths_start_where_the_caller_says() -> None:
         rule_from_json({"head": P, "body": [{"predicate": "q", "args": [None]}]}, "rules[2]")
     with pytest.raises(InvalidInput, match=r"^facts\[1\]\.args\[0\]: "):
         atom_from_json({"predicate": "q", "args": [None]}, "facts[1]")
-    with pytest.raises(InvalidInput, match=r"^goals\[1\]\.builtin: a builtin has no answers of its own"):
+    with pytest.raises(
+        InvalidInput, match=r"^goals\[1\]\.builtin: a builtin has no answers of its own"
+    ):
         goal_from_json({"builtin": "<", "args": ["1", "2"]}, "goals[1]")
     with pytest.raises(InvalidInput, match=r"^goals\[1\]: is a builtin"):
         goal_from_json("1 < 2", "goals[1]")
-    assert goal_from_json({"predicate": "<", "args": ["1", "2"]}) == Goal(Literal(Atom("<", ("1", "2"))))
+    assert goal_from_json({"predicate": "<", "args": ["1", "2"]}) == Goal(
+        Literal(Atom("<", ("1", "2")))
+    )
 
 
 def test_deep_expressions_are_texts_or_refused() -> None:
@@ -309,7 +331,9 @@ def test_to_json() -> None:
 # ---- any JSON ----
 
 json_texts = st.one_of(
-    st.sampled_from(["?x", "?", "?_", "?y + 1", "a", "count(?x)", "count(*)", "not", "<", "=", "contains", "30"]),
+    st.sampled_from(
+        ["?x", "?", "?_", "?y + 1", "a", "count(?x)", "count(*)", "not", "<", "=", "contains", "30"]
+    ),
     st.text(max_size=5),
 )
 json_scalars = st.one_of(json_texts, st.integers(), st.floats(), st.booleans(), st.none())

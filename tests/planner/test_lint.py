@@ -7,9 +7,7 @@ import pytest
 import kbcore
 
 ONCE = 'warning: the variable ?y is used once (write _ for "any", or ?_y to keep the name)'
-PRODUCT = (
-    "warning: the body is a cross product: ?x and ?y share no variable (join them by a variable, or split the rule)"
-)
+PRODUCT = "warning: the body is a cross product: ?x and ?y share no variable (join them by a variable, or split the rule)"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ kids(?p, count(?c)) :- parent(?p, ?c).
 
 
 def facts(text: str) -> list[Atom]:
-    return [statement.atom for statement in parse_program(text) if isinstance(statement, FactStatement)]
+    return [
+        statement.atom for statement in parse_program(text) if isinstance(statement, FactStatement)
+    ]
 
 
 # ---- the grammar ----
@@ -85,7 +87,9 @@ def test_a_whole_program() -> None:
     assert isinstance(statements[5], RuleStatement)
     assert statements[5].rule.head == Atom("adult", (X,), False)
     assert isinstance(statements[6], RuleStatement)
-    assert statements[6].rule.head == Atom("kids", (Variable("p"), Aggregate("count", Variable("c"))))
+    assert statements[6].rule.head == Atom(
+        "kids", (Variable("p"), Aggregate("count", Variable("c")))
+    )
     assert isinstance(statements[7], GoalStatement)
     assert statements[7].goal == Goal(Literal(Atom("ancestor", ("ann", Variable("who")))))
 
@@ -103,7 +107,10 @@ def test_a_whole_program() -> None:
         ("notable(a).", Atom("notable", ("a",))),
         ("'my pred'(a).", Atom("my pred", ("a",))),
         ('"my pred".', Atom("my pred")),
-        ("p(30, 30.0, 007, -1.5, 1e5, 2.5E-3).", Atom("p", ("30", "30.0", "007", "-1.5", "1e5", "2.5E-3"))),
+        (
+            "p(30, 30.0, 007, -1.5, 1e5, 2.5E-3).",
+            Atom("p", ("30", "30.0", "007", "-1.5", "1e5", "2.5E-3")),
+        ),
         ("p(not, div, mod, count, sum).", Atom("p", ("not", "div", "mod", "count", "sum"))),
         ("count(a). ", Atom("count", ("a",))),
         ("p(a-b, a:b, x_1, größe, 日本).", Atom("p", ("a-b", "a:b", "x_1", "größe", "日本"))),
@@ -119,13 +126,15 @@ def test_facts(text: str, atom: Atom) -> None:
 
 
 def test_annotations() -> None:
-    text = (
-        'p(a) [confidence=1, ttl=5000, scope="my scope", validFrom=1735689600000, validUntil="2026-01-01T00:00:00Z"].'
-    )
+    text = 'p(a) [confidence=1, ttl=5000, scope="my scope", validFrom=1735689600000, validUntil="2026-01-01T00:00:00Z"].'
     (statement,) = parse_program(text)
     assert isinstance(statement, FactStatement)
-    assert statement.annotations == Annotations(1.0, 5000, "my scope", 1735689600000, "2026-01-01T00:00:00Z")
-    assert parse_rule("p :- q [confidence=0.5, scope=s]") == Rule(Atom("p"), (Literal(Atom("q")),), None, 0.5, "s")
+    assert statement.annotations == Annotations(
+        1.0, 5000, "my scope", 1735689600000, "2026-01-01T00:00:00Z"
+    )
+    assert parse_rule("p :- q [confidence=0.5, scope=s]") == Rule(
+        Atom("p"), (Literal(Atom("q")),), None, 0.5, "s"
+    )
     assert parse_rule('@"rule 1": p :- q').name == "rule 1"
 
 
@@ -149,7 +158,10 @@ def test_annotations() -> None:
         ("?z = ?x div 2 mod 3", Comparison("=", Z, Apply("mod", (Apply("div", (X, "2")), "3")))),
         ("?z = div div mod", Comparison("=", Z, Apply("div", ("div", "mod")))),
         ("?z = min(?x, ?y)", Comparison("=", Z, Apply("min", (X, Y)))),
-        ('?z = concat(?x, " ", upper(?y))', Comparison("=", Z, Apply("concat", (X, " ", Apply("upper", (Y,)))))),
+        (
+            '?z = concat(?x, " ", upper(?y))',
+            Comparison("=", Z, Apply("concat", (X, " ", Apply("upper", (Y,))))),
+        ),
         ("starts_with(lower(?x), a)", Comparison("starts_with", Apply("lower", (X,)), "a")),
         ("not contains(?x, ?y)", Comparison("contains", X, Y, True)),
         ("length(?x, 3)", Comparison("=", "3", Apply("length", (X,)))),
@@ -165,12 +177,22 @@ def test_body_items(text: str, item: object) -> None:
 
 
 def test_aggregates() -> None:
-    head = parse_rule("p(?x, count(*), count(?y), sum(?y), min(?y), max(?y), avg(?y)) :- q(?x, ?y).").head
-    assert head.args == (X, Aggregate("count", None), *(Aggregate(f, Y) for f in ("count", "sum", "min", "max", "avg")))
+    head = parse_rule(
+        "p(?x, count(*), count(?y), sum(?y), min(?y), max(?y), avg(?y)) :- q(?x, ?y)."
+    ).head
+    assert head.args == (
+        X,
+        Aggregate("count", None),
+        *(Aggregate(f, Y) for f in ("count", "sum", "min", "max", "avg")),
+    )
 
 
 def test_negative_heads() -> None:
-    assert parse_rule("~p(?x) :- q(?x).").head == parse_rule("not p(?x) :- q(?x).").head == Atom("p", (X,), False)
+    assert (
+        parse_rule("~p(?x) :- q(?x).").head
+        == parse_rule("not p(?x) :- q(?x).").head
+        == Atom("p", (X,), False)
+    )
 
 
 def test_goals() -> None:
@@ -228,11 +250,29 @@ def test_spans() -> None:
 
 # ---- the fast way and the exact way ----
 
-plain_words = st.sampled_from(["a", "not", "div", "count", "min", "contains", "a-b", "a:b", "é", "x1", "is", "and"])
+plain_words = st.sampled_from(
+    ["a", "not", "div", "count", "min", "contains", "a-b", "a:b", "é", "x1", "is", "and"]
+)
 constants = st.one_of(
     plain_words,
     st.sampled_from(["30", "-5", "1.5", "1e5", "007"]),
-    st.sampled_from(['"a b"', "'it'", '""', '"a\\nb"', '"."', "'%'", '"a,b"', '"a)"', "?x", "_", "- 5", "12a", '"x']),
+    st.sampled_from(
+        [
+            '"a b"',
+            "'it'",
+            '""',
+            '"a\\nb"',
+            '"."',
+            "'%'",
+            '"a,b"',
+            '"a)"',
+            "?x",
+            "_",
+            "- 5",
+            "12a",
+            '"x',
+        ]
+    ),
 )
 blanks = st.sampled_from(["", " ", "\n", "\t", " % c\n", "/* . */"])
 
@@ -240,9 +280,13 @@ blanks = st.sampled_from(["", " ", "\n", "\t", " % c\n", "/* . */"])
 @st.composite
 def fact_texts(draw: st.DrawFn) -> str:
     args = draw(st.lists(constants, max_size=4))
-    joined = "".join((f"{draw(blanks)},{draw(blanks)}" if at else "") + arg for at, arg in enumerate(args))
+    joined = "".join(
+        (f"{draw(blanks)},{draw(blanks)}" if at else "") + arg for at, arg in enumerate(args)
+    )
     name = draw(plain_words | st.just("p"))
-    return f"{draw(blanks)}{name}({draw(blanks)}{joined}{draw(blanks)}){draw(blanks)}.{draw(blanks)}"
+    return (
+        f"{draw(blanks)}{name}({draw(blanks)}{joined}{draw(blanks)}){draw(blanks)}.{draw(blanks)}"
+    )
 
 
 class Exact(Reader):
@@ -286,7 +330,11 @@ def pieces(text: str, size: int) -> Iterator[str]:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
 def test_a_stream_gives_the_same_statements(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "WINDOW", 16)
-    text = FAMILY + "p(3.5). q(\"a. b\", 'c.').\n/* . */ r :- ?x = 3., s(1).".replace("3.,", "3.") + FAMILY * 3
+    text = (
+        FAMILY
+        + "p(3.5). q(\"a. b\", 'c.').\n/* . */ r :- ?x = 3., s(1).".replace("3.,", "3.")
+        + FAMILY * 3
+    )
     assert list(parse_stream(pieces(text, size))) == parse_program(text)
 
 

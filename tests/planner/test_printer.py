@@ -38,7 +38,23 @@ X, Y = Variable("x"), Variable("y")
 # ---- what may be in a rule ----
 
 KEYWORDS = ["length", "lower", "<"]
-KEYWORDS += ["not", "div", "mod", "count", "sum", "min", "max", "contains", "abs", "and", "is", "_", "?x", "?", "true"]
+KEYWORDS += [
+    "not",
+    "div",
+    "mod",
+    "count",
+    "sum",
+    "min",
+    "max",
+    "contains",
+    "abs",
+    "and",
+    "is",
+    "_",
+    "?x",
+    "?",
+    "true",
+]
 ODD = ["", " ", "\n", "\t", "\r", "\\", '"', "'", "p(a).", "30", "30.0", "-5", "007", "1e5"]
 ODD += ["a-b", "a:", "π", "日本", "\u2028"]
 texts = st.one_of(
@@ -56,7 +72,9 @@ calls = {"abs": 1, "round": 2, "concat": 3, "lower": 1, "upper": 1, "length": 1,
 
 
 def applied(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    operators = st.builds(lambda f, a, b: Apply(f, (a, b)), st.sampled_from(ARITHMETIC), inner, inner)
+    operators = st.builds(
+        lambda f, a, b: Apply(f, (a, b)), st.sampled_from(ARITHMETIC), inner, inner
+    )
     functions = st.sampled_from(sorted(calls)).flatmap(
         lambda name: st.tuples(*[inner] * calls[name]).map(lambda args: Apply(name, args))
     )
@@ -100,7 +118,10 @@ def test_an_atom_parses_back(atom: Atom) -> None:
 
 @given(facts)
 def test_a_fact_parses_back_in_both_forms(fact: Atom) -> None:
-    for text in (print_atom(fact), print_row(fact.predicate, [str(arg) for arg in fact.args], not fact.positive)):
+    for text in (
+        print_atom(fact),
+        print_row(fact.predicate, [str(arg) for arg in fact.args], not fact.positive),
+    ):
         (statement,) = parse_program(text + ".")
         assert isinstance(statement, FactStatement)
         assert statement.atom == fact
@@ -172,6 +193,12 @@ def test_expressions_have_the_parentheses_they_need() -> None:
 
     assert print_expression(plus(plus(X, "1"), Y)) == "?x + 1 + ?y"
     assert print_expression(plus(X, plus("1", Y))) == "?x + (1 + ?y)"
-    assert print_expression(Apply("*", (plus(X, "1"), Apply("mod", (X, "2"))))) == "(?x + 1) * (?x mod 2)"
+    assert (
+        print_expression(Apply("*", (plus(X, "1"), Apply("mod", (X, "2")))))
+        == "(?x + 1) * (?x mod 2)"
+    )
     assert print_expression(Apply("-", (X, "-3"))) == "?x - -3"
-    assert print_expression(Apply("concat", (X, " ", Apply("lower", (Y,))))) == 'concat(?x, " ", lower(?y))'
+    assert (
+        print_expression(Apply("concat", (X, " ", Apply("lower", (Y,)))))
+        == 'concat(?x, " ", lower(?y))'
+    )

@@ -44,7 +44,10 @@ def world(monkeypatch) -> programs.World:
     counts = {"flow": NODES * 3 // 2, "load": NODES // 5, "store": NODES // 5}
     found = programs.World(Engine(), rule_set(POINTS_TO))
     for name, count in counts.items():
-        found.tell(Atom(name, (f"n{rng.randrange(NODES)}", f"n{rng.randrange(NODES)}")) for _ in range(count))
+        found.tell(
+            Atom(name, (f"n{rng.randrange(NODES)}", f"n{rng.randrange(NODES)}"))
+            for _ in range(count)
+        )
     return found
 
 
@@ -61,7 +64,9 @@ class Evaluated:
 def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY) -> Evaluated:
     atom = parse_goal(text).goal.literal.atom
     adornment = evaluate.adornment_of(atom.args)
-    goal = world.cache.get(world.rules, RelationSchema(atom.predicate, atom.arity), adornment, frozenset(), world)
+    goal = world.cache.get(
+        world.rules, RelationSchema(atom.predicate, atom.arity), adornment, frozenset(), world
+    )
     steps: dict[int, int] = {}
     opened = []
     open_run = world.engine.open_run
@@ -89,7 +94,9 @@ def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY
     return Evaluated(answers, sum(steps.values()), rows, run.goal is goal.full)
 
 
-@pytest.mark.parametrize("text", ["points(n1, ?y)", "points(?x, n1)", "points(n1, n2)", "through(?x, ?y)"])
+@pytest.mark.parametrize(
+    "text", ["points(n1, ?y)", "points(?x, n1)", "points(n1, n2)", "through(?x, ?y)"]
+)
 def test_a_goal_costs_a_small_factor_of_the_full_evaluation(world, monkeypatch, text):
     monkeypatch.setattr(race, "HEAD_START_STEPS", 1000)
     both = evaluated(world, text)
@@ -101,7 +108,9 @@ def test_a_goal_costs_a_small_factor_of_the_full_evaluation(world, monkeypatch, 
     assert both.answers == demand.answers == full.answers > 0
     assert (both.full_won, demand.full_won, full.full_won) == (True, False, True)
     assert both.steps <= 1.6 * full.steps + 20_000
-    assert demand.steps > 0.7 * full.steps  # otherwise demand would not be the slower way in this program
+    assert (
+        demand.steps > 0.7 * full.steps
+    )  # otherwise demand would not be the slower way in this program
 
 
 def test_the_full_evaluation_is_not_opened_for_a_short_goal(world):
@@ -132,19 +141,38 @@ def test_both_runs_together_stay_within_the_budget(world, monkeypatch):
         ("p(?x, ?y) :- e(?x, ?y). p(?x, ?z) :- e(?x, ?y), p(?y, ?z).", "p", "bf", False),
         ("p(?x, ?y) :- e(?x, ?y). p(?x, ?z) :- p(?x, ?y), e(?y, ?z).", "p", "fb", False),
         ("p(?x, ?y) :- e(?x, ?y). p(?x, ?z) :- p(?x, ?y), p(?y, ?z).", "p", "bf", False),
-        ("p(?x, ?y) :- e(?x, ?u), e(?y, ?u). p(?x, ?y) :- e(?x, ?u), p(?u, ?v), e(?y, ?v).", "p", "bf", False),
-        ("q(?x, ?y) :- e(?x, ?y). q(?x, ?z) :- q(?x, ?y), e(?y, ?z). p(?x, ?z) :- q(?x, ?y), p(?y, ?z).", "p", "bf", False),
-        ("p(?x, ?y) :- e(?x, ?y). p(?x, ?z) :- p(?x, ?y), p(?y, ?z), not bad(?y).", "p", "bf", True),
+        (
+            "p(?x, ?y) :- e(?x, ?u), e(?y, ?u). p(?x, ?y) :- e(?x, ?u), p(?u, ?v), e(?y, ?v).",
+            "p",
+            "bf",
+            False,
+        ),
+        (
+            "q(?x, ?y) :- e(?x, ?y). q(?x, ?z) :- q(?x, ?y), e(?y, ?z). p(?x, ?z) :- q(?x, ?y), p(?y, ?z).",
+            "p",
+            "bf",
+            False,
+        ),
+        (
+            "p(?x, ?y) :- e(?x, ?y). p(?x, ?z) :- p(?x, ?y), p(?y, ?z), not bad(?y).",
+            "p",
+            "bf",
+            True,
+        ),
     ],
 )
 def test_only_demand_in_a_non_linear_recursion_can_lose(rules, goal, adornment, expected):
-    program = rewrite(rule_set(rules).clauses(frozenset()), RelationSchema(goal, 2).derived, adornment)
+    program = rewrite(
+        rule_set(rules).clauses(frozenset()), RelationSchema(goal, 2).derived, adornment
+    )
     assert can_lose(program) is expected
 
 
 def test_rules_that_compute_new_values_without_end_have_no_full_plan(world):
     text = "n(0). n(?y) :- n(?x), n(?z), ?y = ?x + ?z + 1."
-    rules = RuleSet([statement.rule for statement in parse_program(text) if hasattr(statement, "rule")])
+    rules = RuleSet(
+        [statement.rule for statement in parse_program(text) if hasattr(statement, "rule")]
+    )
     goal = world.cache.get(rules, RelationSchema("n", 1), "b", frozenset(), world)
     assert goal.full is None
 

@@ -33,7 +33,9 @@ def test_examples_load(text: str) -> None:
     assert check_statements(statements) == []
 
 
-@pytest.mark.parametrize("shown", blocks("text"), ids=[text.split("\n")[0] for text in blocks("text")])
+@pytest.mark.parametrize(
+    "shown", blocks("text"), ids=[text.split("\n")[0] for text in blocks("text")]
+)
 def test_messages_are_the_real_ones(shown: str) -> None:
     line, source = re.findall(r"^  (\d+) \| (.*)$", shown, re.MULTILINE)[0]
     with pytest.raises(RuleSyntaxError) as caught:
@@ -42,14 +44,21 @@ def test_messages_are_the_real_ones(shown: str) -> None:
 
 
 def test_every_code_is_on_the_page() -> None:
-    code = "".join((ROOT / "planner" / "kbplanner" / name).read_text(encoding="utf-8") for name in SOURCES)
-    used = set(re.findall(r"""(?:Problem|_at|_add|RuleWarning)\(\s*"([a-z-]+)",""", code)) | {"unsafe", "invalid"}
+    code = "".join(
+        (ROOT / "planner" / "kbplanner" / name).read_text(encoding="utf-8") for name in SOURCES
+    )
+    used = set(re.findall(r"""(?:Problem|_at|_add|RuleWarning)\(\s*"([a-z-]+)",""", code)) | {
+        "unsafe",
+        "invalid",
+    }
     assert len(used) > 30
     assert used <= set(re.findall(r"`([a-z-]+)`", PAGE))
 
 
 def test_the_codes_on_the_page_are_used() -> None:
-    code = "".join((ROOT / "planner" / "kbplanner" / name).read_text(encoding="utf-8") for name in SOURCES)
+    code = "".join(
+        (ROOT / "planner" / "kbplanner" / name).read_text(encoding="utf-8") for name in SOURCES
+    )
     table = PAGE.split("| code | what happened |")[1].split("Warnings do not")[0]
     for name in re.findall(r"`([a-z]+(?:-[a-z]+)+)`", table):
         assert f'"{name}"' in code, name

@@ -19,7 +19,10 @@ from kbplanner.reference.engine import ReferenceEngine
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 CELLS = st.tuples(
-    st.integers(0, 2**40), st.sampled_from([0, 5, -3, EPOCH]), st.sampled_from([2**63 - 1, 2**41, -7]), st.integers(0, 9)
+    st.integers(0, 2**40),
+    st.sampled_from([0, 5, -3, EPOCH]),
+    st.sampled_from([2**63 - 1, 2**41, -7]),
+    st.integers(0, 9),
 )
 ATTRIBUTES = (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL)
 
@@ -66,7 +69,8 @@ def shown(row, values, name, scope):
 )
 def test_engine_reference_and_json_agree(rows, cells, hidden, stored, name, scope):
     expected = [
-        shown(row, cells[i] if i < stored and i not in hidden else None, name, scope) for i, row in enumerate(rows)
+        shown(row, cells[i] if i < stored and i not in hidden else None, name, scope)
+        for i, row in enumerate(rows)
     ]
     shape = row_shape(name, True, scope, ',"truthVal":true')
     for engine in (Engine(), ReferenceEngine()):
@@ -75,7 +79,9 @@ def test_engine_reference_and_json_agree(rows, cells, hidden, stored, name, scop
         text = b"".join(rows_json(engine, shape, relation, symbols, 2, len(rows)))
         assert text[:1] == b","
         assert json.loads(b"[" + text[1:] + b"]") == expected
-        assert text[1:].decode() == ",".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in expected)
+        assert text[1:].decode() == ",".join(
+            json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in expected
+        )
 
 
 def test_long_rows_and_many_rows_come_in_slices():
@@ -108,4 +114,6 @@ def test_a_relation_with_confidences_is_refused():
     relation.set_attribute(Attribute.CONFIDENCE, ids, [0.5])
     assert relation.uses(Attribute.CONFIDENCE)
     with pytest.raises(EngineFault):
-        list(rows_json(engine, row_shape("p", True, None), relation, engine.intern_many(["a"]), 1, 1))
+        list(
+            rows_json(engine, row_shape("p", True, None), relation, engine.intern_many(["a"]), 1, 1)
+        )

@@ -27,7 +27,9 @@ FACTORIES = {
 
 def test_every_conformance_class_is_covered_here():
     exported = [getattr(conformance, name) for name in conformance.__all__]
-    classes = [one for one in exported if isinstance(one, type) and one is not conformance.Conformance]
+    classes = [
+        one for one in exported if isinstance(one, type) and one is not conformance.Conformance
+    ]
     assert all(issubclass(one, conformance.Conformance) for one in classes)
     assert sorted(one.__name__ for one in classes) == sorted(FACTORIES)
 
@@ -71,14 +73,25 @@ TESTS = (
     "test_a_failing_sync_is_never_acknowledged",
 )
 BROKEN = {
-    "never syncs its folder": ([("                os.fsync(folder)", "                pass")], TESTS[1]),
-    "never syncs its files": ([("                os.fsync(file.fileno())", "                pass")], TESTS[1]),
+    "never syncs its folder": (
+        [("                os.fsync(folder)", "                pass")],
+        TESTS[1],
+    ),
+    "never syncs its files": (
+        [("                os.fsync(file.fileno())", "                pass")],
+        TESTS[1],
+    ),
     "goes on after a failed sync": (
         [("            raise self.failed from error", "            self.failed = None")],
         TESTS[3],
     ),
     "forgets the head": (
-        [("            self._put_state(head=self.head)", "            self.state['head'] = self.head")],
+        [
+            (
+                "            self._put_state(head=self.head)",
+                "            self.state['head'] = self.head",
+            )
+        ],
         TESTS[0],
     ),
 }
@@ -101,8 +114,13 @@ def run(tmp_path, changes):
         "        return FolderStore(config)\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "test_it.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    return {name: verdict == "PASSED" for verdict, name in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", done.stdout, re.M)}
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    return {
+        name: verdict == "PASSED"
+        for verdict, name in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", done.stdout, re.M)
+    }
 
 
 def test_the_store_of_the_how_to_page_passes(tmp_path):

@@ -20,10 +20,18 @@ from kbplugins.llm_http.transport import _seconds
 
 PROVIDERS = ["openai", "anthropic", "google", "ollama"]
 KEY = "sk-very-secret-0123456789"
-SCHEMA = {"type": "object", "properties": {"facts": {"type": "array"}}, "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"facts": {"type": "array"}},
+    "additionalProperties": False,
+}
 ASKED = CompletionRequest(
     "Be exact.",
-    (Message("user", "<text>\nAnn works at Acme.\n</text>"), Message("assistant", "what?"), Message("user", "again")),
+    (
+        Message("user", "<text>\nAnn works at Acme.\n</text>"),
+        Message("assistant", "what?"),
+        Message("user", "again"),
+    ),
     SCHEMA,
     100,
     10.0,
@@ -74,7 +82,10 @@ def test_what_openai_is_sent(standin: StandIn) -> None:
         ],
         "max_tokens": 100,
         "temperature": 0,
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA},
+        },
     }
 
 
@@ -88,7 +99,11 @@ def test_openai_itself_gets_the_words_it_takes() -> None:
 def test_what_anthropic_is_sent(standin: StandIn) -> None:
     provider(standin, "anthropic").complete(ASKED)
     (seen,) = standin.seen
-    assert (seen.path, seen.headers["x-api-key"], seen.headers["anthropic-version"]) == ("/v1/messages", KEY, "2023-06-01")
+    assert (seen.path, seen.headers["x-api-key"], seen.headers["anthropic-version"]) == (
+        "/v1/messages",
+        KEY,
+        "2023-06-01",
+    )
     assert "authorization" not in seen.headers
     assert (seen.body["system"], seen.body["max_tokens"]) == ("Be exact.", 100)
     assert [turn["role"] for turn in seen.body["messages"]] == ["user", "assistant", "user"]
@@ -152,7 +167,12 @@ def test_a_cut_answer_says_so(standin: StandIn, name: str) -> None:
     ],
 )
 def test_failures(
-    standin: StandIn, name: str, kind: str, outcome: str, retry: bool, caplog: pytest.LogCaptureFixture
+    standin: StandIn,
+    name: str,
+    kind: str,
+    outcome: str,
+    retry: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     standin.misbehave(kind)
     with caplog.at_level(logging.DEBUG), pytest.raises(ProviderFailed) as caught:
@@ -160,7 +180,11 @@ def test_failures(
     assert (caught.value.kind, caught.value.retry) == (outcome, retry)
     assert caught.value.retry_after == (7.0 if kind.startswith("429") else None)
     assert len(standin.seen) == 1, "a redirect is not followed"
-    said = [caught.value.message, str(caught.value.__cause__), *(record.getMessage() for record in caplog.records)]
+    said = [
+        caught.value.message,
+        str(caught.value.__cause__),
+        *(record.getMessage() for record in caplog.records),
+    ]
     assert not any(KEY in text for text in said)
 
 
@@ -178,7 +202,9 @@ def test_nobody_listens(standin: StandIn) -> None:
     assert caught.value.retry
 
 
-@pytest.mark.parametrize("answer", [{}, {"choices": []}, {"choices": [{"message": None}]}, {"choices": [{"message": 3}]}])
+@pytest.mark.parametrize(
+    "answer", [{}, {"choices": []}, {"choices": [{"message": None}]}, {"choices": [{"message": 3}]}]
+)
 def test_an_answer_of_another_shape(standin: StandIn, answer: Any) -> None:
     made: Any = provider(standin, "openai")
     made._post = lambda *args: answer
@@ -191,7 +217,10 @@ def test_strange_values_in_a_sound_shape(standin: StandIn) -> None:
     made._post = lambda *args: {"choices": [{"message": {"content": 3}}]}
     with pytest.raises(ProviderFailed):
         made.complete(ASKED)
-    made._post = lambda *args: {"choices": [{"message": {"content": None}}], "usage": {"prompt_tokens": "many"}}
+    made._post = lambda *args: {
+        "choices": [{"message": {"content": None}}],
+        "usage": {"prompt_tokens": "many"},
+    }
     found = made.complete(ASKED)
     assert (found.text, found.input_tokens, found.output_tokens) == ("", None, None)
 
@@ -248,7 +277,14 @@ def test_a_key_is_not_in_what_settings_print() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [(None, None), ("7", 7.0), (" 12 ", 12.0), ("soon", None), ("-1", None), ("Wed, 01 Jul 2020 00:00:00 GMT", 0.0)],
+    [
+        (None, None),
+        ("7", 7.0),
+        (" 12 ", 12.0),
+        ("soon", None),
+        ("-1", None),
+        ("Wed, 01 Jul 2020 00:00:00 GMT", 0.0),
+    ],
 )
 def test_retry_after(text: str | None, seconds: float | None) -> None:
     assert _seconds(text) == seconds

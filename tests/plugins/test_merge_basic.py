@@ -49,7 +49,9 @@ class TestAGuest(MergeStrategyConformance):
 def test_they_decide_as_they_are_called() -> None:
     found = kb_merge_strategies()
     assert {name: strategy.always for name, strategy in found.items()} == EXPECTED
-    assert {name: strategy.resolve(CONFLICTS[0]).keep for name, strategy in found.items()} == EXPECTED
+    assert {
+        name: strategy.resolve(CONFLICTS[0]).keep for name, strategy in found.items()
+    } == EXPECTED
 
 
 class Guest:

@@ -30,7 +30,9 @@ class TestNone(MetricsSinkConformance):
 
 class TestStatsd(MetricsSinkConformance):
     def make_sink(self) -> MetricsSink:
-        return metrics_statsd.kb_metrics_sinks(config=Config(statsd_address="127.0.0.1:9"))["statsd"](FAMILIES)
+        return metrics_statsd.kb_metrics_sinks(config=Config(statsd_address="127.0.0.1:9"))[
+            "statsd"
+        ](FAMILIES)
 
 
 class TestKeepBoth(MergeStrategyConformance):
@@ -155,7 +157,9 @@ def test_statsd_sends_batches_by_udp():
     ]
 
 
-@pytest.mark.parametrize("text", ["nowhere", "127.0.0.1:0", "127.0.0.1:70000", ":8125", "127.0.0.1:x"])
+@pytest.mark.parametrize(
+    "text", ["nowhere", "127.0.0.1:0", "127.0.0.1:70000", ":8125", "127.0.0.1:x"]
+)
 def test_a_daemon_nobody_can_reach_is_refused(text):
     with pytest.raises(ConfigError, match="STATSD_ADDRESS"):
         metrics_statsd.address_of(text)

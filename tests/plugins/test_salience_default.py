@@ -22,7 +22,9 @@ def test_weights_and_half_life_are_settings() -> None:
     assert scorer.weights == SalienceWeights(0.2, 0.3, 0.4, 1000)
 
 
-@pytest.mark.parametrize("text", ["1", "a,b,c", "0.5,0.5,0.5", "-1,1,1", "0,0,0", "nan,0,0", "1,0,0,0"])
+@pytest.mark.parametrize(
+    "text", ["1", "a,b,c", "0.5,0.5,0.5", "-1,1,1", "0,0,0", "nan,0,0", "1,0,0,0"]
+)
 def test_weights_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="SALIENCE_WEIGHTS"):
         Config.from_env({"SALIENCE_WEIGHTS": text})

@@ -13,7 +13,15 @@ import pytest
 from support.postgres import OwnServer, psycopg, schema
 
 from kbcore.config import Config
-from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, SnapshotFailed, StorageBusy, StorageFailed
+from kbcore.errors import (
+    ConfigError,
+    KBError,
+    LogCorrupted,
+    NotReady,
+    SnapshotFailed,
+    StorageBusy,
+    StorageFailed,
+)
 from kbcore.plug.conformance import LogStoreConformance
 from kbcore.plug.ports import LogStore
 from kbplugins import storage_postgres
@@ -23,7 +31,9 @@ ONE = [(1, 1, b"one")]
 
 
 def config_of(url: str, **settings) -> Config:
-    return Config(storage_backend="postgres", storage_url=url, storage_timeout_ms=20_000, **settings)
+    return Config(
+        storage_backend="postgres", storage_url=url, storage_timeout_ms=20_000, **settings
+    )
 
 
 def sql(url: str, query: str, *values):
@@ -92,7 +102,9 @@ def test_a_server_that_cannot_be_used_is_told_without_the_password(url, error, c
     with caplog.at_level(logging.DEBUG), pytest.raises(KBError) as caught:
         PostgresStore(config_of(url))
     assert isinstance(caught.value, (error, ConfigError))
-    assert "hush" not in str(caught.value) + str(caught.value.details) + caplog.text + repr(config_of(url))
+    assert "hush" not in str(caught.value) + str(caught.value.details) + caplog.text + repr(
+        config_of(url)
+    )
     assert caught.value.__cause__ is None
 
 
@@ -129,7 +141,9 @@ def test_schemas_are_logs_of_their_own(postgres_server) -> None:
         two.close()
 
 
-@pytest.mark.parametrize(("policy", "synchronous"), [("always", "on"), ("interval", "off"), ("never", "off")])
+@pytest.mark.parametrize(
+    ("policy", "synchronous"), [("always", "on"), ("interval", "off"), ("never", "off")]
+)
 def test_the_policy_decides_what_a_commit_waits_for(postgres_url, policy, synchronous) -> None:
     store = PostgresStore(config_of(postgres_url, fsync_policy=policy))
     assert store._session.execute("SHOW synchronous_commit").fetchone() == (synchronous,)
@@ -161,7 +175,9 @@ def test_a_writer_that_lost_its_lock_to_another_is_fenced(postgres_url) -> None:
     new.close()
 
 
-def test_a_writer_whose_token_was_replaced_cannot_append_over_its_open_connection(postgres_url) -> None:
+def test_a_writer_whose_token_was_replaced_cannot_append_over_its_open_connection(
+    postgres_url,
+) -> None:
     store = PostgresStore(config_of(postgres_url))
     store.append(ONE)
     sql(postgres_url, "UPDATE kbcore_meta SET writer = 'another'")
@@ -295,7 +311,9 @@ def test_followers_are_woken_by_an_append(postgres_url) -> None:
     waiting.start()
     listening = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND wait_event = 'ClientRead' AND query LIKE %s"
     for _ in range(10_000):  # until it listens and has seen that there is nothing new
-        if sql(postgres_url, listening, "SELECT log_id, epoch, writer, first, head FROM kbcore_meta") == [(1,)]:
+        if sql(
+            postgres_url, listening, "SELECT log_id, epoch, writer, first, head FROM kbcore_meta"
+        ) == [(1,)]:
             break
     store.append(ONE)
     waiting.join(60)
@@ -329,7 +347,9 @@ def test_rows_that_changed_under_it_are_refused(postgres_url, damage) -> None:
         read_all(postgres_url)
 
 
-@pytest.mark.parametrize("damage", ["UPDATE kbcore_chunks SET data = 'x'", "DELETE FROM kbcore_chunks WHERE number = 1"])
+@pytest.mark.parametrize(
+    "damage", ["UPDATE kbcore_chunks SET data = 'x'", "DELETE FROM kbcore_chunks WHERE number = 1"]
+)
 def test_a_damaged_snapshot_is_given_up_only_where_the_log_is_whole(postgres_url, damage) -> None:
     store = PostgresStore(config_of(postgres_url))
     store.append(ONE * 3)

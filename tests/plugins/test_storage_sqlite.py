@@ -40,7 +40,9 @@ class TestSqliteInterval(LogStoreConformance):
 
 
 def opened(path, **settings) -> SqliteStore:
-    return SqliteStore(Config(storage_url=f"sqlite:{path}", storage_backend="sqlite", min_free_mb=0, **settings))
+    return SqliteStore(
+        Config(storage_url=f"sqlite:{path}", storage_backend="sqlite", min_free_mb=0, **settings)
+    )
 
 
 def test_the_hook_offers_sqlite() -> None:
@@ -147,7 +149,8 @@ def test_too_little_room_is_refused_early(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "journal", "level"), [("always", "persist", 2), ("interval", "wal", 1), ("never", "wal", 1)]
+    ("policy", "journal", "level"),
+    [("always", "persist", 2), ("interval", "wal", 1), ("never", "wal", 1)],
 )
 def test_the_policy_decides_the_journal(tmp_path, policy, journal, level) -> None:
     for _ in range(2):

@@ -28,12 +28,30 @@ A, B, Z = (Variable(name) for name in "abz")
 ROW = Atom("v", (A, B))
 CASING = Path(__file__).parents[2] / "csrc" / "casing.c"
 
-doubles = st.integers(0, (1 << 64) - 1).map(lambda bits: struct.unpack("d", struct.pack("Q", bits))[0])
+doubles = st.integers(0, (1 << 64) - 1).map(
+    lambda bits: struct.unpack("d", struct.pack("Q", bits))[0]
+)
 numeric = st.one_of(
     st.integers(-10, 10).map(str),
     st.integers(-(1 << 63), (1 << 63) - 1).map(str),
     st.integers(-(10**20), 10**20).map(str),
-    st.sampled_from(["-0", "0.0", "-0.0", "1e400", "1e-400", "0.1", "2.5", "-2.5", "1E5", "12.50", "2.675", "1e16", "1e15"]),
+    st.sampled_from(
+        [
+            "-0",
+            "0.0",
+            "-0.0",
+            "1e400",
+            "1e-400",
+            "0.1",
+            "2.5",
+            "-2.5",
+            "1E5",
+            "12.50",
+            "2.675",
+            "1e16",
+            "1e15",
+        ]
+    ),
     st.decimals(-1000, 1000, places=2).map(str),
     doubles.map(repr),
     st.integers(-1074, 1023).map(lambda power: repr(2.0**power)),
@@ -54,9 +72,17 @@ def world(*rules):
 @examples(150)
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=40))
 def test_functions_are_worth_the_same_in_both_engines(pairs):
-    calls = [Apply(name, (A,) if name in ("abs", "lower", "upper", "length") else (A, B)) for name in FUNCTIONS]
+    calls = [
+        Apply(name, (A,) if name in ("abs", "lower", "upper", "length") else (A, B))
+        for name in FUNCTIONS
+    ]
     calls += [Apply("round", (A, "2")), Apply("round", (A,)), Apply("max", (A, B, "7"))]
-    made = world(*(Rule(Atom(f"f{i}", (A, B, Z)), (Literal(ROW), Comparison("=", Z, call))) for i, call in enumerate(calls)))
+    made = world(
+        *(
+            Rule(Atom(f"f{i}", (A, B, Z)), (Literal(ROW), Comparison("=", Z, call)))
+            for i, call in enumerate(calls)
+        )
+    )
     made.tell(Atom("v", pair) for pair in pairs)
     for i, call in enumerate(calls):
         expected = set()
@@ -68,9 +94,19 @@ def test_functions_are_worth_the_same_in_both_engines(pairs):
 
 
 @examples(100)
-@given(st.lists(st.tuples(st.text("aab1", max_size=4), st.text("ab1", max_size=2)), min_size=1, max_size=30), st.booleans())
+@given(
+    st.lists(
+        st.tuples(st.text("aab1", max_size=4), st.text("ab1", max_size=2)), min_size=1, max_size=30
+    ),
+    st.booleans(),
+)
 def test_tests_of_strings(pairs, negated):
-    made = world(*(Rule(Atom("is_" + name, (A, B)), (Literal(ROW), Comparison(name, A, B, negated))) for name in TESTS))
+    made = world(
+        *(
+            Rule(Atom("is_" + name, (A, B)), (Literal(ROW), Comparison(name, A, B, negated)))
+            for name in TESTS
+        )
+    )
     made.tell(Atom("v", pair) for pair in pairs)
     for op, name in enumerate(TESTS):
         expected = {pair for pair in pairs if text_test(op + 8 * negated, *pair)}
@@ -78,13 +114,15 @@ def test_tests_of_strings(pairs, negated):
 
 
 patterns = st.recursive(
-    st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"[a-c\d]", "é", "^", "$", r"\.", "[]x-]"]),
+    st.sampled_from(
+        ["a", "b", ".", "[ab]", "[^a]", r"\d", r"[a-c\d]", "é", "^", "$", r"\.", "[]x-]"]
+    ),
     lambda inner: st.one_of(
         st.tuples(inner, inner).map("".join),
         st.tuples(inner, inner).map(lambda two: f"(?:{two[0]}|{two[1]})"),
-        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"])).map(
-            lambda two: f"({two[0]}){two[1]}"
-        ),
+        st.tuples(
+            inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?"])
+        ).map(lambda two: f"({two[0]}){two[1]}"),
     ),
     max_leaves=6,
 )
@@ -95,7 +133,9 @@ patterns = st.recursive(
 def test_patterns_match_as_those_of_python(pattern, found):
     program = compile_pattern(pattern)
     other = re.compile(pattern.replace("$", r"\Z"), re.ASCII)
-    made = world(Rule(Atom("p", (A,)), (Literal(Atom("v", (A,))), Comparison("matches", A, pattern))))
+    made = world(
+        Rule(Atom("p", (A,)), (Literal(Atom("v", (A,))), Comparison("matches", A, pattern)))
+    )
     made.tell(Atom("v", (text,)) for text in found)
     expected = {(text,) for text in found if other.search(text)}
     assert {(text,) for text in found if matches(program, text)} == expected
@@ -103,7 +143,13 @@ def test_patterns_match_as_those_of_python(pattern, found):
 
 
 @examples(150)
-@given(st.lists(st.tuples(st.sampled_from("gh"), st.one_of(numeric, st.text("x", max_size=2))), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("gh"), st.one_of(numeric, st.text("x", max_size=2))),
+        min_size=1,
+        max_size=30,
+    )
+)
 def test_aggregates_are_worth_the_same_in_both_engines(rows):
     rows = [(group, str(place), text) for place, (group, text) in enumerate(rows)]
     body = (Literal(Atom("v", (A, Variable("i"), B))),)
@@ -127,7 +173,9 @@ def test_a_sum_is_rounded_once(values):
         nearest = float(exact)
     except OverflowError:
         nearest = math.inf
-    if math.isinf(nearest) or (all(isinstance(number(text), int) for text in texts) and abs(exact) >= 1 << 63):
+    if math.isinf(nearest) or (
+        all(isinstance(number(text), int) for text in texts) and abs(exact) >= 1 << 63
+    ):
         assert found is None
     else:
         assert float(found) == nearest
@@ -139,13 +187,23 @@ def test_a_number_reads_back_as_itself(value):
     assert number(number_text(value)) is not None
 
 
-@pytest.mark.parametrize(("table", "mapping"), [("capitals", simple_lower), ("smalls", simple_upper)])
+@pytest.mark.parametrize(
+    ("table", "mapping"), [("capitals", simple_lower), ("smalls", simple_upper)]
+)
 def test_the_letters_of_the_engine_are_those_of_unicode(table, mapping):
     source = CASING.read_text(encoding="utf-8")
     rows = re.search(rf"{table}\[\] = {{.*?\n(.*?)\n}};", source, re.S).group(1)
-    found = [tuple(int(part, 0) for part in item.split(",")) for item in re.findall(r"{([^}]*)}", rows)]
-    points = {first + i * stride: added for first, count, stride, added in found for i in range(count)}
-    known = {first + i * stride: added for first, count, stride, added in casing.runs(mapping) for i in range(count)}
+    found = [
+        tuple(int(part, 0) for part in item.split(",")) for item in re.findall(r"{([^}]*)}", rows)
+    ]
+    points = {
+        first + i * stride: added for first, count, stride, added in found for i in range(count)
+    }
+    known = {
+        first + i * stride: added
+        for first, count, stride, added in casing.runs(mapping)
+        for i in range(count)
+    }
     if unicodedata.unidata_version == "14.0.0":
         assert points == known
     else:  # another version of Unicode knows more pairs, or fewer, but no other ones

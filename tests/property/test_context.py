@@ -32,7 +32,12 @@ X, Y = Variable("x"), Variable("y")
 NAMES = st.sampled_from("abcd")
 FACTS = st.one_of(
     st.builds(lambda x, y: Fact("edge", (x, y)), NAMES, NAMES),
-    st.builds(lambda p, x, sign: Fact(p, (x,), sign), st.sampled_from(("node", "open", "shut")), NAMES, st.booleans()),
+    st.builds(
+        lambda p, x, sign: Fact(p, (x,), sign),
+        st.sampled_from(("node", "open", "shut")),
+        NAMES,
+        st.booleans(),
+    ),
     st.builds(lambda x, ttl: Fact("edge", (x, "d"), ttl=ttl), NAMES, st.integers(1, 3000)),
 )
 GOALS = st.lists(
@@ -64,7 +69,9 @@ def atoms(entries: Iterable[Entry]) -> set[tuple[str, tuple[str, ...], bool]]:
 
 def told(entry: Entry) -> Entry:
     """An entry without what drifts by itself: salience, category, and when something was concluded."""
-    return entry._replace(salience=0.0, category="", created_at=0 if entry.provenance else entry.created_at)
+    return entry._replace(
+        salience=0.0, category="", created_at=0 if entry.provenance else entry.created_at
+    )
 
 
 @examples(60)
@@ -81,21 +88,38 @@ def test_what_a_window_holds_proves_its_goals(writes, goals):
         stored = [entry for entry in needed if entry.provenance is None]
         again.assert_facts([Fact(e.predicate, e.args, not e.negated) for e in stored])
         for goal in goals:
-            answers = {(row["predicate"], tuple(row["args"]), row["negated"]) for row in kb.infer(goal)}
+            answers = {
+                (row["predicate"], tuple(row["args"]), row["negated"]) for row in kb.infer(goal)
+            }
             assert answers <= atoms(needed)
             if goal.atom.predicate != "lone" and not goal.negated:
-                assert answers == {(r["predicate"], tuple(r["args"]), r["negated"]) for r in again.infer(goal)}
+                assert answers == {
+                    (r["predicate"], tuple(r["args"]), r["negated"]) for r in again.infer(goal)
+                }
 
 
 @examples(80)
-@given(WRITES, GOALS, st.integers(1, 8), st.integers(1, 30), st.sampled_from([None, 1, 2]), BUCKETS, NAMED)
+@given(
+    WRITES,
+    GOALS,
+    st.integers(1, 8),
+    st.integers(1, 30),
+    st.sampled_from([None, 1, 2]),
+    BUCKETS,
+    NAMED,
+)
 def test_windows_keep_their_promises(writes, goals, most, most_tokens, alike, buckets, named):
     clock = ManualClock()
     with runtime(clock=clock) as node:
         kb = node.knowledge_base()
         kb.assert_rules(RULES)
         write(kb, clock, writes)
-        limits = {"max_facts": most, "max_tokens": most_tokens, "max_per_predicate": alike, "predicates": named}
+        limits = {
+            "max_facts": most,
+            "max_tokens": most_tokens,
+            "max_per_predicate": alike,
+            "predicates": named,
+        }
         asked = WindowRequest(goals=goals, buckets=buckets, **limits)
         found = kb.context(asked)
         assert kb.context(asked) == found

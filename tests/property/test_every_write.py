@@ -47,7 +47,18 @@ class Step:
 
 UNSET = 0.5
 VERBS = ["tell"] * 5 + ["retract"] * 2 + ["pattern", "teach", "forget", "wait"] + ["ask"] * 5
-VERBS += ["fork", "fork", "drop", "merge", "merge", "decay", "consolidate", "consolidate", "prioritize", "prioritize"]
+VERBS += [
+    "fork",
+    "fork",
+    "drop",
+    "merge",
+    "merge",
+    "decay",
+    "consolidate",
+    "consolidate",
+    "prioritize",
+    "prioritize",
+]
 steps = st.lists(
     st.builds(
         Step,
@@ -83,7 +94,8 @@ class Shadow:
         created, priority = (known[0], known[4]) if alive else (self.now, UNSET)
         begin = created if start is None else START + start
         until = min(
-            created + ttl if ttl is not None else float("inf"), START + end if end is not None else float("inf")
+            created + ttl if ttl is not None else float("inf"),
+            START + end if end is not None else float("inf"),
         )
         self.facts[scope, atom] = (created, begin, until, start is not None, priority)
 
@@ -107,15 +119,29 @@ class Shadow:
 
     def fork(self, source, target):
         self.drop(target)
-        self.facts.update({(target, atom): known for (where, atom), known in self.facts.items() if where == source})
+        self.facts.update(
+            {
+                (target, atom): known
+                for (where, atom), known in self.facts.items()
+                if where == source
+            }
+        )
         if source is not None:
-            self.rules.update({(target, name): rule for (where, name), rule in self.rules.items() if where == source})
+            self.rules.update(
+                {
+                    (target, name): rule
+                    for (where, name), rule in self.rules.items()
+                    if where == source
+                }
+            )
 
     def merge(self, source, target, strategy):
         mine, theirs = self.alive(source), self.alive(target)
         for name, facts in mine.items():
             known = theirs.get(name, {})
-            changed = [sign for sign in facts if sign in known and told(facts[sign]) != told(known[sign])]
+            changed = [
+                sign for sign in facts if sign in known and told(facts[sign]) != told(known[sign])
+            ]
             if changed or (facts.keys() - known.keys() and known.keys() - facts.keys()):
                 if strategy == "TARGET_WINS":
                     continue
@@ -130,7 +156,9 @@ class Shadow:
                 self.facts[target, Atom(*name, sign)] = fact
 
     def decay(self, scope, threshold):
-        faded = [(scope, atom) for atom in self.valid(scope) if self.facts[scope, atom][4] < threshold]
+        faded = [
+            (scope, atom) for atom in self.valid(scope) if self.facts[scope, atom][4] < threshold
+        ]
         over = [key for key, fact in self.facts.items() if key[0] == scope and fact[2] <= self.now]
         for key in [*faded, *over]:
             del self.facts[key]
@@ -143,7 +171,9 @@ class Shadow:
             if atom.positive and atom.arity > 1 and not atom.predicate.endswith(SUFFIX):
                 groups[atom.predicate, atom.arity, atom.args[0]] += 1
         wanted = {
-            Atom(name + SUFFIX, (first, str(count))) for (name, _, first), count in groups.items() if count >= LEAST
+            Atom(name + SUFFIX, (first, str(count)))
+            for (name, _, first), count in groups.items()
+            if count >= LEAST
         }
         for atom in self.valid(scope):
             if atom.predicate.endswith(SUFFIX) and atom not in wanted:
@@ -160,7 +190,11 @@ class Shadow:
 
     def answers(self, goal, scope):
         rules, facts = self.visible(scope), self.valid(scope)
-        true = naive.model(rules, facts) if naive.stratified(rules) else naive.well_founded(rules, facts)[0]
+        true = (
+            naive.model(rules, facts)
+            if naive.stratified(rules)
+            else naive.well_founded(rules, facts)[0]
+        )
         return naive.answers(true, goal)
 
 
@@ -190,7 +224,10 @@ def test_answers_follow_every_kind_of_write(rules, steps):
             for step in steps:
                 assert set(kb.tuples(step.goal, scope=scope)) == shadow.answers(step.goal, scope)
             rows = kb.salient(scope=scope, limit=1000)
-            found = {Atom(row["predicate"], tuple(row["args"]), not row["negated"]): row["salience"] for row in rows}
+            found = {
+                Atom(row["predicate"], tuple(row["args"]), not row["negated"]): row["salience"]
+                for row in rows
+            }
             assert found == {atom: shadow.facts[scope, atom][4] for atom in shadow.valid(scope)}
 
 
@@ -249,11 +286,15 @@ def play(kb, clock, shadow, step):
     elif step.verb == "prioritize":
         fact = shadow.facts.get((scope, atom))
         if fact is not None and fact[2] > shadow.now:
-            kb.prioritize(atom.predicate, atom.args, step.share, positive=atom.positive, scope=scope)
+            kb.prioritize(
+                atom.predicate, atom.args, step.share, positive=atom.positive, scope=scope
+            )
             shadow.facts[scope, atom] = (*fact[:4], step.share)
         else:
             with pytest.raises(NotFound):
-                kb.prioritize(atom.predicate, atom.args, step.share, positive=atom.positive, scope=scope)
+                kb.prioritize(
+                    atom.predicate, atom.args, step.share, positive=atom.positive, scope=scope
+                )
     elif step.verb == "wait":
         clock.advance(5)
         shadow.now += 5

@@ -68,17 +68,29 @@ QUESTIONS = [
     ),
 ]
 BODIES = [
-    parse_goal(text).body for text in ("n(?x), not ~r(?x)", "e(?x, ?y), not p(?x, ?y)", "f(?x, ?y), not ~m(?y), not m(?x)")
+    parse_goal(text).body
+    for text in (
+        "n(?x), not ~r(?x)",
+        "e(?x, ?y), not p(?x, ?y)",
+        "f(?x, ?y), not ~m(?y), not m(?x)",
+    )
 ]
 
 SHAPES = [("e", 2), ("f", 2), ("n", 1), ("m", 1), ("p", 2), ("q", 2), ("r", 1), ("on", 0)]
-GROUND = [Atom(name, args, sign) for name, arity in SHAPES for args in product("ab", repeat=arity) for sign in (True, False)]
+GROUND = [
+    Atom(name, args, sign)
+    for name, arity in SHAPES
+    for args in product("ab", repeat=arity)
+    for sign in (True, False)
+]
 """Facts of both signs over two constants: few, so that opposites meet and rules have something to do."""
 
 facts = st.sampled_from(GROUND)
 
 forms = st.sampled_from(FORMS)
-rules = st.one_of(forms, forms, forms, forms, programs.rules(), programs.computing_rules(), programs.wide_rules())
+rules = st.one_of(
+    forms, forms, forms, forms, programs.rules(), programs.computing_rules(), programs.wide_rules()
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,13 @@ class Step:
     choice: int
 
 
-VERBS = ["tell"] * 4 + ["oppose"] * 4 + ["retract"] * 4 + ["clear", "clear", "teach", "forget", "undo"] + ["ask"] * 3
+VERBS = (
+    ["tell"] * 4
+    + ["oppose"] * 4
+    + ["retract"] * 4
+    + ["clear", "clear", "teach", "forget", "undo"]
+    + ["ask"] * 3
+)
 histories = st.lists(
     st.builds(
         Step,
@@ -141,7 +159,11 @@ class Life:
         """Tell the opposite of something stored."""
         if self.facts:
             place, atom = self._stored(step)
-            self.tell(replace(step, atoms=(Atom(atom.predicate, atom.args, not atom.positive),), place=place))
+            self.tell(
+                replace(
+                    step, atoms=(Atom(atom.predicate, atom.args, not atom.positive),), place=place
+                )
+            )
 
     def undo(self, step: Step) -> None:
         """Tell and retract in a transaction that comes to nothing, with questions in it."""
@@ -150,7 +172,9 @@ class Life:
                 inside.kb.assert_facts(facts_of(step))
                 if self.facts:
                     place, atom = self._stored(step)
-                    inside.kb.retract_fact(atom.predicate, atom.args, positive=atom.positive, scope=place)
+                    inside.kb.retract_fact(
+                        atom.predicate, atom.args, positive=atom.positive, scope=place
+                    )
                 for question in QUESTIONS:
                     inside.kb.infer(question, scope=step.place)
                 raise Undone
@@ -179,7 +203,10 @@ class Life:
             self.kb.kb.assert_rules([rule])
         except RecursiveAggregate:
             return
-        if all(stored_rule(rule).id != stored_rule(other).id or rule.scope != other.scope for other in self.rules):
+        if all(
+            stored_rule(rule).id != stored_rule(other).id or rule.scope != other.scope
+            for other in self.rules
+        ):
             self.rules.append(rule)
 
     def forget(self, step: Step) -> None:
@@ -192,7 +219,10 @@ class Life:
 
 
 def facts_of(step: Step) -> list[Fact]:
-    return [Fact(one.predicate, one.args, one.positive, step.place, confidence=step.confidence) for one in step.atoms]
+    return [
+        Fact(one.predicate, one.args, one.positive, step.place, confidence=step.confidence)
+        for one in step.atoms
+    ]
 
 
 def seen(kb: EmbeddedKB) -> dict[str, object]:
@@ -206,18 +236,27 @@ def seen(kb: EmbeddedKB) -> dict[str, object]:
                 marked(row) for row in kb.kb.infer(question, scope=place, include_undefined=True)
             ]
         for body in BODIES:
-            variables = list(dict.fromkeys(variable for item in body for variable in item.variables()))
+            variables = list(
+                dict.fromkeys(variable for item in body for variable in item.variables())
+            )
             found[f"{place}: {body}"] = kb.kb.bindings(body, variables, scope=place)
         for question in QUESTIONS[:6]:
             proofs = kb.kb.prove(question, scope=place)
-            found[f"{place}: proof of {question}"] = [(row["result"]["args"], row["proof"] is None) for row in proofs]
+            found[f"{place}: proof of {question}"] = [
+                (row["result"]["args"], row["proof"] is None) for row in proofs
+            ]
         window = kb.kb.context(WindowRequest(1000, scope=place, auto_resolve=False))
-        found[f"{place}: window"] = sorted((entry.text, entry.contradicted) for entry in window.entries)
+        found[f"{place}: window"] = sorted(
+            (entry.text, entry.contradicted) for entry in window.entries
+        )
     return found
 
 
 def marked(row: dict) -> tuple:
-    marks = {name: row["metadata"].get(name) for name in ("confidence", "contradicted", "truth", "basis", "nonMonotonic")}
+    marks = {
+        name: row["metadata"].get(name)
+        for name in ("confidence", "contradicted", "truth", "basis", "nonMonotonic")
+    }
     return row["predicate"], tuple(row["args"]), row["negated"], tuple(marks.items())
 
 
@@ -229,7 +268,10 @@ def answers(kb: EmbeddedKB) -> list[object]:
 def in_fresh_tenant(node: Runtime, name: str, life: Life, rng: random.Random) -> EmbeddedKB:
     """Make a tenant of what another one should hold, told in another order."""
     fresh = EmbeddedKB(node, name)
-    stored = [Fact(a.predicate, a.args, a.positive, place, confidence=c) for (place, a), c in life.facts.items()]
+    stored = [
+        Fact(a.predicate, a.args, a.positive, place, confidence=c)
+        for (place, a), c in life.facts.items()
+    ]
     fresh.kb.assert_facts(rng.sample(stored, len(stored)))
     fresh.kb.assert_rules(rng.sample(life.rules, len(life.rules)))
     return fresh
@@ -286,4 +328,6 @@ def test_signs_of_predicates_get_their_first_row_late_and_lose_their_last(
             life.facts = {key: known for key, known in life.facts.items() if key[1] not in group}
             for atom in group:
                 life.kb.kb.retract_fact(atom.predicate, atom.args, positive=atom.positive)
-            assert answers(life.kb) == answers(in_fresh_tenant(node, f"without {number}", life, rng))
+            assert answers(life.kb) == answers(
+                in_fresh_tenant(node, f"without {number}", life, rng)
+            )

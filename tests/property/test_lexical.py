@@ -19,11 +19,34 @@ from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
 
 PREDICATES = ["worksAt", "works_at", "likes", "the", "teaWith"]
-WORDS = ["Ann", "tea", "green tea", "tea-tea-house", "works", "GreenHouse2", "of the", "bob", "green works for bob"]
+WORDS = [
+    "Ann",
+    "tea",
+    "green tea",
+    "tea-tea-house",
+    "works",
+    "GreenHouse2",
+    "of the",
+    "bob",
+    "green works for bob",
+]
 facts = st.tuples(st.sampled_from(PREDICATES), st.sampled_from(WORDS), st.sampled_from(WORDS))
-texts = st.lists(st.sampled_from([*WORDS, *PREDICATES, "unheard"]), min_size=1, max_size=4).map(" ".join)
+texts = st.lists(st.sampled_from([*WORDS, *PREDICATES, "unheard"]), min_size=1, max_size=4).map(
+    " ".join
+)
 scopes = st.sampled_from([None, "s"])
-verbs = ["tell"] * 5 + ["brief", "brief", "retract", "retract", "pattern", "wait", "drop", "fork", "search", "restart"]
+verbs = ["tell"] * 5 + [
+    "brief",
+    "brief",
+    "retract",
+    "retract",
+    "pattern",
+    "wait",
+    "drop",
+    "fork",
+    "search",
+    "restart",
+]
 steps = st.lists(st.tuples(st.sampled_from(verbs), facts, scopes, texts), max_size=25)
 
 
@@ -39,12 +62,16 @@ def found(kb, scope, text, k, index=None):
             ids = array("I", [place])
             (row,) = stored.rows(tenant.engine, stored.relation.rows(ids), ids)
             best.append(((row["predicate"], *row["args"]), score))
-        scored = dict(best) if k >= 1000 else {
-            (row["predicate"], *row["args"]): score
-            for stored, place, score in index.search(partition, text, 1000, budget)
-            for ids in (array("I", [place]),)
-            for row in stored.rows(tenant.engine, stored.relation.rows(ids), ids)
-        }
+        scored = (
+            dict(best)
+            if k >= 1000
+            else {
+                (row["predicate"], *row["args"]): score
+                for stored, place, score in index.search(partition, text, 1000, budget)
+                for ids in (array("I", [place]),)
+                for row in stored.rows(tenant.engine, stored.relation.rows(ids), ids)
+            }
+        )
         every = {}
         for stored in partition.relations():
             rows, ids = stored.relation.match([0] * stored.schema.arity)
@@ -64,7 +91,9 @@ def afresh(tenant):
 def check(kb, scope, text):
     for k in (1, 3, 1000):
         best, every = found(kb, scope, text, k)
-        assert every == pytest.approx(dict(zip(every, bm25.scores(list(every), text), strict=True)), abs=1e-12)
+        assert every == pytest.approx(
+            dict(zip(every, bm25.scores(list(every), text), strict=True)), abs=1e-12
+        )
         ranked = sorted((score for score in every.values() if score), reverse=True)
         assert [score for _, score in best] == ranked[:k]
         assert all(every[fact] == score for fact, score in best)
@@ -86,7 +115,16 @@ def test_scores_after_any_writes(made):
             kb = node.knowledge_base()
             for verb, (predicate, *args), scope, text in made:
                 if verb in ("tell", "brief"):
-                    kb.assert_facts([Fact(predicate, tuple(args), scope=scope, ttl=10 if verb == "brief" else None)])
+                    kb.assert_facts(
+                        [
+                            Fact(
+                                predicate,
+                                tuple(args),
+                                scope=scope,
+                                ttl=10 if verb == "brief" else None,
+                            )
+                        ]
+                    )
                 elif verb == "retract":
                     kb.retract_fact(predicate, tuple(args), scope=scope)
                 elif verb == "pattern":
@@ -109,7 +147,10 @@ def test_scores_after_any_writes(made):
             node.close()
 
 
-@given(st.lists(facts, min_size=1, max_size=40), st.lists(st.tuples(st.booleans(), texts), min_size=1, max_size=6))
+@given(
+    st.lists(facts, min_size=1, max_size=40),
+    st.lists(st.tuples(st.booleans(), texts), min_size=1, max_size=6),
+)
 @examples(60)
 def test_an_index_that_is_kept_up_with_changes_is_that_of_now(told, later):
     with runtime() as node:
@@ -121,5 +162,7 @@ def test_an_index_that_is_kept_up_with_changes_is_that_of_now(told, later):
             if go:
                 kb.retract_fact(predicate, tuple(args))
         best, every = found(kb, None, later[0][1], 1000)
-        assert every == pytest.approx(dict(zip(every, bm25.scores(list(every), later[0][1]), strict=True)), abs=1e-12)
+        assert every == pytest.approx(
+            dict(zip(every, bm25.scores(list(every), later[0][1]), strict=True)), abs=1e-12
+        )
         assert len(best) == sum(score > 0 for score in every.values())

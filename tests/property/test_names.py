@@ -30,8 +30,26 @@ from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_rule
 from kbplanner.syntax.printer import print_item, print_row
 
-WORDS = ("not", "naf", "true", "false", "_", ":-", "~", "@", "ASSERT", "FORALL", "INFER", "QUERY", "RETRACT", "goal", "*")
-NAMES = sorted({*RESERVED, *AGGREGATES, *FUNCTIONS, *WORDS, "a b", "it's", '"', "a/b", "%", "日本", "p__bf"})
+WORDS = (
+    "not",
+    "naf",
+    "true",
+    "false",
+    "_",
+    ":-",
+    "~",
+    "@",
+    "ASSERT",
+    "FORALL",
+    "INFER",
+    "QUERY",
+    "RETRACT",
+    "goal",
+    "*",
+)
+NAMES = sorted(
+    {*RESERVED, *AGGREGATES, *FUNCTIONS, *WORDS, "a b", "it's", '"', "a/b", "%", "日本", "p__bf"}
+)
 ARGS = ["a", "b"]
 X, Y = Variable("x"), Variable("y")
 
@@ -52,7 +70,10 @@ def rules_of(name: str) -> list[dict[str, Any]]:
         {"head": {"predicate": "h", "args": ["?x", "?y"]}, "body": [body_atom(name, "?x", "?y")]},
         {
             "head": {"predicate": "n", "args": ["?x"]},
-            "body": [{"predicate": "q", "args": ["?x"]}, {**body_atom(name, "?x", "b"), "negated": True}],
+            "body": [
+                {"predicate": "q", "args": ["?x"]},
+                {**body_atom(name, "?x", "b"), "negated": True},
+            ],
         },
     ]
 
@@ -63,7 +84,9 @@ def args_of(client: Client, path: str, body: dict[str, Any]) -> list[list[str]]:
     return [row["args"] for row in response.get_json()]
 
 
-def ok(client: Client, path: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+def ok(
+    client: Client, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
+) -> Any:
     response = client.post(path, body, headers)
     assert response.status_code == 200, response.text
     return response
@@ -76,7 +99,12 @@ def test_over_http(name: str) -> None:
     with serve_in_memory() as served:
         client = served.client
         assert ok(client, "/tell", atom).text == f"Fact Asserted: {name}(a, b)"
-        assert ok(client, "/assert/facts", {"facts": [atom, {"text": quoted(name, "c", "d")}]}).get_json()["asserted"] == 1
+        assert (
+            ok(
+                client, "/assert/facts", {"facts": [atom, {"text": quoted(name, "c", "d")}]}
+            ).get_json()["asserted"]
+            == 1
+        )
         assert ok(client, "/tell", {"text": quoted(name, "a", "b")}).status_code == 200
         client.tell("q", "a")
         client.tell("q", "z")
@@ -97,17 +125,23 @@ def test_over_http(name: str) -> None:
         assert len(ok(client, "/ask", {**goal, "withProof": True}).get_json()) == 2
         assert print_row(name, ARGS, False) in ok(client, "/explain", goal).text
         assert len(args_of(client, "/memory/recall", {**goal, "timestamp": NOW})) == 2
-        assert ok(client, "/aggregate", {"predicate": name, "op": "COUNT"}).get_json()["result"] == 2
+        assert (
+            ok(client, "/aggregate", {"predicate": name, "op": "COUNT"}).get_json()["result"] == 2
+        )
         for each in (goal, quoted(name, X, Y)):
             window = ok(client, "/memory/context", {"goals": [each]}).get_json()
-            assert [entry["args"] for entry in window["entries"] if entry["predicate"] == name][:2] == two
+            assert [entry["args"] for entry in window["entries"] if entry["predicate"] == name][
+                :2
+            ] == two
         shown = client.get("/rules").get_json()["rules"]
         for rule in shown:
             for body in ({"text": rule["text"]}, {"head": rule["head"], "body": rule["body"]}):
                 again = client.post("/teach", body, {"X-Tenant-ID": "copy"})
                 assert again.text == f"Rule Asserted: {rule['text']}"
         copied = client.get("/rules", {"X-Tenant-ID": "copy"}).get_json()["rules"]
-        assert [(rule["text"], rule["body"]) for rule in copied] == [(rule["text"], rule["body"]) for rule in shown]
+        assert [(rule["text"], rule["body"]) for rule in copied] == [
+            (rule["text"], rule["body"]) for rule in shown
+        ]
         executed = ok(client, "/execute", {"command": f"?- {quoted(name, X, Y)}."}).get_json()
         assert [answer["args"] for answer in executed["answers"]] == two
         assert ok(client, "/forget", atom).headers["X-Retracted-Count"] == "1"
@@ -124,14 +158,18 @@ def test_over_http(name: str) -> None:
 def test_embedded_and_reopened(tmp_path: Path, reopen: str) -> None:
     folder = tmp_path / "kb"
     csv, lines, text = tmp_path / "facts.csv", tmp_path / "facts.jsonl", tmp_path / "facts.kb"
-    lines.write_text("\n".join(json.dumps({"predicate": name, "args": ["j", "l"]}) for name in NAMES))
+    lines.write_text(
+        "\n".join(json.dumps({"predicate": name, "args": ["j", "l"]}) for name in NAMES)
+    )
     text.write_text("\n".join(f"{quoted(name, 't', 'x')}." for name in NAMES))
     with kbcore.open_kb(path=folder) as kb:
         for name in NAMES:
             kb.tell(name, ARGS)
             kb.tell_many(name, [("m", "1"), ("m", "2")])
             kb.tell(quoted(name, "one"))
-            kb.teach(f"{quoted(name, X)} :- q(?x).\nh({X}) :- {quoted(name, X, Y)}, contains(?y, b).")
+            kb.teach(
+                f"{quoted(name, X)} :- q(?x).\nh({X}) :- {quoted(name, X, Y)}, contains(?y, b)."
+            )
             csv.write_text("c,v\n")
             kb.load(csv, predicate=name)
         kb.load(lines)
@@ -150,14 +188,16 @@ def test_embedded_and_reopened(tmp_path: Path, reopen: str) -> None:
             assert kb.retract(name, ["?x", "?y"]).retracted == 5
 
 
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0()"), min_size=1, max_size=6).filter(
-    lambda name: not name.startswith("?")
-)
+names = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0()"), min_size=1, max_size=6
+).filter(lambda name: not name.startswith("?"))
 
 
 @given(st.sampled_from(NAMES) | names, st.sampled_from(NAMES) | names, st.booleans(), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_a_rule_is_the_same_in_text_in_json_and_in_the_log(head: str, name: str, positive: bool, negated: bool) -> None:
+def test_a_rule_is_the_same_in_text_in_json_and_in_the_log(
+    head: str, name: str, positive: bool, negated: bool
+) -> None:
     test = Comparison("contains", X, "a", negated)
     body = (Literal(Atom("q", (X,))), Literal(Atom(name, (X, "b"), positive), negated), test)
     rule = Rule(Atom(head, (X,), positive), body)
@@ -167,7 +207,13 @@ def test_a_rule_is_the_same_in_text_in_json_and_in_the_log(head: str, name: str,
 
 def test_rules_of_earlier_logs_keep_their_meaning() -> None:
     """Earlier versions wrote rules as text as well, with builtins unquoted, and let any character into a name."""
-    found = decode_rule({"text": 'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'})
+    found = decode_rule(
+        {
+            "text": 'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
+        }
+    )
     assert [type(item) for item in found.body] == [Literal, *[Comparison] * 4]
-    assert found == parse_rule('p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.')
+    assert found == parse_rule(
+        'p(?x) :- q(?x), contains(?x, "a b"), not starts_with(?x, c), ?n = length(?x), ?n > 3.'
+    )
     assert decode_rule({"text": "'p(x)'(?x) :- '?q'(?x)."}).head == Atom("p(x)", (X,))

@@ -36,7 +36,11 @@ RECURSIONS = [
 programs_of_rules = st.builds(
     lambda recursions, others: [*recursions, *others],
     st.lists(st.sampled_from(RECURSIONS), max_size=3, unique=True),
-    st.lists(st.one_of(programs.rules(), programs.rules(), programs.computing_rules()), min_size=1, max_size=4),
+    st.lists(
+        st.one_of(programs.rules(), programs.rules(), programs.computing_rules()),
+        min_size=1,
+        max_size=4,
+    ),
 )
 
 
@@ -64,12 +68,18 @@ def analysed(engine, rules, facts, goal, fuel):
     schema = RelationSchema(goal.predicate, goal.arity, goal.positive)
     pattern = goal_pattern(goal.args, engine.intern)
     denied = frozenset(s for s in rules.deniable if world.rows(s))
-    assume(not rules.negative(denied))  # such components are settled beforehand, by runs of their own
+    assume(
+        not rules.negative(denied)
+    )  # such components are settled beforehand, by runs of their own
     compiled = world.cache.get(rules, schema, adornment_of(goal.args), denied, NoStatistics())
     run, watching = GoalRun(engine, compiled, world.bind, programs.PLENTY), Watching(fuel)
     answers = run.measure(pattern, lambda one: watching.drive(one, len(compiled.plan.strata)))
     stats, counts, stages = run.run.stats(), run.run.counts(), watching.watched.stages
-    assert sum(one.rows_made for one in counts) == stats.rows_made == sum(stage.rows for stage in stages)
+    assert (
+        sum(one.rows_made for one in counts)
+        == stats.rows_made
+        == sum(stage.rows for stage in stages)
+    )
     assert sum(one.rows_read for one in counts) == stats.rows_read
     assert sum(one.probes for one in counts) == stats.probes
     assert sum(stage.rounds for stage in stages) == stats.rounds

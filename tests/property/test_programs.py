@@ -88,7 +88,10 @@ CYCLES = [
 """Bodies that close a cycle: plans that intersect."""
 
 edges = st.builds(
-    lambda name, x, y: Atom(name, (x, y), True), st.sampled_from("ef"), st.sampled_from("abcd"), st.sampled_from("abcd")
+    lambda name, x, y: Atom(name, (x, y), True),
+    st.sampled_from("ef"),
+    st.sampled_from("abcd"),
+    st.sampled_from("abcd"),
 )
 
 
@@ -125,7 +128,12 @@ def test_goals_on_computed_values_have_the_answers_of_the_model(name, rules, fac
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["tell", "tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14
+    st.tuples(
+        st.sampled_from(["tell", "tell", "retract", "ask", "ask"]),
+        programs.facts(),
+        programs.goals(),
+    ),
+    max_size=14,
 )
 
 

@@ -102,7 +102,10 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
 @examples(200)
 @given(
     written_rules,
-    st.lists(st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])), max_size=12),
+    st.lists(
+        st.tuples(programs.facts(), st.sampled_from([None, (-100, 50), (20, 200), (-50, -10)])),
+        max_size=12,
+    ),
     st.lists(literals, min_size=1, max_size=3),
     st.sampled_from([None, 30, 100]),
 )

@@ -37,7 +37,12 @@ some_rules = st.builds(
 )
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["tell", "tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14
+    st.tuples(
+        st.sampled_from(["tell", "tell", "retract", "ask", "ask"]),
+        programs.facts(),
+        programs.goals(),
+    ),
+    max_size=14,
 )
 
 
@@ -60,7 +65,9 @@ def rule_set(rules):
     st.integers(1, 12),
     st.lists(st.floats(0, 3), min_size=1, max_size=5),
 )
-def test_answers_do_not_depend_on_who_ends_first(engine, every_goal, rules, facts, steps, head_start, fuel, ticks):
+def test_answers_do_not_depend_on_who_ends_first(
+    engine, every_goal, rules, facts, steps, head_start, fuel, ticks
+):
     """The lengths of steps and the clock are drawn, so that either run may end first, at any point of the other."""
     clock = cycle(ticks)
     seconds = 0.0
@@ -87,4 +94,6 @@ def test_answers_do_not_depend_on_who_ends_first(engine, every_goal, rules, fact
                 world.retract(fact)
                 present.discard(fact)
             else:
-                assert world.ask(goal, keep=True, fuel=fuel) == naive.answers(naive.model(rules, present), goal)
+                assert world.ask(goal, keep=True, fuel=fuel) == naive.answers(
+                    naive.model(rules, present), goal
+                )

@@ -39,8 +39,18 @@ NAMES = st.sampled_from(["a", "b", "c", "d", "odd name", 'quote " and %', "line\
 SCOPES = st.sampled_from([None, None, None, "s"])
 FACTS = st.one_of(
     st.builds(lambda x, y, scope: Fact("edge", (x, y), scope=scope), NAMES, NAMES, SCOPES),
-    st.builds(lambda p, x, sign: Fact(p, (x,), sign), st.sampled_from(("open", "shut", "odd p")), NAMES, st.booleans()),
-    st.builds(lambda x, ttl, c: Fact("edge", (x, "d"), ttl=ttl, confidence=c), NAMES, st.integers(1, 3000), st.floats(0, 1)),
+    st.builds(
+        lambda p, x, sign: Fact(p, (x,), sign),
+        st.sampled_from(("open", "shut", "odd p")),
+        NAMES,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda x, ttl, c: Fact("edge", (x, "d"), ttl=ttl, confidence=c),
+        NAMES,
+        st.integers(1, 3000),
+        st.floats(0, 1),
+    ),
     st.just(Fact("raining", ())),
 )
 GOALS = st.lists(
@@ -88,7 +98,11 @@ class Plugin:
         return {"lines": lambda config: Lines(), "overlapping": lambda config: Overlapping()}
 
 
-COUNTS = {"none": lambda text: tokens(len(text)), "lines": Lines().count, "overlapping": Overlapping().count}
+COUNTS = {
+    "none": lambda text: tokens(len(text)),
+    "lines": Lines().count,
+    "overlapping": Overlapping().count,
+}
 
 
 def program(window):
@@ -117,7 +131,9 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
                 kb.consolidate(min_group_size=2)
             found = kb.context(request)
         count = COUNTS[tokenizer](found.text) if found.text else 0
-        event(f"{request.format}: {min(len(found.entries), 3)} entries, {min(len(found.rules), 2)} rules")
+        event(
+            f"{request.format}: {min(len(found.entries), 3)} entries, {min(len(found.rules), 2)} rules"
+        )
         assert count <= request.max_tokens
         assert found.tokens == count
         text_format = "facts" if request.format == "structured" else request.format
@@ -132,7 +148,16 @@ def test_the_text_of_a_window_is_never_over_its_budget(tokenizer):
 
 ENTRIES = st.builds(
     lambda predicate, args, negated, scope, contradicted, goal: Entry(
-        *(predicate, tuple(args), negated, scope, 0.5, "asserted", print_row(predicate, args, negated), 1),
+        *(
+            predicate,
+            tuple(args),
+            negated,
+            scope,
+            0.5,
+            "asserted",
+            print_row(predicate, args, negated),
+            1,
+        ),
         contradicted=contradicted,
         goal=goal,
     ),
@@ -143,7 +168,9 @@ ENTRIES = st.builds(
     st.booleans(),
     st.sampled_from([None, "p(?x)", "rule"]),
 )
-ITEMS = st.one_of(ENTRIES, ENTRIES, st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."]))
+ITEMS = st.one_of(
+    ENTRIES, ENTRIES, st.sampled_from(["p(?x) :- q(?x).", "r(?x) :- q(?x), not p(?x)."])
+)
 
 
 @examples(200)

@@ -31,14 +31,20 @@ STEPS = st.one_of(
 def act(leader, kind, what, number):
     if kind == "write":
         for n in range(what):
-            leader.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", (str(n), str(number))),)),)))
+            leader.commit(
+                ChangeSet("default", "t", (AssertFacts((Fact("p", (str(n), str(number))),)),))
+            )
             yield
     elif kind == "big":
         facts = tuple(Fact("big", (f"{number}-{n}", "x" * 200)) for n in range(200 * what))
         leader.commit(ChangeSet("default", "u", (AssertFacts(facts),)))
         yield
     elif kind == "retract":
-        leader.commit(ChangeSet("default", "t", (RetractPattern("p", (str(what), Variable("x")), True, None),)))
+        leader.commit(
+            ChangeSet(
+                "default", "t", (RetractPattern("p", (str(what), Variable("x")), True, None),)
+            )
+        )
         yield
     elif kind == "teach":
         leader.admin().create_tenant("default", f"n{what}")

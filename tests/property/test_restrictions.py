@@ -38,7 +38,10 @@ def layered_rules(draw, level: int):
         name, arity = draw(st.sampled_from(below))
         body.append(Literal(Atom(name, tuple(draw(known) for _ in range(arity))), negated=True))
     name, arity = draw(st.sampled_from(LEVELS[level]))
-    return Rule(Atom(name, tuple(draw(st.one_of(known, known, st.just("a"))) for _ in range(arity))), tuple(body))
+    return Rule(
+        Atom(name, tuple(draw(st.one_of(known, known, st.just("a"))) for _ in range(arity))),
+        tuple(body),
+    )
 
 
 layered = st.builds(
@@ -50,7 +53,11 @@ layered = st.builds(
 
 @pytest.mark.parametrize("engine", [ReferenceEngine, Engine], ids=["reference", "c"])
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(layered, st.lists(programs.facts(), max_size=16), st.lists(programs.goals(), min_size=1, max_size=4))
+@given(
+    layered,
+    st.lists(programs.facts(), max_size=16),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+)
 def test_restricted_rules_have_the_answers_of_the_model(engine, rules, facts, goals):
     world = programs.World(engine(), RuleSet(rules))
     for part in (facts[::2], facts[1::2]):

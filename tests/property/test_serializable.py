@@ -50,12 +50,21 @@ class Step:
 
 # Few names, so that transactions meet.
 atoms = st.builds(
-    Atom, st.sampled_from("pq"), st.tuples(st.sampled_from("ab")), st.sampled_from([True] * 4 + [False])
+    Atom,
+    st.sampled_from("pq"),
+    st.tuples(st.sampled_from("ab")),
+    st.sampled_from([True] * 4 + [False]),
 )
-goals = st.builds(Atom, st.sampled_from("pqrs"), st.tuples(st.sampled_from(["a", "b", Variable("x"), Variable("x")])))
+goals = st.builds(
+    Atom,
+    st.sampled_from("pqrs"),
+    st.tuples(st.sampled_from(["a", "b", Variable("x"), Variable("x")])),
+)
 windows = st.one_of(
     st.just((None, None, None)),
-    st.tuples(st.sampled_from([None, 5]), st.sampled_from([None, 0, 10]), st.sampled_from([None, 10, 20])),
+    st.tuples(
+        st.sampled_from([None, 5]), st.sampled_from([None, 0, 10]), st.sampled_from([None, 10, 20])
+    ),
 )
 
 steps = st.lists(
@@ -135,9 +144,16 @@ def act(kb, clock, step):
         }
         kb.assert_facts([Fact(atom.predicate, atom.args, atom.positive, scope, **times)])
     elif step.verb == "bulk":
-        kb.assert_facts([Fact(each.predicate, each.args, each.positive, scope) for each in (atom, flipped(atom))])
+        kb.assert_facts(
+            [
+                Fact(each.predicate, each.args, each.positive, scope)
+                for each in (atom, flipped(atom))
+            ]
+        )
     elif step.verb == "retract":
-        return kb.retract_fact(atom.predicate, atom.args, positive=atom.positive, scope=scope).retracted
+        return kb.retract_fact(
+            atom.predicate, atom.args, positive=atom.positive, scope=scope
+        ).retracted
     elif step.verb == "pattern":
         pattern = [Variable(f"v{i}") for i in range(atom.arity)]
         return kb.retract_pattern(atom.predicate, pattern, scope=scope).retracted
@@ -170,5 +186,14 @@ def contents(kb):
         for known in kb.predicates(scope)["predicates"]:
             pattern = [Variable(f"v{i}") for i in range(known["arity"])]
             for row in kb.query_rows(known["predicate"], pattern, scope=scope):
-                facts.add((scope, row["predicate"], *row["args"], row["negated"], row["createdAt"], row["validUntil"]))
+                facts.add(
+                    (
+                        scope,
+                        row["predicate"],
+                        *row["args"],
+                        row["negated"],
+                        row["createdAt"],
+                        row["validUntil"],
+                    )
+                )
     return facts, {(rule.scope, stored_rule(rule.rule).id) for rule in kb.rules()}

@@ -23,9 +23,13 @@ finite = st.one_of(
     st.integers(-(1 << 63), (1 << 63) - 1).map(str),
     st.integers(-(10**20), 10**20).map(str),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.sampled_from(["-0", "0.0", "1e-400", "0.1", "2.50", "1E5", "1e308", "-1e308", "5", "5.0", "5e0"]),
+    st.sampled_from(
+        ["-0", "0.0", "1e-400", "0.1", "2.50", "1E5", "1e308", "-1e308", "5", "5.0", "5e0"]
+    ),
 )
-texts = st.one_of(finite, finite, finite, st.sampled_from(["1e400", "-1e999", "007", "x", "", "NaN"]))
+texts = st.one_of(
+    finite, finite, finite, st.sampled_from(["1e400", "-1e999", "007", "x", "", "NaN"])
+)
 
 
 @examples(200)
@@ -56,7 +60,9 @@ def test_both_engines_have_the_same_totals(rows, dead, hidden, pattern, column, 
             total = stored.total(wanted, column, lambda seen=pauses: seen.append(1))
             symbols = total.least, total.greatest, total.other
             named = [engine.text(symbol) if symbol else "" for symbol in symbols]
-            found.append((total.matched, total.numbers, total.whole, total.reals, total.infinite, named))
+            found.append(
+                (total.matched, total.numbers, total.whole, total.reals, total.infinite, named)
+            )
         assert found[0] == found[1]
 
 

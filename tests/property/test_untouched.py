@@ -49,7 +49,11 @@ class Means:
 
 
 @examples(250)
-@given(st.integers(0, 1 << 16), st.integers(4, 12), st.lists(st.one_of(writes, asks, asks), max_size=40))
+@given(
+    st.integers(0, 1 << 16),
+    st.integers(4, 12),
+    st.lists(st.one_of(writes, asks, asks), max_size=40),
+)
 def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
     rng, engine = random.Random(seed), Engine()
     rules = RuleSet([statement.rule for statement in parse_program(RULES)])
@@ -72,6 +76,7 @@ def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
     for schema in (RelationSchema("edge", 2), RelationSchema("shut", 1), RelationSchema("wall", 2)):
         for _ in range(size):
             change("there or not", schema, [rng.choice(NAMES), rng.choice(NAMES)])
+
     def ask(goal, pattern):
         place = (goal, tuple(pattern) if goal.plan.one_seed else ())
         run, _ = kept.get(place, (None, None))
@@ -89,7 +94,9 @@ def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
     for verb, (name, arity), first, second in steps:
         schema = RelationSchema(name, arity)
         if verb == "ask":
-            shape = goal_shape([first, second if second and name != "many" else Variable("y")], engine.intern)
+            shape = goal_shape(
+                [first, second if second and name != "many" else Variable("y")], engine.intern
+            )
             ask(plans.get(rules, schema, shape[1], frozenset(), NoStatistics()), shape[0])
             continue
         change(verb, schema, [first, second])

@@ -60,7 +60,20 @@ def test_rows_say_what_the_best_proofs_give(runtime, rules, factors, facts, goal
     valid: dict[Atom, Told] = {}
     for atom, confidence, start, end in facts:
         valid_from, until = (None if offset is None else now + offset for offset in (start, end))
-        kb.assert_facts([Fact(atom.predicate, atom.args, atom.positive, None, None, valid_from, until, confidence)])
+        kb.assert_facts(
+            [
+                Fact(
+                    atom.predicate,
+                    atom.args,
+                    atom.positive,
+                    None,
+                    None,
+                    valid_from,
+                    until,
+                    confidence,
+                )
+            ]
+        )
         one = Told(confidence, valid_from or 0, until or FOREVER)
         if one.start <= at < one.end:
             valid[atom] = one
@@ -83,5 +96,7 @@ def test_rows_say_what_the_best_proofs_give(runtime, rules, factors, facts, goal
                 assert row["validFrom"] == (start or None)
                 assert row["validUntil"] == (None if end == FOREVER else end)
             assert row["metadata"].get("nonMonotonic", False) is (inherits and not firm)
-            contradicted = atom.args in oracle.model.get((goal.predicate, goal.arity, not goal.positive), ())
+            contradicted = atom.args in oracle.model.get(
+                (goal.predicate, goal.arity, not goal.positive), ()
+            )
             assert row["metadata"].get("contradicted", False) is contradicted

@@ -42,7 +42,11 @@ ENGINES = {"reference": ReferenceEngine, "c": Engine}
 
 @pytest.mark.parametrize("name", ENGINES)
 @examples(1000)
-@given(random_rules, st.lists(programs.facts(), max_size=14), st.lists(programs.goals(), min_size=1, max_size=4))
+@given(
+    random_rules,
+    st.lists(programs.facts(), max_size=14),
+    st.lists(programs.goals(), min_size=1, max_size=4),
+)
 def test_goals_have_the_answers_of_the_well_founded_model(name, rules, facts, goals):
     world = programs.World(ENGINES[name](), RuleSet(rules))
     world.tell(facts)
@@ -57,7 +61,12 @@ def test_goals_have_the_answers_of_the_well_founded_model(name, rules, facts, go
 @given(
     random_rules,
     st.lists(programs.facts(), max_size=8),
-    st.lists(st.tuples(st.sampled_from(["tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()), max_size=14),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["tell", "retract", "ask", "ask"]), programs.facts(), programs.goals()
+        ),
+        max_size=14,
+    ),
 )
 def test_kept_models_equal_fresh_ones(name, rules, facts, steps):
     world = programs.World(ENGINES[name](), RuleSet(rules))
@@ -79,8 +88,14 @@ def test_kept_models_equal_fresh_ones(name, rules, facts, steps):
 @st.composite
 def grounds(draw):
     nodes = draw(st.integers(1, 12))
-    literal = st.one_of(st.integers(0, nodes - 1), st.integers(0, nodes - 1).map(lambda node: node | NEGATED), st.just(NONE))
-    rules = draw(st.lists(st.tuples(st.integers(0, nodes - 1), st.lists(literal, max_size=3)), max_size=30))
+    literal = st.one_of(
+        st.integers(0, nodes - 1),
+        st.integers(0, nodes - 1).map(lambda node: node | NEGATED),
+        st.just(NONE),
+    )
+    rules = draw(
+        st.lists(st.tuples(st.integers(0, nodes - 1), st.lists(literal, max_size=3)), max_size=30)
+    )
     heads, ends, premises = array("I"), array("I"), array("I")
     for head, body in rules:
         heads.append(head)

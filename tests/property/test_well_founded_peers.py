@@ -31,13 +31,22 @@ def term(arg) -> str:
 
 
 def atom(one: Atom) -> str:
-    return f"{one.predicate}({', '.join(term(arg) for arg in one.args)})" if one.args else one.predicate
+    return (
+        f"{one.predicate}({', '.join(term(arg) for arg in one.args)})"
+        if one.args
+        else one.predicate
+    )
 
 
 def prolog(rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> str:
     """The rules tabled, `not` as tnot; predicates that have both rules and facts get a table of their own."""
     derived = {(rule.head.predicate, rule.head.arity) for rule in rules}
-    read = derived | {(i.atom.predicate, i.atom.arity) for rule in rules for i in rule.body if isinstance(i, Literal)}
+    read = derived | {
+        (i.atom.predicate, i.atom.arity)
+        for rule in rules
+        for i in rule.body
+        if isinstance(i, Literal)
+    }
     read |= {(one.predicate, one.arity) for one in (*facts, *goals)}
     lines = [
         f":- table {name}/{arity}. :- dynamic fact_{name}/{arity}. :- discontiguous {name}/{arity}."
@@ -48,12 +57,16 @@ def prolog(rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> str:
         lines.append(f"{atom(Atom(name, args))} :- {atom(Atom('fact_' + name, args))}.")
     lines += [f"{atom(Atom('fact_' + fact.predicate, fact.args))}." for fact in facts]
     for rule in rules:
-        body = [f"tnot({atom(item.atom)})" if item.negated else atom(item.atom) for item in rule.body]
+        body = [
+            f"tnot({atom(item.atom)})" if item.negated else atom(item.atom) for item in rule.body
+        ]
         lines.append(f"{atom(rule.head)} :- {', '.join(body)}.")
     return "\n".join(lines)
 
 
-def decided(folder: Path, rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> dict[Atom, str]:
+def decided(
+    folder: Path, rules: list[Rule], facts: list[Atom], goals: list[Atom]
+) -> dict[Atom, str]:
     """What SWI-Prolog says of ground goals: `true`, `false`, or `undefined`."""
     asked = "\n".join(f"ask :- say({atom(goal)})." for goal in goals)
     (folder / "program.pl").write_text(
@@ -64,14 +77,19 @@ say(G) :- ( call_delays(G, D) -> ( D == true -> writeln(true) ; writeln(undefine
 """,
         encoding="utf-8",
     )
-    done = subprocess.run([SWIPL, "program.pl"], cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [SWIPL, "program.pl"], cwd=folder, capture_output=True, text=True, timeout=60, check=True
+    )
     return dict(zip(goals, done.stdout.split(), strict=True))
 
 
 def ours(rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> dict[Atom, str]:
     world = programs.World(Engine(), RuleSet(rules))
     world.tell(facts)
-    return {g: "true" if world.ask(g) else "undefined" if world.ask(g, possible=True) else "false" for g in goals}
+    return {
+        g: "true" if world.ask(g) else "undefined" if world.ask(g, possible=True) else "false"
+        for g in goals
+    }
 
 
 def assert_alike(folder: Path, rules: list[Rule], facts: list[Atom], goals: list[Atom]) -> None:
@@ -86,7 +104,9 @@ def assert_alike(folder: Path, rules: list[Rule], facts: list[Atom], goals: list
 @given(st.sets(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=24))
 def test_games_end_alike(tmp_path_factory, moves):
     facts = [Atom("move", (f"n{a}", f"n{b}")) for a, b in sorted(moves)]
-    assert_alike(tmp_path_factory.mktemp("game"), [WIN], facts, [Atom("win", (f"n{i}",)) for i in range(12)])
+    assert_alike(
+        tmp_path_factory.mktemp("game"), [WIN], facts, [Atom("win", (f"n{i}",)) for i in range(12)]
+    )
 
 
 @swi
@@ -100,15 +120,24 @@ def test_games_without_cycles_are_decided_and_alike(tmp_path):
 def plain(rules: list[Rule]) -> bool:
     """Rules that other systems read as we do: no comparisons, no aggregates, no anonymous variables under `not`."""
     literals = [item for rule in rules for item in rule.body]
-    open_not = any(isinstance(i, Literal) and i.negated and any(v.anonymous for v in i.variables()) for i in literals)
-    return not open_not and all(isinstance(i, Literal) for i in literals) and not any(map(naive.aggregates, rules))
+    open_not = any(
+        isinstance(i, Literal) and i.negated and any(v.anonymous for v in i.variables())
+        for i in literals
+    )
+    return (
+        not open_not
+        and all(isinstance(i, Literal) for i in literals)
+        and not any(map(naive.aggregates, rules))
+    )
 
 
 def ordered(rule: Rule) -> Rule:
     return Rule(rule.head, tuple(sorted(rule.body, key=lambda item: item.negated)))
 
 
-random_rules = st.lists(programs.rules(signs=False).map(ordered), min_size=1, max_size=5).filter(plain)
+random_rules = st.lists(programs.rules(signs=False).map(ordered), min_size=1, max_size=5).filter(
+    plain
+)
 ground_goals = programs.goals().filter(lambda goal: goal.positive and goal.ground)
 random_facts = st.lists(programs.facts(signs=False), max_size=12, unique=True)
 

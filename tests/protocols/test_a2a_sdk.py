@@ -65,7 +65,9 @@ def test_messages(url: str, path: str, version: str) -> None:
                 data: dict[str, Any] = part["data"]
                 return data
 
-            assert (await ask(said(op="tell", predicate="parent", args=["ann", "bob"])))["result"]["updated"] in (0, 1)
+            assert (await ask(said(op="tell", predicate="parent", args=["ann", "bob"])))["result"][
+                "updated"
+            ] in (0, 1)
             assert (await ask(said("anc(?x, ?y) :- parent(?x, ?y).")))["op"] == "ingest"
             found = await ask(said("anc(ann, ?who)"))
             assert found["result"]["results"][0]["args"] == ["ann", "bob"]

@@ -34,7 +34,11 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = {"QUERY_TIMEOUT_MS": "60000", "TENANT_MAX_INFERENCES": "1", "QUERY_MAX_STEPS": "1000000000000"}
+    limits = {
+        "QUERY_TIMEOUT_MS": "60000",
+        "TENANT_MAX_INFERENCES": "1",
+        "QUERY_MAX_STEPS": "1000000000000",
+    }
     with Server(tmp_path_factory.mktemp("mcp"), **limits) as found:
         yield found
 
@@ -123,7 +127,9 @@ def slow(server: Server) -> dict[str, Any]:
     return {"predicate": "never", "args": ["?x"]}
 
 
-@pytest.mark.parametrize(("mode", "way"), [("auto", "http"), ("legacy", "http"), ("legacy", "sse"), ("auto", "stdio")])
+@pytest.mark.parametrize(
+    ("mode", "way"), [("auto", "http"), ("legacy", "http"), ("legacy", "sse"), ("auto", "stdio")]
+)
 def test_progress_and_cancellation(server: Server, mode: str, way: str) -> None:
     goal = slow(server)
 
@@ -153,7 +159,9 @@ def test_progress_and_cancellation(server: Server, mode: str, way: str) -> None:
     assert (status, json.loads(body)["details"]["limit"]) == (422, "timeMs"), body
 
 
-@pytest.mark.parametrize(("mode", "way"), [("auto", "http"), ("legacy", "http"), ("legacy", "stdio"), ("auto", "stdio")])
+@pytest.mark.parametrize(
+    ("mode", "way"), [("auto", "http"), ("legacy", "http"), ("legacy", "stdio"), ("auto", "stdio")]
+)
 def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, mode: str, way: str) -> None:
     first = Server(tmp_path)
     port = str(first.address[1])

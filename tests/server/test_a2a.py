@@ -23,7 +23,11 @@ def ask(client: Client, method: str, params: Any, **headers: str) -> dict[str, A
 
 def send(client: Client, *parts: Any, **more: Any) -> dict[str, Any]:
     """What the parts of a message are answered with."""
-    found = ask(client, "SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": list(parts)}, **more})
+    found = ask(
+        client,
+        "SendMessage",
+        {"message": {"messageId": "m", "role": "ROLE_USER", "parts": list(parts)}, **more},
+    )
     message = found["result"]["message"]
     assert message["role"] == "ROLE_AGENT"
     assert message["messageId"]
@@ -32,7 +36,9 @@ def send(client: Client, *parts: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_the_card_is_the_same_at_both_paths_and_kept(client: Client) -> None:
-    first, second = (client.flask.get(f"/.well-known/{name}") for name in ("agent.json", "agent-card.json"))
+    first, second = (
+        client.flask.get(f"/.well-known/{name}") for name in ("agent.json", "agent-card.json")
+    )
     assert first.data == second.data
     assert first.headers["Cache-Control"] == "public, max-age=300"
     tag = first.headers["ETag"]
@@ -62,16 +68,27 @@ def test_what_skills_show_as_examples_works(client: Client) -> None:
 
 
 def test_data_and_text(client: Client) -> None:
-    assert send(client, {"data": {"op": "tell", "predicate": "p", "args": ["a"]}})["result"]["asserted"] == 1
+    assert (
+        send(client, {"data": {"op": "tell", "predicate": "p", "args": ["a"]}})["result"][
+            "asserted"
+        ]
+        == 1
+    )
     assert send(client, {"text": "q(?x) :- p(?x). p(b)."})["result"]["rules"] == ["q(?x) :- p(?x)."]
     for goal in ("q(?x)", "?- q(?x).", "?- not missing(a)."):
         found = send(client, {"text": goal})
         assert found["op"] == "ask"
         assert found["result"]["count"] == (1 if "not" in goal else 2)
-    both = send(client, {"text": "p(c)"}, {"data": {"op": "query", "predicate": "p", "args": ["?x"]}})
+    both = send(
+        client, {"text": "p(c)"}, {"data": {"op": "query", "predicate": "p", "args": ["?x"]}}
+    )
     assert [each["op"] for each in both["results"]] == ["ingest", "query"]
     assert both["results"][1]["result"]["count"] == 3
-    stopped = send(client, {"data": {"op": "ask", "predicate": "p"}}, {"data": {"op": "query", "predicate": "p"}})
+    stopped = send(
+        client,
+        {"data": {"op": "ask", "predicate": "p"}},
+        {"data": {"op": "query", "predicate": "p"}},
+    )
     assert [list(each) for each in stopped["results"]] == [["op", "error"]]
 
 
@@ -80,12 +97,23 @@ def test_tenants(client: Client) -> None:
     send(client, tell, tenant="t")
     assert client.ask("p", "?x") == [["a"]]
     assert send(client, {"text": "p(?x)"})["result"]["count"] == 0
-    assert ask(client, "SendMessage", {"tenant": "a/b", "message": {"parts": [tell]}})["error"]["code"] == -32602
+    assert (
+        ask(client, "SendMessage", {"tenant": "a/b", "message": {"parts": [tell]}})["error"]["code"]
+        == -32602
+    )
 
 
 def test_clients_of_the_version_before(client: Client) -> None:
     parts = [{"kind": "data", "data": {"op": "tell", "predicate": "p", "args": ["a"]}}]
-    params = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": parts, "contextId": "c"}}
+    params = {
+        "message": {
+            "kind": "message",
+            "messageId": "m",
+            "role": "user",
+            "parts": parts,
+            "contextId": "c",
+        }
+    }
     found = ask(client, "message/send", params, A2A_Version="0.3")["result"]
     assert (found["kind"], found["role"], found["contextId"]) == ("message", "agent", "c")
     assert found["parts"][0]["kind"] == "data"
@@ -117,7 +145,11 @@ def test_versions(client: Client) -> None:
     "message",
     [
         *(None, 3, {}, {"parts": []}, {"parts": [3]}, {"parts": [{}]}, {"parts": [{"text": " "}]}),
-        *({"parts": [{"data": {}}]}, {"parts": [{"data": {"op": "nothing"}}]}, {"parts": [{"data": {"op": []}}]}),
+        *(
+            {"parts": [{"data": {}}]},
+            {"parts": [{"data": {"op": "nothing"}}]},
+            {"parts": [{"data": {"op": []}}]},
+        ),
         *({"parts": [{"text": "?- p(?x"}]}, {"parts": [{"text": "who is ann?"}]}),
     ],
 )
@@ -126,7 +158,11 @@ def test_messages_that_ask_for_nothing(client: Client, message: Any) -> None:
 
 
 def test_what_is_no_message(client: Client) -> None:
-    for body, code in ((b"{", -32700), (b"[]", -32600), (b'{"jsonrpc": "2.0", "method": "GetTask"}', -32600)):
+    for body, code in (
+        (b"{", -32700),
+        (b"[]", -32600),
+        (b'{"jsonrpc": "2.0", "method": "GetTask"}', -32600),
+    ):
         found = client.flask.post("/a2a", data=body, content_type="application/json").get_json()
         assert found["error"]["code"] == code
     error_of(client.flask.get("/a2a"), 405, "VALIDATION_ERROR")

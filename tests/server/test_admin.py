@@ -27,13 +27,23 @@ def test_databases(flask: FlaskClient, client: Client) -> None:
     text(flask.post(BASE, json={"name": "d:1"}), 201, "Database 'd:1' created")
     error_of(flask.post(BASE, json={"name": "d:1"}), 409, "CONFLICT")
     error_of(flask.post(BASE, json={"name": "default"}), 409, "CONFLICT")
-    assert client.post("/tell", {"predicate": "p", "args": ["a"]}, {"X-Database": "d:1"}).status_code == 200
+    assert (
+        client.post("/tell", {"predicate": "p", "args": ["a"]}, {"X-Database": "d:1"}).status_code
+        == 200
+    )
     found = flask.get(BASE).get_json()
-    assert [(row["name"], row["tenants"], row["facts"]) for row in found] == [("d:1", 1, 1), ("default", 0, 0)]
+    assert [(row["name"], row["tenants"], row["facts"]) for row in found] == [
+        ("d:1", 1, 1),
+        ("default", 0, 0),
+    ]
     assert found[0]["createdAt"] >= NOW
     text(flask.delete(f"{BASE}/d:1"), 200, "Database 'd:1' deleted")
     error_of(flask.delete(f"{BASE}/d:1"), 404, "NOT_FOUND")
-    error_of(client.post("/query", {"predicate": "p", "args": ["a"]}, {"X-Database": "d:1"}), 404, "NOT_FOUND")
+    error_of(
+        client.post("/query", {"predicate": "p", "args": ["a"]}, {"X-Database": "d:1"}),
+        404,
+        "NOT_FOUND",
+    )
     error_of(flask.delete(f"{BASE}/default"), 409, "CONFLICT")
 
 
@@ -41,7 +51,9 @@ def test_databases(flask: FlaskClient, client: Client) -> None:
 def test_names_are_checked(flask: FlaskClient, name: object) -> None:
     error = error_of(flask.post(BASE, json={"name": name}), 400, "VALIDATION_ERROR")
     assert "name" in error["details"]["fields"]
-    error_of(flask.post(f"{BASE}/default/tenants", json={"tenantId": name}), 400, "VALIDATION_ERROR")
+    error_of(
+        flask.post(f"{BASE}/default/tenants", json={"tenantId": name}), 400, "VALIDATION_ERROR"
+    )
     assert len(flask.get(BASE).get_json()) == 1
     assert flask.get(f"{BASE}/default/tenants").get_json() == []
 
@@ -80,14 +92,24 @@ def test_nuke(flask: FlaskClient, client: Client) -> None:
         client.tell("p", "b", scope="s")
         client.post("/teach", {"text": "q(?x) :- p(?x)."})
 
-    for path, said in ((f"{BASE}/default/nuke", "Database 'default'"), (f"{BASE}/default/tenants/t/nuke", "Tenant 't'")):
+    for path, said in (
+        (f"{BASE}/default/nuke", "Database 'default'"),
+        (f"{BASE}/default/tenants/t/nuke", "Tenant 't'"),
+    ):
         fill()
         transaction = client.post("/tx/begin").text
-        assert client.post("/tell", {"predicate": "p", "args": ["c"]}, {"X-Transaction-ID": transaction}).status_code == 200
+        assert (
+            client.post(
+                "/tell", {"predicate": "p", "args": ["c"]}, {"X-Transaction-ID": transaction}
+            ).status_code
+            == 200
+        )
         text(flask.post(path), 200, f"{said} nuked")
         assert client.get("/scopes").get_json()["count"] == 0
         assert client.get("/rules").get_json() == {"rules": []}
-        assert client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "*"}).get_json() == []
+        assert (
+            client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "*"}).get_json() == []
+        )
         assert flask.get(f"{BASE}/default/tenants").get_json() == ["t"]
         assert client.post(f"/tx/commit/{transaction}").status_code in (404, 409)
         assert client.ask("p", "?x") == []
@@ -108,5 +130,9 @@ def test_transactions_cannot_hold_them(flask: FlaskClient) -> None:
 def test_what_a_path_cannot_name(flask: FlaskClient) -> None:
     error_of(flask.delete(f"{BASE}/a b"), 400, "VALIDATION_ERROR")
     error_of(flask.delete(f"{BASE}/default/tenants/a%20b"), 400, "VALIDATION_ERROR")
-    error_of(flask.post(f"{BASE}/default/nuke", data=b"{", content_type="application/json"), 400, "VALIDATION_ERROR")
+    error_of(
+        flask.post(f"{BASE}/default/nuke", data=b"{", content_type="application/json"),
+        400,
+        "VALIDATION_ERROR",
+    )
     error_of(flask.put(BASE), 405, "VALIDATION_ERROR")

@@ -23,22 +23,47 @@ def args_of(client: Client, path: str, body: dict[str, Any]) -> list[list[str]]:
 
 
 def test_facts_and_goals_as_text(client: Client) -> None:
-    assert client.post("/tell", {"text": "likes(ann, 'green tea')"}).text == "Fact Asserted: likes(ann, green tea)"
+    assert (
+        client.post("/tell", {"text": "likes(ann, 'green tea')"}).text
+        == "Fact Asserted: likes(ann, green tea)"
+    )
     assert client.post("/tell", {"text": "~likes(bob, tea)."}).status_code == 200
-    assert client.post("/assert/fact", {"text": "likes(cid, tea)", "confidence": 0.5, "scope": None}).status_code == 200
-    assert client.post("/assert/facts", {"facts": [{"text": "likes(dan, tea)"}]}).get_json()["asserted"] == 1
+    assert (
+        client.post(
+            "/assert/fact", {"text": "likes(cid, tea)", "confidence": 0.5, "scope": None}
+        ).status_code
+        == 200
+    )
+    assert (
+        client.post("/assert/facts", {"facts": [{"text": "likes(dan, tea)"}]}).get_json()[
+            "asserted"
+        ]
+        == 1
+    )
     for path in ("/ask", "/infer"):
-        assert args_of(client, path, {"text": "likes(?who, tea)"}) == [["cid", "tea"], ["dan", "tea"]]
+        assert args_of(client, path, {"text": "likes(?who, tea)"}) == [
+            ["cid", "tea"],
+            ["dan", "tea"],
+        ]
         assert args_of(client, path, {"text": "~likes(?who, tea)"}) == [["bob", "tea"]]
         assert args_of(client, path, {"text": "not likes(bob, tea)"}) == [["bob", "tea"]]
         assert args_of(client, path, {"text": "~likes(eve, tea)"}) == []
         assert args_of(client, path, {"text": "not likes(eve, tea)"}) == [["eve", "tea"]]
-        assert args_of(client, path, {"text": "likes(eve, tea)", "negated": True}) == [["eve", "tea"]]
-        assert args_of(client, path, {"text": "likes(?x, tea)", "polarity": "negative"}) == [["bob", "tea"]]
+        assert args_of(client, path, {"text": "likes(eve, tea)", "negated": True}) == [
+            ["eve", "tea"]
+        ]
+        assert args_of(client, path, {"text": "likes(?x, tea)", "polarity": "negative"}) == [
+            ["bob", "tea"]
+        ]
     assert len(args_of(client, "/query", {"text": "likes(?who, _)"})) == 4
     assert args_of(client, "/query", {"text": "~likes(?who, _)"}) == [["bob", "tea"]]
-    assert len(args_of(client, "/memory/recall", {"text": "likes(?who, _)", "timestamp": NOW_MS})) == 4
-    assert client.post("/memory/priority", {"text": "likes(cid, tea)", "priority": 1}).status_code == 200
+    assert (
+        len(args_of(client, "/memory/recall", {"text": "likes(?who, _)", "timestamp": NOW_MS})) == 4
+    )
+    assert (
+        client.post("/memory/priority", {"text": "likes(cid, tea)", "priority": 1}).status_code
+        == 200
+    )
     assert "likes(cid, tea)" in client.post("/explain", {"text": "likes(cid, ?x)"}).text
 
 
@@ -60,7 +85,9 @@ def test_goals_of_windows_as_text(client: Client) -> None:
         assert [entry["args"] for entry in window["entries"]] == [["ann", "bob"]]
         assert window["goalDriven"] is True
     for wrong in ("colleague(ann,, ?who)", {"text": "colleague(ann,, ?who)"}):
-        error = error_of(client.post("/memory/context", {"goals": ["p(?x)", wrong]}), 400, "VALIDATION_ERROR")
+        error = error_of(
+            client.post("/memory/context", {"goals": ["p(?x)", wrong]}), 400, "VALIDATION_ERROR"
+        )
         assert [(one["line"], one["column"]) for one in error["details"]["errors"]] == [(1, 15)]
         assert next(iter(error["details"]["fields"])).startswith("goals[1]")
     unknown = {"goals": ["p(?x)", {"text": "p(?x)", "colour": 1}]}
@@ -70,8 +97,14 @@ def test_goals_of_windows_as_text(client: Client) -> None:
 
 def test_bodies_of_rules_take_text(client: Client) -> None:
     head = {"predicate": "adult", "args": ["?x"]}
-    rule = {"head": head, "body": ["age(?x, ?n)", {"text": "?n >= 18"}, {"predicate": "person", "args": ["?x"]}]}
-    assert client.post("/teach", rule).text == "Rule Asserted: adult(?x) :- age(?x, ?n), ?n >= 18, person(?x)."
+    rule = {
+        "head": head,
+        "body": ["age(?x, ?n)", {"text": "?n >= 18"}, {"predicate": "person", "args": ["?x"]}],
+    }
+    assert (
+        client.post("/teach", rule).text
+        == "Rule Asserted: adult(?x) :- age(?x, ?n), ?n >= 18, person(?x)."
+    )
 
 
 PATHS = ("/tell", "/ask", "/infer", "/query", "/forget", "/retract", "/retract/pattern", "/explain")
@@ -101,7 +134,9 @@ def test_a_syntax_error_has_its_line_and_column(client: Client, path: str, fast:
         ({"text": "p(a)", "args": ["a"]}, "args"),
     ],
 )
-def test_what_is_neither_text_nor_atom(client: Client, path: str, body: dict[str, Any], field: str) -> None:
+def test_what_is_neither_text_nor_atom(
+    client: Client, path: str, body: dict[str, Any], field: str
+) -> None:
     error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")
     assert field in error["details"]["fields"], error
 
@@ -109,8 +144,14 @@ def test_what_is_neither_text_nor_atom(client: Client, path: str, body: dict[str
 @pytest.mark.parametrize("predicate", MISNAMED)
 def test_a_predicate_that_looks_like_an_atom_is_refused(client: Client, predicate: str) -> None:
     atom = {"predicate": predicate, "args": []}
-    rule = {"head": {"predicate": "p", "args": ["?x"]}, "body": [{"predicate": "q", "args": ["?x"]}, atom]}
-    headed = {"head": {"predicate": predicate, "args": ["?x"]}, "body": [{"predicate": "q", "args": ["?x"]}]}
+    rule = {
+        "head": {"predicate": "p", "args": ["?x"]},
+        "body": [{"predicate": "q", "args": ["?x"]}, atom],
+    }
+    headed = {
+        "head": {"predicate": predicate, "args": ["?x"]},
+        "body": [{"predicate": "q", "args": ["?x"]}],
+    }
     bodies = [
         *((path, atom, "predicate") for path in PATHS),
         ("/assert/facts", {"facts": [atom]}, "facts[0].predicate"),
@@ -124,7 +165,10 @@ def test_a_predicate_that_looks_like_an_atom_is_refused(client: Client, predicat
         error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")
         assert '"text"' in error["details"]["fields"][field][0], (path, error)
     error_of(client.post("/teach", {"text": f"'{predicate}'(a)."}), 400, "VALIDATION_ERROR")
-    assert client.flask.get("/predicates", headers={"X-Tenant-ID": "t"}).get_json()["totalPredicates"] == 0
+    assert (
+        client.flask.get("/predicates", headers={"X-Tenant-ID": "t"}).get_json()["totalPredicates"]
+        == 0
+    )
 
 
 def test_facts_of_earlier_versions_can_be_read_and_removed() -> None:
@@ -133,7 +177,12 @@ def test_facts_of_earlier_versions_can_be_read_and_removed() -> None:
         kb.assert_facts([Fact("likes(zed, tea)", ())])
         assert args_of(served.client, "/ask", {"text": "'likes(zed, tea)'"}) == [[]]
         assert args_of(served.client, "/query", {"text": "'likes(zed, tea)'"}) == [[]]
-        assert served.client.post("/forget", {"text": "'likes(zed, tea)'"}).headers["X-Retracted-Count"] == "1"
+        assert (
+            served.client.post("/forget", {"text": "'likes(zed, tea)'"}).headers[
+                "X-Retracted-Count"
+            ]
+            == "1"
+        )
 
 
 def test_embedded() -> None:

@@ -20,7 +20,9 @@ from kbserver.http.json_body import read_body
 
 MOST = 200_000
 BIG = json.dumps({"predicate": "p", "args": ["x" * 60_000]}).encode()
-BULK = json.dumps({"facts": [{"predicate": "p", "args": [str(n), "x" * 50_000]} for n in range(3)]}).encode()
+BULK = json.dumps(
+    {"facts": [{"predicate": "p", "args": [str(n), "x" * 50_000]} for n in range(3)]}
+).encode()
 JSON_BODY = {"Content-Type": "application/json", "X-Tenant-ID": "t"}
 
 
@@ -158,19 +160,28 @@ def test_no_way_in_goes_round_it(served: Served, path: str, headers: dict[str, s
         assert counted(served) == len(BULK)
 
     response = served.app.test_client().post(
-        "/assert/facts", input_stream=During(BULK, meanwhile), content_length=len(BULK), headers=JSON_BODY
+        "/assert/facts",
+        input_stream=During(BULK, meanwhile),
+        content_length=len(BULK),
+        headers=JSON_BODY,
     )
     assert (response.status_code, response.get_json()["asserted"]) == (200, 3)
-    assert [refusal["details"] for refusal in refusals] == [{"limit": "MAX_BODIES_BYTES", "value": MOST}]
+    assert [refusal["details"] for refusal in refusals] == [
+        {"limit": "MAX_BODIES_BYTES", "value": MOST}
+    ]
     assert counted(served) == 0
     assert served.app.test_client().post("/tell", data=BIG, headers=JSON_BODY).status_code == 200
 
 
 @pytest.mark.parametrize(("path", "headers"), WAYS)
 @pytest.mark.parametrize("body", [BIG, b"{}", b"{", b'{"predicate": 1}', b""])
-def test_given_back_whatever_became_of_the_request(served: Served, path: str, headers: dict[str, str], body: bytes) -> None:
+def test_given_back_whatever_became_of_the_request(
+    served: Served, path: str, headers: dict[str, str], body: bytes
+) -> None:
     for tenant in ("t", "not a name"):
-        served.app.test_client().post(path, data=body, headers={**JSON_BODY, **headers, "X-Tenant-ID": tenant})
+        served.app.test_client().post(
+            path, data=body, headers={**JSON_BODY, **headers, "X-Tenant-ID": tenant}
+        )
         assert counted(served) == 0
 
 
@@ -200,14 +211,19 @@ def test_over_sockets_a_slow_body_counts_for_what_it_sent_and_the_next_is_told_t
     try:
         with socket.create_connection(("127.0.0.1", running.port), timeout=10) as slow:
             sent = BULK[:100_000]
-            slow.sendall(head(None) + b"%x\r\n" % len(BULK) + sent if chunked else head(len(BULK)) + sent)
+            slow.sendall(
+                head(None) + b"%x\r\n" % len(BULK) + sent if chunked else head(len(BULK)) + sent
+            )
             # of a stated body the part that is being read counts already, of chunks what was read of them
             wait_for(lambda: counted(served), 65_536 if chunked else 131_072)
             refused = running.raw(head(len(BULK)), half_close=False)
             assert refused.startswith(b"HTTP/1.1 503 ")
             assert b"\r\nRetry-After: 1\r\n" in refused
             assert b"\r\nConnection: close\r\n" in refused
-            assert json.loads(refused.split(b"\r\n\r\n", 1)[1])["details"]["limit"] == "MAX_BODIES_BYTES"
+            assert (
+                json.loads(refused.split(b"\r\n\r\n", 1)[1])["details"]["limit"]
+                == "MAX_BODIES_BYTES"
+            )
             small = running.connection()
             small.request("POST", "/tell", b'{"predicate": "q", "args": ["a"]}', JSON_BODY)
             assert small.getresponse().status == 200
@@ -236,5 +252,7 @@ def test_metrics_tell(served: Served) -> None:
         shown.append(served.client.get("/metrics").text)
 
     stream = During(BULK, meanwhile)
-    served.app.test_client().post("/assert/facts", input_stream=stream, content_length=len(BULK), headers=JSON_BODY)
+    served.app.test_client().post(
+        "/assert/facts", input_stream=stream, content_length=len(BULK), headers=JSON_BODY
+    )
     assert f"\nsvc_http_body_bytes {len(BULK)}" in shown[0]

@@ -83,8 +83,14 @@ def test_takes(raw: bytes, value: Any) -> None:
 
 
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -117,7 +123,10 @@ class Failing(io.BytesIO):
 
 
 def test_reads_what_is_stated() -> None:
-    assert read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10, Bodies(1 << 30)) == b"{} "
+    assert (
+        read_body({"CONTENT_LENGTH": "3", "wsgi.input": io.BytesIO(b"{} x")}, 10, Bodies(1 << 30))
+        == b"{} "
+    )
 
 
 def test_too_large_is_known_before_anything_is_read() -> None:

@@ -33,7 +33,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def taught(server: Server, nodes: int = NODES) -> None:
-    edges = [{"predicate": "edge", "args": [str(n), str((n * 7 + k) % nodes)]} for n in range(nodes) for k in (1, 2, 3)]
+    edges = [
+        {"predicate": "edge", "args": [str(n), str((n * 7 + k) % nodes)]}
+        for n in range(nodes)
+        for k in (1, 2, 3)
+    ]
     assert server.post("/assert/facts", {"facts": edges})[0] == 200
     assert server.post("/teach", {"text": RULES})[0] == 200
     assert server.post("/tell", {"predicate": "p", "args": ["a"]}, X_Tenant_ID="u")[0] == 200
@@ -44,9 +48,14 @@ def neighbour(server: Server, connection: Any) -> None:
     """What everybody else wants: a sign of life, an answer, a write."""
     connection.request("GET", "/health")
     assert connection.getresponse().read().startswith(b'{"status":"healthy"')
-    status, body = server.post("/ask", {"predicate": "q", "args": ["?x"]}, connection, X_Tenant_ID="u")
+    status, body = server.post(
+        "/ask", {"predicate": "q", "args": ["?x"]}, connection, X_Tenant_ID="u"
+    )
     assert (status, [row["args"] for row in json.loads(body)]) == (200, [["a"]])
-    assert server.post("/tell", {"predicate": "p", "args": ["a"]}, connection, X_Tenant_ID="u")[0] == 200
+    assert (
+        server.post("/tell", {"predicate": "p", "args": ["a"]}, connection, X_Tenant_ID="u")[0]
+        == 200
+    )
 
 
 def goal(predicate: str, arity: int, **more: Any) -> dict[str, Any]:
@@ -59,13 +68,19 @@ BOMBS = {
     "a closure by rows": (goal("reach", 2, maxRows=1_000_000), "derivedRows", REACH),
     "a closure by bytes": (goal("reach", 2, maxBytes=8 << 20), "memoryBytes", REACH),
     "a closure by answers": (goal("reach", 2), "answers", None),
-    "proofs of a closure": (goal("reach", 2, withProof=True, limit=64, maxRows=1_000_000), "derivedRows", None),
+    "proofs of a closure": (
+        goal("reach", 2, withProof=True, limit=64, maxRows=1_000_000),
+        "derivedRows",
+        None,
+    ),
     "an aggregate": (goal("total", 1, maxRows=500_000), "derivedRows", PAIRS),
 }
 
 
 @linux
-def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(tmp_path: Path) -> None:
+def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(
+    tmp_path: Path,
+) -> None:
     with Server(tmp_path, "--storage-backend", "memory", QUERY_TIMEOUT_MS="600000") as server:
         taught(server)
         before = server.peak_bytes()
@@ -79,7 +94,11 @@ def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(tmp
             assert len(answers) == 3, name
             for status, text in answers:
                 found = json.loads(text)
-                assert (status, found["code"], found["details"]["limit"]) == (422, "BUDGET_EXCEEDED", limit), (name, found)
+                assert (status, found["code"], found["details"]["limit"]) == (
+                    422,
+                    "BUDGET_EXCEEDED",
+                    limit,
+                ), (name, found)
                 if rule is not None:
                     assert found["details"]["rule"] == rule, name
         assert server.peak_bytes() - before < 512 << 20
@@ -88,13 +107,20 @@ def test_every_bomb_ends_at_its_limit_for_every_client_and_others_are_served(tmp
 
 def test_goals_without_end_hold_up_nobody_and_end_when_their_clients_leave(tmp_path: Path) -> None:
     """Six goals that would take hours, of which two wait in line: whoever is served is served meanwhile."""
-    with Server(tmp_path / "data", log=tmp_path / "log", QUERY_TIMEOUT_MS="3600000", QUERY_MAX_STEPS=str(1 << 40)) as server:
+    with Server(
+        tmp_path / "data",
+        log=tmp_path / "log",
+        QUERY_TIMEOUT_MS="3600000",
+        QUERY_MAX_STEPS=str(1 << 40),
+    ) as server:
         taught(server)
         sockets = [_sent(server, "/ask", goal("never", 1)) for _ in range(6)]
         connection = server.connect()
         for _ in range(30):
             neighbour(server, connection)
-            status, body = server.post("/ask", {"predicate": "reach", "args": ["5", "36"]}, connection)
+            status, body = server.post(
+                "/ask", {"predicate": "reach", "args": ["5", "36"]}, connection
+            )
             assert (status, len(json.loads(body))) == (200, 1)  # a short goal of the same tenant
         for sock in sockets:
             sock.setblocking(False)
@@ -122,7 +148,11 @@ def test_a_client_that_sends_its_next_request_has_not_left(tmp_path: Path) -> No
 
 
 def test_a_long_goal_is_told_that_the_server_stops(tmp_path: Path) -> None:
-    settings = {"QUERY_TIMEOUT_MS": "3600000", "QUERY_MAX_STEPS": str(1 << 40), "SHUTDOWN_TIMEOUT_MS": "100"}
+    settings = {
+        "QUERY_TIMEOUT_MS": "3600000",
+        "QUERY_MAX_STEPS": str(1 << 40),
+        "SHUTDOWN_TIMEOUT_MS": "100",
+    }
     with Server(tmp_path / "data", log=tmp_path / "log", **settings) as server:
         taught(server)
         with _sent(server, "/ask", goal("never", 1)) as sock:
@@ -139,7 +169,9 @@ def test_a_long_goal_is_told_that_the_server_stops(tmp_path: Path) -> None:
         assert server.process.wait(60) == 0
 
 
-def _asking(server: Server, body: dict[str, Any]) -> tuple[list[tuple[int, bytes]], list[threading.Thread]]:
+def _asking(
+    server: Server, body: dict[str, Any]
+) -> tuple[list[tuple[int, bytes]], list[threading.Thread]]:
     """Three clients that will ask the same, and where their answers will be."""
     answers: list[tuple[int, bytes]] = []
 
@@ -152,7 +184,9 @@ def _asking(server: Server, body: dict[str, Any]) -> tuple[list[tuple[int, bytes
 def _sent(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request was sent, and no answer read."""
     text = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: application/json\r\n"
+    )
     head += f"Content-Length: {len(text)}\r\n"
     sock = socket.create_connection(server.address, timeout=60)
     sock.sendall(head.encode() + b"\r\n" + text)

@@ -16,13 +16,22 @@ tick(?n) :- tick(?m), ?n = ?m + 1.
 """
 BOMB = {"predicate": "pairs", "args": ["?a", "?b", "?c"]}
 EDGE = {"predicate": "edge", "args": ["?a", "?b"]}
-ROUTES = (("/infer", BOMB), ("/ask", BOMB), ("/explain", BOMB), ("/query", EDGE), ("/aggregate", {**EDGE, "op": "COUNT"}))
+ROUTES = (
+    ("/infer", BOMB),
+    ("/ask", BOMB),
+    ("/explain", BOMB),
+    ("/query", EDGE),
+    ("/aggregate", {**EDGE, "op": "COUNT"}),
+)
 REASONING = ROUTES[:3]
 
 
 @pytest.fixture
 def taught(client: Client) -> Client:
-    client.post("/assert/facts", {"facts": [{"predicate": "edge", "args": [str(n), "x"]} for n in range(300)]})
+    client.post(
+        "/assert/facts",
+        {"facts": [{"predicate": "edge", "args": [str(n), "x"]} for n in range(300)]},
+    )
     assert client.post("/teach", {"text": RULES}).status_code == 200
     return client
 
@@ -30,7 +39,11 @@ def taught(client: Client) -> Client:
 @pytest.mark.parametrize(("path", "body"), REASONING)
 @pytest.mark.parametrize(
     ("field", "limit", "value"),
-    [("maxRows", "derivedRows", 1000), ("maxSteps", "steps", 5000), ("maxBytes", "memoryBytes", 100_000)],
+    [
+        ("maxRows", "derivedRows", 1000),
+        ("maxSteps", "steps", 5000),
+        ("maxBytes", "memoryBytes", 100_000),
+    ],
 )
 def test_fields_of_the_body_lower_limits(
     taught: Client, path: str, body: dict[str, Any], field: str, limit: str, value: int
@@ -40,7 +53,9 @@ def test_fields_of_the_body_lower_limits(
 
 
 @pytest.mark.parametrize(("path", "body"), [*REASONING, ROUTES[3]])
-def test_answers_are_limited_where_they_are_listed(taught: Client, path: str, body: dict[str, Any]) -> None:
+def test_answers_are_limited_where_they_are_listed(
+    taught: Client, path: str, body: dict[str, Any]
+) -> None:
     asked = {"predicate": "edge", "args": ["?a", "?b"], "maxAnswers": 10}
     found = error_of(taught.post(path, asked), 422, "BUDGET_EXCEEDED")
     assert found["details"]["limit"] == "answers"
@@ -50,15 +65,21 @@ def test_answers_are_limited_where_they_are_listed(taught: Client, path: str, bo
 @pytest.mark.parametrize(("path", "body"), ROUTES)
 @pytest.mark.parametrize("field", ["timeoutMs", "maxRows", "maxSteps", "maxBytes", "maxAnswers"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "10", True])
-def test_a_bad_limit_is_refused_by_name(taught: Client, path: str, body: dict[str, Any], field: str, value: object) -> None:
+def test_a_bad_limit_is_refused_by_name(
+    taught: Client, path: str, body: dict[str, Any], field: str, value: object
+) -> None:
     found = error_of(taught.post(path, {**body, field: value}), 400, "VALIDATION_ERROR")
     assert list(found["details"]["fields"]) == [field]
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES)
 @pytest.mark.parametrize("text", ["1.5", "-1", "soon", "", "1e3", "\u0663"])
-def test_a_bad_wait_is_refused_and_names_the_header(taught: Client, path: str, body: dict[str, Any], text: str) -> None:
-    response = taught.post(path, body, environ_overrides={"HTTP_PREFER": f"wait={text}".encode().decode("latin-1")})
+def test_a_bad_wait_is_refused_and_names_the_header(
+    taught: Client, path: str, body: dict[str, Any], text: str
+) -> None:
+    response = taught.post(
+        path, body, environ_overrides={"HTTP_PREFER": f"wait={text}".encode().decode("latin-1")}
+    )
     found = error_of(response, 400, "VALIDATION_ERROR")
     assert found["details"] == {"header": "Prefer"}
     assert "Preference-Applied" not in response.headers
@@ -66,9 +87,19 @@ def test_a_bad_wait_is_refused_and_names_the_header(taught: Client, path: str, b
 
 @pytest.mark.parametrize("wait", ["20", "0020", "99999999999999999999", '"20"'])
 def test_a_wait_is_confirmed(taught: Client, wait: str) -> None:
-    response = taught.post("/ask", {"predicate": "edge", "args": ["1", "?x"]}, {"Prefer": f"respond-async, wait={wait}"})
-    assert (response.status_code, response.headers["Preference-Applied"]) == (200, f"wait={wait.strip(chr(34))}")
-    assert "Preference-Applied" not in taught.post("/ask", {"predicate": "edge", "args": ["1", "?x"]}).headers
+    response = taught.post(
+        "/ask",
+        {"predicate": "edge", "args": ["1", "?x"]},
+        {"Prefer": f"respond-async, wait={wait}"},
+    )
+    assert (response.status_code, response.headers["Preference-Applied"]) == (
+        200,
+        f"wait={wait.strip(chr(34))}",
+    )
+    assert (
+        "Preference-Applied"
+        not in taught.post("/ask", {"predicate": "edge", "args": ["1", "?x"]}).headers
+    )
 
 
 def test_the_shorter_of_wait_and_timeout_counts(served: Served, taught: Client) -> None:
@@ -100,7 +131,9 @@ def test_a_retraction_stands_where_the_count_of_what_fell_is_cut_short(taught: C
     response = taught.post("/retract", cut, {"Prefer": "return=representation"})
     assert response.status_code == 200
     assert (response.get_json()["retracted"], response.get_json()["truncated"]) == (1, True)
-    found = taught.post("/retract/pattern", {"predicate": "edge", "args": ["2", None], "maxRows": 5})
+    found = taught.post(
+        "/retract/pattern", {"predicate": "edge", "args": ["2", None], "maxRows": 5}
+    )
     assert (found.get_json()["retracted"], found.get_json()["truncated"]) == (1, True)
     assert taught.ask("edge", "1", "?x") == []
 
@@ -108,13 +141,20 @@ def test_a_retraction_stands_where_the_count_of_what_fell_is_cut_short(taught: C
 def test_a_tenant_with_all_turns_taken_is_asked_to_come_back() -> None:
     with serve_in_memory(tenant_max_inferences=1, query_timeout_ms=1) as served:
         client = served.client
-        client.post("/assert/facts", {"facts": [{"predicate": "edge", "args": [str(n), "x"]} for n in range(300)]})
+        client.post(
+            "/assert/facts",
+            {"facts": [{"predicate": "edge", "args": [str(n), "x"]} for n in range(300)]},
+        )
         client.post("/teach", {"text": RULES})
         busy = Turn(served.runtime.turns, ("default", "t"))
         busy.take(0)
         response = client.post("/ask", BOMB)
         found = error_of(response, 429, "RATE_LIMITED")
-        assert found["details"] == {"retryAfterSeconds": 1.0, "limit": "TENANT_MAX_INFERENCES", "value": 1}
+        assert found["details"] == {
+            "retryAfterSeconds": 1.0,
+            "limit": "TENANT_MAX_INFERENCES",
+            "value": 1,
+        }
         assert response.headers["Retry-After"] == "1"
         assert client.ask("edge", "1", "?x") == [["1", "x"]]  # short goals need no turn
         other = client.post("/ask", {**BOMB, "maxRows": 10}, {"X-Tenant-ID": "u"})

@@ -43,7 +43,15 @@ def test_arithmetic(client: Client, expression: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["?x / 0", "?x mod 0", "?x div 0.0", "?x + word", "?x * 9223372036854775807", "1e308 * ?x * 10"]
+    "expression",
+    [
+        "?x / 0",
+        "?x mod 0",
+        "?x div 0.0",
+        "?x + word",
+        "?x * 9223372036854775807",
+        "1e308 * ?x * 10",
+    ],
 )
 def test_what_has_no_value_fails_its_literal(client: Client, expression: str) -> None:
     rules = f"p(7). p(word). z(?z) :- p(?x), ?z = {expression}. z(ok) :- p(?x)."
@@ -67,7 +75,10 @@ def test_the_json_form(client: Client) -> None:
             {"predicate": "<", "args": ["?x", "18"], "negated": True},
         ],
     }
-    assert client.post("/teach", rule).text == "Rule Asserted: next(?x, ?z) :- ?z = ?x + 1, p(?x), ?x >= 18."
+    assert (
+        client.post("/teach", rule).text
+        == "Rule Asserted: next(?x, ?z) :- ?z = ?x + 1, p(?x), ?x >= 18."
+    )
     client.post("/teach", {"text": "p(17). p(18)."})
     assert client.ask("next", "?x", "?z") == [["18", "19"]]
 
@@ -105,7 +116,10 @@ def test_a_sum_counts_each_binding(client: Client) -> None:
         ("t(count(*))", [["6"]]),
         ("t(count(?c), sum(?v))", [["3", "13.5"]]),
         ("t(count(?c), count(?o), ?c)", [["1", "1", "e"], ["1", "2", "c"], ["1", "3", "d"]]),
-        ("t(sum(?v), ?c, ?c, x)", [["0", "e", "e", "x"], ["3.5", "d", "d", "x"], ["10", "c", "c", "x"]]),
+        (
+            "t(sum(?v), ?c, ?c, x)",
+            [["0", "e", "e", "x"], ["3.5", "d", "d", "x"], ["10", "c", "c", "x"]],
+        ),
         ("~t(?c, max(?o))", []),
     ],
 )
@@ -123,7 +137,12 @@ def test_aggregates_over_what_rules_conclude(client: Client) -> None:
         widest(?x) :- best(?n), size(?x, ?n).
         narrow(?x) :- edge(?x, _), not widest(?x).
     """
-    assert ask(client, rules, "size", "?x", "?n") == [["a", "2"], ["b", "2"], ["c", "2"], ["d", "3"]]
+    assert ask(client, rules, "size", "?x", "?n") == [
+        ["a", "2"],
+        ["b", "2"],
+        ["c", "2"],
+        ["d", "3"],
+    ]
     assert client.ask("size", "a", "?n") == [["a", "2"]]
     assert client.ask("widest", "?x") == [["d"]]
     assert client.ask("narrow", "?x") == [["a"], ["b"], ["c"]]
@@ -138,7 +157,10 @@ def test_an_aggregate_in_json(client: Client) -> None:
         "head": {"predicate": "total", "args": ["?c", "sum(?v)"]},
         "body": [{"predicate": "order", "args": ["?c", "?o", "?v"]}],
     }
-    assert client.post("/assert/rule", rule).text == "Rule Asserted: total(?c, sum(?v)) :- order(?c, ?o, ?v)."
+    assert (
+        client.post("/assert/rule", rule).text
+        == "Rule Asserted: total(?c, sum(?v)) :- order(?c, ?o, ?v)."
+    )
 
 
 def test_recursion_through_an_aggregate_is_refused(client: Client) -> None:
@@ -152,7 +174,9 @@ def test_recursion_through_an_aggregate_is_refused(client: Client) -> None:
 def test_a_retraction_below_an_aggregate_changes_its_value(client: Client) -> None:
     client.post("/teach", {"text": ORDERS + "total(?c, sum(?v)) :- order(?c, ?o, ?v)."})
     wanted = {"Prefer": "return=representation"}
-    reply = client.post("/retract", {"predicate": "order", "args": ["c", "o1", "5"]}, wanted).get_json()
+    reply = client.post(
+        "/retract", {"predicate": "order", "args": ["c", "o1", "5"]}, wanted
+    ).get_json()
     assert [row["args"] for row in reply["cascadedAtoms"]] == [["c", "10"]]
     assert (reply["cascaded"], reply["newlyDerivable"], reply["truncated"]) == (1, 1, False)
     assert client.ask("total", "c", "?s") == [["c", "5"]]
@@ -196,25 +220,40 @@ def test_strings_in_json(client: Client) -> None:
         {"builtin": "contains", "args": ["lower(?f)", "x"], "negated": True},
     ]
     response = client.post("/teach", {"head": {"predicate": "z", "args": ["?z"]}, "body": body})
-    items = ["name(?x, ?f, ?l)", 'matches(?f, "n?n$")', '?z = concat(?f, "-", ?l)', "not contains(lower(?f), x)"]
+    items = [
+        "name(?x, ?f, ?l)",
+        'matches(?f, "n?n$")',
+        '?z = concat(?f, "-", ?l)',
+        "not contains(lower(?f), x)",
+    ]
     assert response.text == f"Rule Asserted: z(?z) :- {', '.join(items)}."
     client.post("/teach", {"text": NAMES})
     assert client.ask("z", "?z") == [["Ann-Lee"]]
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{2", "*a", "[b-a]", "[a", "\\\\1", "(?=a)", "a)", "(a{999}){999}", "(" * 70])
+@pytest.mark.parametrize(
+    "pattern", ["(", "a{2", "*a", "[b-a]", "[a", "\\\\1", "(?=a)", "a)", "(a{999}){999}", "(" * 70]
+)
 def test_a_pattern_that_is_none_is_refused(client: Client, pattern: str) -> None:
     details = error_of(
-        client.post("/teach", {"text": f'p(?x) :- q(?x), matches(?x, "{pattern}").'}), 400, "VALIDATION_ERROR"
+        client.post("/teach", {"text": f'p(?x) :- q(?x), matches(?x, "{pattern}").'}),
+        400,
+        "VALIDATION_ERROR",
     )
     assert "is no regular expression here" in details["message"]
 
 
 def test_a_pattern_is_a_constant(client: Client) -> None:
-    error_of(client.post("/teach", {"text": "p(?x) :- q(?x, ?y), matches(?x, ?y)."}), 400, "VALIDATION_ERROR")
+    error_of(
+        client.post("/teach", {"text": "p(?x) :- q(?x, ?y), matches(?x, ?y)."}),
+        400,
+        "VALIDATION_ERROR",
+    )
 
 
-@pytest.mark.parametrize("name", ["=", "<", "+", "div", "matches", "concat", "lower", "upper", "length", "contains"])
+@pytest.mark.parametrize(
+    "name", ["=", "<", "+", "div", "matches", "concat", "lower", "upper", "length", "contains"]
+)
 def test_unquoted_names_of_builtins_are_no_predicates_in_text(client: Client, name: str) -> None:
     for text in (f"{name}(a, b).", f"{name}(?x, ?y) :- p(?x, ?y)."):
         error_of(client.post("/teach", {"text": text}), 400, "VALIDATION_ERROR")
@@ -233,22 +272,36 @@ def test_a_text_beyond_its_bound_is_no_value(client: Client) -> None:
 
 @pytest.mark.parametrize("path", ["/ask", "/infer"])
 def test_literals_without_a_value_are_counted(client: Client, path: str) -> None:
-    text = "p(1). p(0). p(x). half(?z) :- p(?x), ?z = 8 / ?x. q(?x) :- p(?x). total(sum(?x)) :- p(?x)."
+    text = (
+        "p(1). p(0). p(x). half(?z) :- p(?x), ?z = 8 / ?x. q(?x) :- p(?x). total(sum(?x)) :- p(?x)."
+    )
     client.post("/teach", {"text": text})
     for _ in range(2):  # from a goal table the second time
         response = client.post(path, {"predicate": "half", "args": ["?z"]})
         assert [row["args"] for row in response.get_json()] == [["8"]]
         assert response.headers["X-Answer-Warnings"] == "2"
-    assert client.post(path, {"predicate": "total", "args": ["?z"]}).headers["X-Answer-Warnings"] == "1"
+    assert (
+        client.post(path, {"predicate": "total", "args": ["?z"]}).headers["X-Answer-Warnings"]
+        == "1"
+    )
     assert "X-Answer-Warnings" not in client.post(path, {"predicate": "q", "args": ["?x"]}).headers
 
 
 def test_recursion_through_a_computed_value_is_taken_with_a_warning(client: Client) -> None:
     response = client.post("/teach", {"text": "n(?x) :- start(?x). n(?y) :- n(?x), ?y = ?x + 1."})
     assert response.status_code == 200
-    assert response.headers["X-Rule-Warnings"].startswith("n/1 recurses through a computed value and may not end")
-    for text in ("m(?y) :- n(?x), ?y = ?x + 1.", "k(?x) :- k(?x), l(?x), ?x + 1 < 3.", "n(?x) :- l(?x)."):
-        assert "X-Rule-Warnings" not in client.post("/teach", {"text": text + " start(z). l(1). k(1)."}).headers
+    assert response.headers["X-Rule-Warnings"].startswith(
+        "n/1 recurses through a computed value and may not end"
+    )
+    for text in (
+        "m(?y) :- n(?x), ?y = ?x + 1.",
+        "k(?x) :- k(?x), l(?x), ?x + 1 < 3.",
+        "n(?x) :- l(?x).",
+    ):
+        assert (
+            "X-Rule-Warnings"
+            not in client.post("/teach", {"text": text + " start(z). l(1). k(1)."}).headers
+        )
     client.tell("start", 5)
     error = client.post("/ask", {"predicate": "m", "args": ["?x"], "maxRows": 100_000})
     details = error_of(error, 422, "BUDGET_EXCEEDED")["details"]
@@ -265,15 +318,38 @@ def test_a_value_nobody_has_written_down_can_be_asked_for(client: Client) -> Non
 
 
 def test_proofs_of_computed_values(client: Client) -> None:
-    client.post("/teach", {"text": "p(7). next(?z) :- p(?x), ?m = ?x + 1, ?z = ?m * 2, ?m >= 8. total(sum(?x)) :- p(?x)."})
-    (found,) = client.post("/ask", {"predicate": "next", "args": ["?z"], "withProof": True}).get_json()
+    client.post(
+        "/teach",
+        {
+            "text": "p(7). next(?z) :- p(?x), ?m = ?x + 1, ?z = ?m * 2, ?m >= 8. total(sum(?x)) :- p(?x)."
+        },
+    )
+    (found,) = client.post(
+        "/ask", {"predicate": "next", "args": ["?z"], "withProof": True}
+    ).get_json()
     step = found["proof"]["step"]
     assert found["proof"]["substitution"] == {"?z": "16", "?x": "7", "?m": "8"}
-    assert [part["step"]["type"] for part in step["bodyProofs"]] == ["fact_match", "builtin", "builtin", "builtin"]
-    assert [part["step"]["text"] for part in step["bodyProofs"][1:]] == ["8 = 7 + 1", "16 = 8 * 2", "8 >= 8"]
-    (found,) = client.post("/ask", {"predicate": "total", "args": ["?z"], "withProof": True}).get_json()
+    assert [part["step"]["type"] for part in step["bodyProofs"]] == [
+        "fact_match",
+        "builtin",
+        "builtin",
+        "builtin",
+    ]
+    assert [part["step"]["text"] for part in step["bodyProofs"][1:]] == [
+        "8 = 7 + 1",
+        "16 = 8 * 2",
+        "8 >= 8",
+    ]
+    (found,) = client.post(
+        "/ask", {"predicate": "total", "args": ["?z"], "withProof": True}
+    ).get_json()
     step = found["proof"]["step"]
-    assert (step["type"], step["text"], step["rows"], step["inputs"]) == ("aggregate", "sum(?x) = 7", 1, [{"?x": "7"}])
+    assert (step["type"], step["text"], step["rows"], step["inputs"]) == (
+        "aggregate",
+        "sum(?x) = 7",
+        1,
+        [{"?x": "7"}],
+    )
     assert [part["goal"]["args"] for part in step["bodyProofs"]] == [["7"]]
     body = {"predicate": "total", "args": ["?z"], "withProof": True, "proofFormat": "dag"}
     (found,) = client.post("/ask", body).get_json()
@@ -285,9 +361,14 @@ def test_proofs_of_computed_values(client: Client) -> None:
 
 
 def test_what_is_aggregated_may_change_with_more_facts(client: Client) -> None:
-    client.post("/teach", {"text": "p(7). total(sum(?x)) :- p(?x). next(?z) :- p(?x), ?z = ?x + 1."})
+    client.post(
+        "/teach", {"text": "p(7). total(sum(?x)) :- p(?x). next(?z) :- p(?x), ?z = ?x + 1."}
+    )
     client.tell("p", 9, confidence=0.5)
     (row,) = client.post("/ask", {"predicate": "total", "args": ["?z"]}).get_json()
     assert (row["args"], row["metadata"]) == (["16"], {"nonMonotonic": True})
     found = client.post("/ask", {"predicate": "next", "args": ["?z"]}).get_json()
-    assert [(row["args"], row["confidence"], row["metadata"]) for row in found] == [(["8"], None, {}), (["10"], 0.5, {})]
+    assert [(row["args"], row["confidence"], row["metadata"]) for row in found] == [
+        (["8"], None, {}),
+        (["10"], 0.5, {}),
+    ]

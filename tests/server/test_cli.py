@@ -43,7 +43,16 @@ def test_commands_are_modules() -> None:
 
 
 def test_flags_win_over_settings_over_defaults(started: list[Config]) -> None:
-    flags = ["--port", "1234", "--storage-dir", "/d", "--fsync-policy", "NEVER", "--storage-backend", "memory"]
+    flags = [
+        "--port",
+        "1234",
+        "--storage-dir",
+        "/d",
+        "--fsync-policy",
+        "NEVER",
+        "--storage-backend",
+        "memory",
+    ]
     more = ["--host", "0.0.0.0", "--log-level", "debug", "--log-format", "json"]
     assert run("serve", *flags, *more, PORT="99", FSYNC_INTERVAL_MS="7").exit_code == 0
     assert started == [
@@ -92,7 +101,11 @@ def test_what_stops_a_start(monkeypatch: pytest.MonkeyPatch, error: Exception, s
 
 def test_little_is_loaded_before_the_server_patches_the_library() -> None:
     loaded = "print(*sorted({'ssl', 'flask', 'gevent', 'kbcore.node.runtime', 'httpx'} & set(sys.modules)))"
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; import kbserver.cli.server.serve; {loaded}"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:0] = {sys.path!r}; import kbserver.cli.server.serve; {loaded}",
+    ]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "\n"
 
 
@@ -107,7 +120,9 @@ def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
     path = [*sys.path, tests, str(tmp_path)]
     program = f"import sys; sys.path[:0] = {path!r}; from kbserver.cli import main; main({flags!r})"
     command = [sys.executable, "-u", "-W", "error", "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
@@ -115,7 +130,9 @@ def test_a_real_process_serves_and_stops(number: int, tmp_path: Path) -> None:
         assert found, line + process.stderr.read()
         connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
         body = b'{"predicate": "p", "args": ["a"]}'
-        connection.request("POST", "/tell", body, {"X-Tenant-ID": "t", "Content-Type": "application/json"})
+        connection.request(
+            "POST", "/tell", body, {"X-Tenant-ID": "t", "Content-Type": "application/json"}
+        )
         assert connection.getresponse().read() == b"Fact Asserted: p(a)"
         process.send_signal(number)
         assert process.wait(20) == 0

@@ -21,20 +21,27 @@ def where(request, tmp_path):
 def test_tell_teach_ask_load(where, tmp_path):
     assert kbcore("tell", *where, "parent(ann, bob)", 'parent(bob, "C D").').stdout == "2 stored\n"
     assert kbcore("tell", *where, "parent(ann, bob)").stdout == "0 stored, 1 known before\n"
-    taught = kbcore("teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z).").stdout
+    taught = kbcore(
+        "teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z)."
+    ).stdout
     assert taught == "anc(?x, ?y) :- parent(?x, ?y).\nanc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
     assert kbcore("ask", *where, "anc(ann, ?who)").stdout == 'anc(ann, "C D")\nanc(ann, bob)\n'
     assert kbcore("ask", *where, "anc(nobody, ?who)", expect=1).stdout == ""
     assert kbcore("ask", *where, "not anc(bob, ann)").stdout == "not anc(bob, ann)\n"
     file = tmp_path / "more.kb"
-    file.write_text("".join(f"edge(a{n}, a{n + 1}).\n" for n in range(6000)) + "?- anc(ann, bob).\n", encoding="utf-8")
+    file.write_text(
+        "".join(f"edge(a{n}, a{n + 1}).\n" for n in range(6000)) + "?- anc(ann, bob).\n",
+        encoding="utf-8",
+    )
     assert "6000 facts, 0 rules" in kbcore("load", *where, str(file)).stdout
     assert kbcore("ask", *where, "edge(a5999, ?x)").stdout == "edge(a5999, a6000)\n"
 
 
 def test_explain(where):
     kbcore("tell", *where, "parent(ann, bob)", "parent(bob, carl)")
-    kbcore("teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z).")
+    kbcore(
+        "teach", *where, "anc(?x,?y) :- parent(?x,?y)", "anc(?x,?z) :- parent(?x,?y), anc(?y,?z)."
+    )
     told = kbcore("explain", *where, "anc(ann, carl)").stdout
     assert told == (
         "anc(ann, carl)  by anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z).\n"
@@ -47,13 +54,23 @@ def test_explain(where):
     assert several.startswith("?x = ann\n  anc(ann, carl)  by")
     assert kbcore("explain", *where, "anc(zoe, ?x)").stdout.startswith("No answer")
     plan = kbcore("explain", *where, "--plan", "anc(ann, ?who)").stdout
-    assert "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+    assert (
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+    )
     analysis = kbcore("explain", *where, "--analyze", "anc(ann, ?who)").stdout
     assert "2 answers in " in analysis
-    assert "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; found 1; size 2]" in analysis
+    assert (
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; found 1; size 2]"
+        in analysis
+    )
     found = json.loads(kbcore("explain", *where, "--analyze", "--json", "anc(ann, ?who)").stdout)
     assert (found["goal"], found["plans"][0]["answers"]) == ("anc(ann, ?who)", 2)
-    assert json.loads(kbcore("explain", *where, "--json", "anc(ann, ?who)").stdout)["plans"][0]["answers"] is None
+    assert (
+        json.loads(kbcore("explain", *where, "--json", "anc(ann, ?who)").stdout)["plans"][0][
+            "answers"
+        ]
+        is None
+    )
 
 
 def test_mistakes_are_one_clear_line(where, tmp_path):
@@ -62,7 +79,10 @@ def test_mistakes_are_one_clear_line(where, tmp_path):
     said = kbcore("load", *where, str(wrong), expect=1).stderr
     assert "wrong.kb: line 2, column 6" in said
     assert "(0 facts and 0 rules were stored before)" in said
-    assert "is not bound by a positive atom" in kbcore("teach", *where, "p(?x) :- q(?y)", expect=1).stderr
+    assert (
+        "is not bound by a positive atom"
+        in kbcore("teach", *where, "p(?x) :- q(?y)", expect=1).stderr
+    )
     assert "Traceback" not in kbcore("ask", *where, "p(", expect=1).stderr
     assert "use teach for rules" in kbcore("tell", *where, "p(?x) :- q(?x)", expect=1).stderr
     odd = tmp_path / "facts.txt"
@@ -80,12 +100,20 @@ def test_scopes(where):
     assert kbcore("scope", "fork", "what-if", *where).stdout == "3 facts copied\n"
     assert "exists" in kbcore("scope", "fork", "what-if", *where, expect=1).stderr
     assert kbcore("scope", "fork", "what-if", "--overwrite", *where).stdout == "3 facts copied\n"
-    kbcore("tell", *where, "--scope", "what-if", "parent(cid, dan)", "age(ann, 30) [confidence=0.5]")
+    kbcore(
+        "tell", *where, "--scope", "what-if", "parent(cid, dan)", "age(ann, 30) [confidence=0.5]"
+    )
     assert kbcore("scope", "diff", "--to", "what-if", *where).stdout == (
         "- age(ann, 30)\n+ age(ann, 30) [confidence=0.5]\n+ parent(cid, dan)\n"
     )
-    assert "1 conflict" in kbcore("scope", "merge", "what-if", "--strategy", "REJECT", *where, expect=1).stderr
-    assert kbcore("scope", "merge", "what-if", *where).stdout == "2 facts merged, 1 conflicts resolved\n"
+    assert (
+        "1 conflict"
+        in kbcore("scope", "merge", "what-if", "--strategy", "REJECT", *where, expect=1).stderr
+    )
+    assert (
+        kbcore("scope", "merge", "what-if", *where).stdout
+        == "2 facts merged, 1 conflicts resolved\n"
+    )
     assert kbcore("scope", "list", *where).stdout == "what-if\n"
     assert kbcore("scope", "delete", "what-if", *where).stdout == "4 facts deleted\n"
     assert "does not exist" in kbcore("scope", "delete", "what-if", *where, expect=1).stderr
@@ -97,15 +125,23 @@ def test_administration(where):
     kbcore("admin", "create-database", "d:1", *where)
     kbcore("admin", "create-tenant", "d:1", "t", *where)
     kbcore("admin", "create-tenant", "d:1", "t", *where)
-    assert kbcore("admin", "databases", *where).stdout == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
+    assert (
+        kbcore("admin", "databases", *where).stdout
+        == "d:1  1 tenants, 0 facts\ndefault  1 tenants, 1 facts\n"
+    )
     assert kbcore("admin", "tenants", "d:1", *where).stdout == "t\n"
     kbcore("admin", "nuke-tenant", "default", "default", "--yes", *where)
     assert kbcore("admin", "databases", *where).stdout.endswith("default  1 tenants, 0 facts\n")
     kbcore("admin", "nuke-database", "d:1", "--yes", *where)
     kbcore("admin", "delete-tenant", "d:1", "t", "--yes", *where)
     kbcore("admin", "delete-database", "d:1", "--yes", *where)
-    assert "cannot be deleted" in kbcore("admin", "delete-database", "default", "--yes", *where, expect=1).stderr
-    assert kbcore("admin", "delete-tenant", "default", "default", *where, expect=1).stdout.startswith("All data there")
+    assert (
+        "cannot be deleted"
+        in kbcore("admin", "delete-database", "default", "--yes", *where, expect=1).stderr
+    )
+    assert kbcore(
+        "admin", "delete-tenant", "default", "default", *where, expect=1
+    ).stdout.startswith("All data there")
     assert kbcore("admin", "tenants", *where).stdout == "default\n"
 
 
@@ -113,16 +149,27 @@ def test_memory(where):
     def found(*args):
         return json.loads(kbcore("memory", *args, "--json", *where).stdout)
 
-    kbcore("tell", *where, *(f"saw(ann, x{n}) [confidence=0.05]" for n in range(5)), "saw(bob, y)", "~saw(bob, z)")
+    kbcore(
+        "tell",
+        *where,
+        *(f"saw(ann, x{n}) [confidence=0.05]" for n in range(5)),
+        "saw(bob, y)",
+        "~saw(bob, z)",
+    )
     assert kbcore("memory", "priority", "saw(bob, y)", "1", *where).stdout == ""
-    assert "no such fact" in kbcore("memory", "priority", "saw(bob, z)", "1", *where, expect=1).stderr
+    assert (
+        "no such fact" in kbcore("memory", "priority", "saw(bob, z)", "1", *where, expect=1).stderr
+    )
     assert "variable" in kbcore("memory", "priority", "saw(bob, ?x)", "1", *where, expect=1).stderr
     best = kbcore("memory", "salient", "--limit", "2", *where).stdout.splitlines()
     assert [line.split("  ")[1] for line in best] == ["saw(bob, y)", "~saw(bob, z)"]
     assert [row["args"] for row in found("salient", "saw(bob, ?x)")] == [["bob", "y"], ["bob", "z"]]
     assert len(found("salient", "--predicate", "saw")) == 7
     assert len(found("salient", "--min", "0.5")) == 2
-    assert "its predicate" in kbcore("memory", "salient", "p(a)", "--predicate", "p", *where, expect=2).stderr
+    assert (
+        "its predicate"
+        in kbcore("memory", "salient", "p(a)", "--predicate", "p", *where, expect=2).stderr
+    )
     told = kbcore("memory", "consolidate", "--dry-run", *where).stdout
     assert told == "+ saw_consolidated(ann, 5)\nwould be: 5 facts summed up, 0 summaries removed\n"
     assert found("consolidate", "--predicate", "heard")["factsConsolidated"] == 0
@@ -135,10 +182,18 @@ def test_memory(where):
     went = found("decay", "--threshold", "0.2")
     assert (went["expiredCount"], went["evictedCount"], len(went["removedAtoms"])) == (0, 5, 5)
     assert kbcore("memory", "decay", "--threshold", "0.2", *where).stdout == "0 expired, 0 faded\n"
-    assert kbcore("memory", "recall", "saw(?x, ?y)", "2999-01-01T00:00:00Z", *where).stdout == "saw(bob, y)\n"
-    assert [row["truthVal"] for row in found("recall", "~saw(?x, ?y)", "2999-01-01T00:00:00Z")] == [False]
+    assert (
+        kbcore("memory", "recall", "saw(?x, ?y)", "2999-01-01T00:00:00Z", *where).stdout
+        == "saw(bob, y)\n"
+    )
+    assert [row["truthVal"] for row in found("recall", "~saw(?x, ?y)", "2999-01-01T00:00:00Z")] == [
+        False
+    ]
     assert found("recall", "saw(?x, ?y)", "1000") == []
-    assert "ISO 8601" in kbcore("memory", "recall", "saw(?x, ?y)", "yesterday", *where, expect=2).stderr
+    assert (
+        "ISO 8601"
+        in kbcore("memory", "recall", "saw(?x, ?y)", "yesterday", *where, expect=2).stderr
+    )
 
 
 def test_a_goal_about_an_unknown_predicate_says_so(where):
@@ -147,14 +202,19 @@ def test_a_goal_about_an_unknown_predicate_says_so(where):
     asked = kbcore("ask", *where, "lykes(?x, ?y)", expect=1)
     assert (asked.stdout, asked.stderr) == ("", sentence)
     assert kbcore("explain", *where, "lykes(?x, ?y), likes(?x, ?y)").stderr == sentence
-    assert "for likes/1 (did you mean likes/2?)" in kbcore("ask", *where, "likes(ann)", expect=1).stderr
+    assert (
+        "for likes/1 (did you mean likes/2?)"
+        in kbcore("ask", *where, "likes(ann)", expect=1).stderr
+    )
     assert kbcore("ask", *where, "likes(zoe, ?y)", expect=1).stderr == ""
 
 
 def test_warnings_about_rules_are_printed_and_with_strict_are_errors(where, tmp_path):
     file = tmp_path / "rules.kb"
     file.write_text("q(a, b).\np(?x) :- q(?x, ?y).\n", encoding="utf-8")
-    warning = '2:16: warning: the variable ?y is used once (write _ for "any", or ?_y to keep the name)'
+    warning = (
+        '2:16: warning: the variable ?y is used once (write _ for "any", or ?_y to keep the name)'
+    )
     for command in ("load", "run"):
         failed = kbcore(command, *where, "--strict", str(file), expect=1)
         assert failed.stderr.startswith(f"{file}:{warning}\n")
@@ -173,7 +233,10 @@ def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path)
     file.write_text("name,age\nann,41\n", encoding="utf-8")
     loaded = kbcore("load", *where, "--predicate", "age", str(file))
     assert "1 facts, 0 rules" in loaded.stdout
-    assert loaded.stderr == f"{file}: line 1 is a header and was skipped: name, age (--header no if this is wrong)\n"
+    assert (
+        loaded.stderr
+        == f"{file}: line 1 is a header and was skipped: name, age (--header no if this is wrong)\n"
+    )
     loaded = kbcore("load", *where, "--predicate", "age", "--header", "no", str(file))
     assert ("1 facts, 0 rules, 1 facts known" in loaded.stdout, loaded.stderr) == (True, "")
     file.write_text("ann,bob\nann,bob,cid\n", encoding="utf-8")
@@ -181,4 +244,7 @@ def test_load_says_what_it_took_the_first_row_of_a_csv_file_for(where, tmp_path)
     assert f"{file}: line 2: 3 arguments, but line 1 has 2" in failed.stderr
     file.write_text("ann,bob\n", encoding="utf-8")
     noted = kbcore("load", *where, "--predicate", "knows", str(file)).stderr
-    assert noted == f"{file}: no header detected, line 1 was loaded as a fact: ann, bob (--header yes if this is wrong)\n"
+    assert (
+        noted
+        == f"{file}: no header detected, line 1 was loaded as a fact: ann, bob (--header yes if this is wrong)\n"
+    )

@@ -21,11 +21,20 @@ def check(*args: str, **settings: str) -> Result:
 
 
 def test_settings_that_are_set_are_shown_as_they_could_be_set_again() -> None:
-    done = check(PORT="1234", RATE_LIMIT="600/60", CORS_ORIGINS="https://a, https://b", ENGINE_VERIFY="yes")
+    done = check(
+        PORT="1234", RATE_LIMIT="600/60", CORS_ORIGINS="https://a, https://b", ENGINE_VERIFY="yes"
+    )
     assert done.exit_code == 0
-    for line in ("PORT=1234", "RATE_LIMIT=600/60", "CORS_ORIGINS=https://a,https://b", "ENGINE_VERIFY=true"):
+    for line in (
+        "PORT=1234",
+        "RATE_LIMIT=600/60",
+        "CORS_ORIGINS=https://a,https://b",
+        "ENGINE_VERIFY=true",
+    ):
         assert line in done.stdout.splitlines()
-    again = dict(line.split("=", 1) for line in done.stdout.splitlines() if not line.startswith("#"))
+    again = dict(
+        line.split("=", 1) for line in done.stdout.splitlines() if not line.startswith("#")
+    )
     assert Config.from_env(again).rate_limit == (600, 60)
 
 
@@ -41,7 +50,9 @@ def test_all_shows_every_setting() -> None:
 def test_each_setting_is_shown_below_its_source(tmp_path: Path) -> None:
     secret, file = tmp_path / "secret", tmp_path / "kbcore.env"
     secret.write_text("correct-horse-battery")
-    file.write_text(f"PORT=9300\nHOST=127.0.0.2\nAPI_KEY_FILE={secret}\nSTORAGE_URL=sqlite:kb.sqlite\n")
+    file.write_text(
+        f"PORT=9300\nHOST=127.0.0.2\nAPI_KEY_FILE={secret}\nSTORAGE_URL=sqlite:kb.sqlite\n"
+    )
     done = check("--env-file", str(file), "--host", "127.0.0.3")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -58,8 +69,19 @@ def test_each_setting_is_shown_below_its_source(tmp_path: Path) -> None:
 
 
 def test_every_problem_is_reported_at_once() -> None:
-    bad = {"PORT": "many", "LOG_LEVEL": "LOUD", "LLM_PROVIDER": "gtp", "METRICS_SINKS": "prometheus,nope,none2"}
-    bad |= {"SALIENCE_SCORER": "x", "STORAGE_BACKEND": "floppy", "EMBEDDER": "y", "TOKENIZER": "z", "API_KEY": "hush hush"}
+    bad = {
+        "PORT": "many",
+        "LOG_LEVEL": "LOUD",
+        "LLM_PROVIDER": "gtp",
+        "METRICS_SINKS": "prometheus,nope,none2",
+    }
+    bad |= {
+        "SALIENCE_SCORER": "x",
+        "STORAGE_BACKEND": "floppy",
+        "EMBEDDER": "y",
+        "TOKENIZER": "z",
+        "API_KEY": "hush hush",
+    }
     done = check("--fsync-policy", "sometimes", **bad)
     errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     assert done.exit_code == 78
@@ -87,9 +109,13 @@ def test_every_problem_is_reported_at_once() -> None:
     ],
     ids=str,
 )
-def test_what_a_start_refuses_the_check_refuses_with_the_same_words(settings: dict[str, str], tmp_path: Path) -> None:
+def test_what_a_start_refuses_the_check_refuses_with_the_same_words(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_runtime(Config.from_env({"STORAGE_DIR": str(tmp_path), "MIN_FREE_MB": "0"} | settings)).close()
+        open_runtime(
+            Config.from_env({"STORAGE_DIR": str(tmp_path), "MIN_FREE_MB": "0"} | settings)
+        ).close()
     done = check(**settings)
     assert done.exit_code == 78
     assert caught.value.message in done.stderr
@@ -165,7 +191,15 @@ def test_files_of_settings(tmp_path: Path) -> None:
 def test_addresses_are_read_alike(name: str) -> None:
     for text in ("http://localhost", "https://kb.example:8443/base", "http://[::1]:9300"):
         assert getattr(Config.from_env({name: text + "/"}), name.lower()) == text
-    for text in ("kb.example", "ftp://h", "http:///v1", "http://h:99999", "http://h:0", "http://[::1", "http://h?a=1"):
+    for text in (
+        "kb.example",
+        "ftp://h",
+        "http:///v1",
+        "http://h:99999",
+        "http://h:0",
+        "http://[::1",
+        "http://h?a=1",
+    ):
         with pytest.raises(ConfigError, match=f"^{name}="):
             Config.from_env({name: text})
     for text in ("http://u@h", "http://u:p@h", "http://@h", "http://h/#a"):

@@ -14,12 +14,34 @@ ENTRY = [
     *("createdAt", "validFrom", "validUntil", "metadata", "contradicted"),
 ]
 FAST = [
-    *("entries", "facts", "relevantRules", "rules", "totalFactsAvailable", "totalAvailable", "totalFactsIncluded"),
+    *(
+        "entries",
+        "facts",
+        "relevantRules",
+        "rules",
+        "totalFactsAvailable",
+        "totalAvailable",
+        "totalFactsIncluded",
+    ),
     *("windowSize", "predicateDistribution", "totalCharCount", "tokenEstimate", "generatedAt"),
 ]
 OPTIMIZED = [
-    *("windowId", "entries", "relevantRules", "totalFactsAvailable", "totalFactsIncluded", "deduplicationSavings"),
-    *("contradictionsFound", "contradictionsResolved", "contradictions", "bucketStats", "totalCharCount", "goalDriven"),
+    *(
+        "windowId",
+        "entries",
+        "relevantRules",
+        "totalFactsAvailable",
+        "totalFactsIncluded",
+        "deduplicationSavings",
+    ),
+    *(
+        "contradictionsFound",
+        "contradictionsResolved",
+        "contradictions",
+        "bucketStats",
+        "totalCharCount",
+        "goalDriven",
+    ),
     *("knowledgeGeneration", "generatedAt"),
 ]
 GOAL = {"predicate": "grandparent", "args": ["ann", "?z"]}
@@ -46,20 +68,49 @@ def test_the_fast_path(family: Client) -> None:
     assert set(FAST) <= set(found)
     (entry,) = found["entries"]
     assert list(entry) == ENTRY
-    assert (entry["predicate"], entry["createdAt"], entry["validUntil"], entry["provenance"]) == ("parent", NOW, None, None)
+    assert (entry["predicate"], entry["createdAt"], entry["validUntil"], entry["provenance"]) == (
+        "parent",
+        NOW,
+        None,
+        None,
+    )
     assert found["facts"] == found["entries"]
-    assert (found["totalFactsAvailable"], found["totalFactsIncluded"], found["totalCharCount"]) == (2, 1, 16)
-    assert (found["tokenEstimate"], found["predicateDistribution"], found["rules"]) == (5, {"parent": 1}, [])
+    assert (found["totalFactsAvailable"], found["totalFactsIncluded"], found["totalCharCount"]) == (
+        2,
+        1,
+        16,
+    )
+    assert (found["tokenEstimate"], found["predicateDistribution"], found["rules"]) == (
+        5,
+        {"parent": 1},
+        [],
+    )
     assert window(family, {"includeRules": True})["relevantRules"] == [RULE]
 
 
 def test_the_optimizing_path(family: Client) -> None:
-    found = window(family, {"goals": [GOAL], "sessionId": "s", "relevanceBuckets": [{"name": "b", "predicates": ["q"]}]})
+    found = window(
+        family,
+        {
+            "goals": [GOAL],
+            "sessionId": "s",
+            "relevanceBuckets": [{"name": "b", "predicates": ["q"]}],
+        },
+    )
     assert {*OPTIMIZED, *FAST} <= set(found)
     assert [entry["category"] for entry in found["entries"]] == ["goal_relevant"] * 3
-    assert found["entries"][0]["provenance"] == {"rule": RULE, "premises": ["parent(ann, bob)", "parent(bob, cy)"]}
-    assert found["bucketStats"] == {"b": {"factsIncluded": 0, "maxAllocation": 100, "minSalience": 0, "maxSalience": 0}}
-    assert (found["goalDriven"], found["relevantRules"], found["knowledgeGeneration"]) == (True, [RULE], 3)
+    assert found["entries"][0]["provenance"] == {
+        "rule": RULE,
+        "premises": ["parent(ann, bob)", "parent(bob, cy)"],
+    }
+    assert found["bucketStats"] == {
+        "b": {"factsIncluded": 0, "maxAllocation": 100, "minSalience": 0, "maxSalience": 0}
+    }
+    assert (found["goalDriven"], found["relevantRules"], found["knowledgeGeneration"]) == (
+        True,
+        [RULE],
+        3,
+    )
     assert found["windowId"].startswith("ctx-")
     assert len(found["windowId"]) == 20
     assert int(found["windowId"][4:], 16) >= 0
@@ -91,14 +142,21 @@ def test_diffs(family: Client) -> None:
     assert [row["key"] for row in found["added"]] == ["likes/ann/a%2Fb"]
     assert found["removed"] == [
         {
-            "key": "parent/bob/cy", "predicate": "parent", "args": ["bob", "cy"], "negated": False, "scope": None,
+            "key": "parent/bob/cy",
+            "predicate": "parent",
+            "args": ["bob", "cy"],
+            "negated": False,
+            "scope": None,
             "reason": "retracted",
         }
     ]
     assert "formattedText" not in found
     assert (found["unchanged"], found["fullRefreshRecommended"]) == (1, True)
     cleared = family.post("/context/session/clear", {"sessionId": "s"})
-    assert (cleared.text, cleared.content_type) == ("Session 's' cleared", "text/plain; charset=utf-8")
+    assert (cleared.text, cleared.content_type) == (
+        "Session 's' cleared",
+        "text/plain; charset=utf-8",
+    )
     assert family.post("/context/diff", {"sessionId": "s"}).get_json()["previousWindowId"] is None
 
 
@@ -108,7 +166,9 @@ def test_changes_as_text(client: Client) -> None:
     window(client, {"sessionId": "s"})
     client.post("/retract", {"predicate": "likes", "args": ["ann", "tea"]})
     client.tell("other", "a")
-    found = client.post("/context/diff", {"sessionId": "s", "format": "natural", "predicates": ["other"]}).get_json()
+    found = client.post(
+        "/context/diff", {"sessionId": "s", "format": "natural", "predicates": ["other"]}
+    ).get_json()
     assert {row["key"]: row["reason"] for row in found["removed"]} == {
         "likes/ann/tea": "retracted",
         "likes/ann/milk": "not_selected",
@@ -169,7 +229,10 @@ def deprecated(response: Any) -> None:
         ({"relevanceBuckets": [{"weight": 1}]}, "relevanceBuckets[0].name"),
         ({"relevanceBuckets": [{"name": "a"}, {"name": "a"}]}, "relevanceBuckets[1].name"),
         ({"relevanceBuckets": [{"name": "a", "weight": -1}]}, "relevanceBuckets[0].weight"),
-        ({"relevanceBuckets": [{"name": "a", "predicates": [1]}]}, "relevanceBuckets[0].predicates[0]"),
+        (
+            {"relevanceBuckets": [{"name": "a", "predicates": [1]}]},
+            "relevanceBuckets[0].predicates[0]",
+        ),
         ({"relevanceBuckets": ["a"]}, "relevanceBuckets[0]"),
     ],
 )
@@ -187,7 +250,9 @@ def test_a_session_is_needed(client: Client, path: str) -> None:
 @pytest.mark.parametrize("path", CONTEXT)
 def test_never_inside_a_transaction(client: Client, path: str) -> None:
     id = client.post("/tx/begin").text
-    error_of(client.post(path, {"sessionId": "s"}, {"X-Transaction-ID": id}), 400, "VALIDATION_ERROR")
+    error_of(
+        client.post(path, {"sessionId": "s"}, {"X-Transaction-ID": id}), 400, "VALIDATION_ERROR"
+    )
     assert client.post(f"/tx/rollback/{id}").status_code == 200
 
 
@@ -204,8 +269,12 @@ def test_a_window_for_a_query_holds_its_matches(client: Client) -> None:
     client.tell("noise", "x")
     asked = {"query": "what do I prefer", "asker": "bob"}
     assert [entry["args"][0] for entry in window(client, asked)["entries"]] == ["bob", "ann"]
-    assert [entry["args"][0] for entry in window(client, {**asked, "minRelevance": 1})["entries"]] == ["bob"]
+    assert [
+        entry["args"][0] for entry in window(client, {**asked, "minRelevance": 1})["entries"]
+    ] == ["bob"]
     assert len(window(client, {**asked, "fill": "salience"})["entries"]) == 3
     for name, value in (("fill", "more"), ("minRelevance", 2), ("asker", 7)):
-        error = error_of(client.post("/memory/context", {**asked, name: value}), 400, "VALIDATION_ERROR")
+        error = error_of(
+            client.post("/memory/context", {**asked, name: value}), 400, "VALIDATION_ERROR"
+        )
         assert name in error["details"]["fields"]

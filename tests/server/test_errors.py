@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from marshmallow import Schema, ValidationError, fields
-from werkzeug.exceptions import BadRequest, InternalServerError, MethodNotAllowed, NotFound, RequestEntityTooLarge
+from werkzeug.exceptions import (
+    BadRequest,
+    InternalServerError,
+    MethodNotAllowed,
+    NotFound,
+    RequestEntityTooLarge,
+)
 
 import kbcore.errors
 import kbplanner.errors
@@ -66,8 +72,12 @@ def test_errors_of_http(error: Exception, status: int, code: str) -> None:
     assert answer.message
 
 
-@pytest.mark.parametrize("error", [RuntimeError("secret"), InternalServerError("secret"), KBError("secret bug")])
-def test_the_unforeseen_is_logged_with_the_number_of_the_request(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("secret"), InternalServerError("secret"), KBError("secret bug")]
+)
+def test_the_unforeseen_is_logged_with_the_number_of_the_request(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         answer = answer_of(error, "r-1")
     assert (answer.status, answer.code) == (500, "INTERNAL_ERROR")
@@ -89,12 +99,17 @@ def test_marshmallow_findings_name_the_paths() -> None:
         Envelope().load({"facts": [{"predicate": "p"}, {}], "more": 1})
     error = invalid(found.value)
     assert error.details == {
-        "fields": {"facts[1].predicate": ["Missing data for required field."], "more": ["Unknown field."]}
+        "fields": {
+            "facts[1].predicate": ["Missing data for required field."],
+            "more": ["Unknown field."],
+        }
     }
     assert error.message == "facts[1].predicate: Missing data for required field."
 
 
-def test_text_that_no_encoding_takes_does_not_break_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_no_encoding_takes_does_not_break_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # The log line would hold the lone surrogate, which pytest-xdist cannot send with the report.
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     body = json.loads(answer_of(KBError("half \ud800", {"x": "\ud800"})).body())

@@ -36,7 +36,10 @@ def tell(served: Served, *names: str) -> None:
 
 
 def opened(served: Served, query: str = "", **headers: str) -> Any:
-    named = {"X-Tenant-ID": "t", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    named = {
+        "X-Tenant-ID": "t",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     response = served.client.flask.get("/memory/events" + query, headers=named, buffered=False)
     assert response.status_code == 200, response.text
     assert response.headers["Content-Type"] == "text/event-stream"
@@ -45,7 +48,9 @@ def opened(served: Served, query: str = "", **headers: str) -> Any:
 
 
 def events(text: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: ")]
+    return [
+        json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: ")
+    ]
 
 
 def names(found: list[dict[str, Any]]) -> list[str]:
@@ -115,7 +120,9 @@ def test_a_time_is_a_place_too_and_what_is_not_kept_is_said(served: Served) -> N
 
 
 @pytest.mark.parametrize("since", ["00000000.3.0", "{log}.999999"])
-def test_an_id_of_another_log_or_of_the_future_is_said_to_be_unknown(served: Served, since: str) -> None:
+def test_an_id_of_another_log_or_of_the_future_is_said_to_be_unknown(
+    served: Served, since: str
+) -> None:
     with opened(served) as response:
         log = last_id(next(parts(response))).split(".")[0]
     with opened(served, "?since=" + since.replace("{log}", log)) as response:
@@ -184,7 +191,9 @@ def test_tenants_do_not_hear_each_other(served: Served) -> None:
         stream = parts(response)
         next(stream)
         tell(served, "a")
-        served.client.post("/tell", {"predicate": "p", "args": ["mine"]}, headers={"X-Tenant-ID": "u"})
+        served.client.post(
+            "/tell", {"predicate": "p", "args": ["mine"]}, headers={"X-Tenant-ID": "u"}
+        )
         assert names(events(next(stream))) == ["mine"]
 
 
@@ -200,7 +209,9 @@ def test_tenants_do_not_hear_each_other(served: Served) -> None:
         ("?since=99999999999999999999", "since"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_its_name(served: Served, query: str, field: str) -> None:
+def test_what_cannot_be_asked_is_refused_by_its_name(
+    served: Served, query: str, field: str
+) -> None:
     answer = served.client.get("/memory/events" + query)
     assert answer.status_code == 400
     assert list(answer.get_json()["details"]["fields"]) == [field]
@@ -210,7 +221,9 @@ def test_no_tenant_no_transaction_and_no_unknown_database(served: Served) -> Non
     assert served.client.flask.get("/memory/events").status_code == 400
     assert served.client.get("/memory/events", {"X-Transaction-ID": "x"}).status_code == 400
     assert served.client.get("/memory/events", {"X-Database": "none"}).status_code == 404
-    assert served.client.flask.head("/memory/events", headers={"X-Tenant-ID": "t"}).status_code == 200
+    assert (
+        served.client.flask.head("/memory/events", headers={"X-Tenant-ID": "t"}).status_code == 200
+    )
 
 
 def test_a_ring_forgets_the_oldest_and_readers_notice() -> None:
@@ -231,7 +244,9 @@ class Listener:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.sock.settimeout(20)
         self.sock.connect((server.address[0], int(server.address[1])))
-        self.sock.sendall(f"GET /memory/events{query} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode())
+        self.sock.sendall(
+            f"GET /memory/events{query} HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: {tenant}\r\n\r\n".encode()
+        )
         self.text = b""
 
     def until(self, mark: bytes) -> bytes:
@@ -267,7 +282,9 @@ def test_two_hundred_streams_and_one_that_does_not_read(tmp_path: Any) -> None:
             follower.until(f'"{n}-19"'.encode())
         for listener in listeners[2:]:
             listener.until(b'"args":["29"]')
-            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [b"%d" % n for n in range(30)]
+            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [
+                b"%d" % n for n in range(30)
+            ]
         assert slowest < 5
         assert b"too_slow" in deaf.until(b"too_slow")
         assert server.stop() == 0
@@ -293,7 +310,9 @@ def test_a_stream_goes_on_after_kill_and_restart(tmp_path: Any) -> None:
         listener.close()
     with Server(tmp_path) as server:
         listener = Listener(server, f"?since={place}")
-        assert b"events_lost" not in listener.until(b"kbcore events"), "nothing was committed meanwhile"
+        assert b"events_lost" not in listener.until(b"kbcore events"), (
+            "nothing was committed meanwhile"
+        )
         server.post("/tell", {"predicate": "p", "args": ["b"]})
         assert b'"args":["b"]' in listener.until(b'"atom"')
         listener.close()
@@ -314,11 +333,16 @@ def test_the_command_prints_a_line_for_each_event(tmp_path: Any) -> None:
         server.post("/tell", {"predicate": "p", "args": ["a"]})
         server.post("/tell", {"predicate": "q", "args": ["b"]})
         done = subprocess.run(
-            [*command, "--since", place, "--predicate", "q*", "--count", "1"], capture_output=True, text=True, timeout=60
+            [*command, "--since", place, "--predicate", "q*", "--count", "1"],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["atom"]["args"] == ["b"]
-        wrong = subprocess.run([*command, "--events", "x"], capture_output=True, text=True, timeout=60)
+        wrong = subprocess.run(
+            [*command, "--events", "x"], capture_output=True, text=True, timeout=60
+        )
         assert wrong.returncode == 1
         assert "is none of" in wrong.stderr
         first.close()
@@ -340,7 +364,9 @@ def test_a_thousand_streams_cost_little_more_than_their_sockets(tmp_path: Any) -
             times = []
             for n in range(count):
                 began = time.monotonic()
-                assert server.post("/tell", {"predicate": "p", "args": [str(n)]}, connection)[0] == 200
+                assert (
+                    server.post("/tell", {"predicate": "p", "args": [str(n)]}, connection)[0] == 200
+                )
                 times.append((time.monotonic() - began) * 1000)
             return statistics.median(times)
 
@@ -353,14 +379,20 @@ def test_a_thousand_streams_cost_little_more_than_their_sockets(tmp_path: Any) -
         for listener in listeners:
             listener.until(b"kbcore events")
         each = (resident(server) - before) / 1000
-        heard = threading.Thread(target=lambda: [listener.until(b'"args":["199"]') for listener in listeners])
+        heard = threading.Thread(
+            target=lambda: [listener.until(b'"args":["199"]') for listener in listeners]
+        )
         heard.start()
         together = writes(200)
         heard.join(60)
         assert not heard.is_alive()
-        print(f"\n{each / 1024:.0f} KiB a stream; a write {alone:.2f} ms alone, {together:.2f} ms with 1,000 streams")
+        print(
+            f"\n{each / 1024:.0f} KiB a stream; a write {alone:.2f} ms alone, {together:.2f} ms with 1,000 streams"
+        )
         for listener in listeners:
-            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [b"%d" % n for n in range(200)]
+            assert re.findall(rb'"args":\["(\d+)"\]', listener.text) == [
+                b"%d" % n for n in range(200)
+            ]
         assert each < 64 * 1024
         refused = Listener(server)
         assert b" 429 " in refused.until(b"\r\n\r\n")

@@ -60,7 +60,7 @@ def test_all_of_it_is_one_record(served: Served):
     assert len(served.store.records) == before + 1
 
 
-@pytest.mark.parametrize("wrong", ["q(a", "q(?x).", "q(?x) :- r(?y).", "q(a) [scope=\"a b\"]."])
+@pytest.mark.parametrize("wrong", ["q(a", "q(?x).", "q(?x) :- r(?y).", 'q(a) [scope="a b"].'])
 def test_one_mistake_and_nothing_is_changed(served: Served, wrong: str):
     before = len(served.store.records)
     error_of(execute(served.client, f"p(a).\n?- p(a).\n{wrong}"), 400, "VALIDATION_ERROR")
@@ -70,11 +70,15 @@ def test_one_mistake_and_nothing_is_changed(served: Served, wrong: str):
 
 def test_a_mistake_has_line_and_column(client: Client):
     found = error_of(execute(client, "p(a).\n  q(b"), 400, "VALIDATION_ERROR")
-    assert (found["details"]["errors"][0]["line"], found["details"]["errors"][0]["column"] > 1) == (2, True)
+    assert (found["details"]["errors"][0]["line"], found["details"]["errors"][0]["column"] > 1) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"command": 7}, {"command": "p(a).", "scope": "*"}, {"command": "p(a).", "timeoutMs": 0}]
+    "body",
+    [{}, {"command": 7}, {"command": "p(a).", "scope": "*"}, {"command": "p(a).", "timeoutMs": 0}],
 )
 def test_bad_bodies(client: Client, body):
     error_of(client.post("/execute", body), 400, "VALIDATION_ERROR")
@@ -89,7 +93,7 @@ def test_a_question_over_its_budget_changes_nothing(served: Served):
 
 
 def test_a_scope_is_for_what_names_none(client: Client):
-    execute(client, 'p(a). p(b) [scope=other]. ?- p(?x).', scope="draft")
+    execute(client, "p(a). p(b) [scope=other]. ?- p(?x).", scope="draft")
     assert client.ask("p", "?x", scope="draft") == [["a"]]
     assert client.ask("p", "?x", scope="other") == [["b"]]
     assert client.ask("p", "?x") == []
@@ -116,7 +120,9 @@ def test_embedded():
         with pytest.raises(InvalidInput):
             kb.execute("p(a). ?- p(")
         with pytest.raises(BudgetExceeded):
-            kb.kb.execute("m(0). m(?y) :- m(?x), ?y = ?x + 1. ?- m(?x).", wanted=BudgetWanted(rows=100))
+            kb.kb.execute(
+                "m(0). m(?y) :- m(?x), ?y = ?x + 1. ?- m(?x).", wanted=BudgetWanted(rows=100)
+            )
         with kb.transaction() as inside:
             assert inside.execute("q(a). ?- q(?x).").answers[0]["args"] == ["a"]
             assert list(kb.ask("q(?x)")) == []

@@ -19,7 +19,9 @@ def family(client: Client) -> Client:
 
 
 def proofs(client: Client, predicate: str, *args: str, **more: Any) -> list[dict[str, Any]]:
-    found = client.post("/ask", {"predicate": predicate, "args": list(args), "withProof": True, **more})
+    found = client.post(
+        "/ask", {"predicate": predicate, "args": list(args), "withProof": True, **more}
+    )
     assert found.status_code == 200, found.get_json()
     answers: list[dict[str, Any]] = found.get_json()
     return answers
@@ -35,7 +37,12 @@ def test_the_tree(family: Client) -> None:
     assert top["step"]["rule"] == "anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)."
     assert top["substitution"] == {"?x": "ann", "?y": "bob", "?z": "cy"}
     told, lemma = top["step"]["bodyProofs"]
-    assert told["step"] == {"type": "fact_match", "fact": told["goal"], "rule": None, "bodyProofs": None}
+    assert told["step"] == {
+        "type": "fact_match",
+        "fact": told["goal"],
+        "rule": None,
+        "bodyProofs": None,
+    }
     assert told["substitution"] == {"?x": "ann", "?y": "bob"}
     assert lemma["step"]["rule"] == "anc(?x, ?y) :- parent(?x, ?y)."
     assert lemma["goal"]["args"] == ["bob", "cy"]
@@ -43,7 +50,12 @@ def test_the_tree(family: Client) -> None:
 
 def test_the_graph(family: Client) -> None:
     (one,) = proofs(family, "anc", "ann", "cy", proofFormat="dag")
-    assert [one["predicate"], one["args"], one["negated"], one["confidence"]] == ["anc", ["ann", "cy"], False, None]
+    assert [one["predicate"], one["args"], one["negated"], one["confidence"]] == [
+        "anc",
+        ["ann", "cy"],
+        False,
+        None,
+    ]
     proof = one["proof"]
     assert (proof["root"], proof["truncated"]) == ("n1", False)
     assert [node["depth"] for node in proof["nodes"].values()] == [2, 0, 1, 0]
@@ -75,7 +87,10 @@ def test_what_is_cut_can_be_asked_for(family: Client) -> None:
 
 
 def test_tests_and_negation(client: Client) -> None:
-    client.post("/teach", {"text": "@adult: adult(?x) :- age(?x, ?n), ?n >= 18, not ward(?x), not banned(?x, _)."})
+    client.post(
+        "/teach",
+        {"text": "@adult: adult(?x) :- age(?x, ?n), ?n >= 18, not ward(?x), not banned(?x, _)."},
+    )
     client.tell("age", "ann", "30")
     client.tell("ward", "ann", negated=True)
     client.tell("ward", "ann")
@@ -84,7 +99,10 @@ def test_tests_and_negation(client: Client) -> None:
     assert age["step"]["type"] == "fact_match"
     assert (test["step"]["type"], test["step"]["text"]) == ("builtin", "30 >= 18")
     assert (ward["step"]["type"], ward["step"]["fact"]["negated"]) == ("explicit_negative", True)
-    assert (banned["step"]["type"], banned["goal"]["args"]) == ("negation_as_failure", ["ann", "?_"])
+    assert (banned["step"]["type"], banned["goal"]["args"]) == (
+        "negation_as_failure",
+        ["ann", "?_"],
+    )
     assert banned["step"]["text"] == "not banned(ann, _)"
 
 
@@ -141,23 +159,43 @@ def test_proofs_keep_to_the_budget(served: Served) -> None:
 def test_explanations(family: Client) -> None:
     told = family.post("/explain", {"predicate": "anc", "args": ["ann", "?who"], "limit": 1})
     assert told.content_type == "text/plain; charset=utf-8"
-    assert told.data == b"anc(ann, bob)  by anc(?x, ?y) :- parent(?x, ?y).\n  parent(ann, bob)  stored\n"
-    several = [{"predicate": "anc", "args": ["?x", "?y"]}, {"predicate": "!=", "args": ["?y", "bob"]}]
+    assert (
+        told.data
+        == b"anc(ann, bob)  by anc(?x, ?y) :- parent(?x, ?y).\n  parent(ann, bob)  stored\n"
+    )
+    several = [
+        {"predicate": "anc", "args": ["?x", "?y"]},
+        {"predicate": "!=", "args": ["?y", "bob"]},
+    ]
     told = family.post("/explain", {"body": several, "limit": 1})
     assert told.data.splitlines()[0] == b"?x = ann, ?y = cy"
     assert told.data.splitlines()[-1] == b"  cy != bob  holds"
     assert family.post("/explain", {"text": "anc(?x, ?y), ?y != bob", "limit": 1}).data == told.data
     assert family.post("/explain", {"text": "?- anc(zoe, ?y)."}).data.startswith(b"No answer")
-    plan = family.post("/explain", {"predicate": "anc", "args": ["ann", "?who"], "plan": True}).data.decode()
+    plan = family.post(
+        "/explain", {"predicate": "anc", "args": ["ann", "?who"], "plan": True}
+    ).data.decode()
     assert "rule 2: anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)." in plan
-    assert "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+    assert (
+        "probe parent/2 full (=?x, ?y)  [mask bf; about 1.0 a look-up, 1.0 in all; size 2]" in plan
+    )
     assert "answers" not in plan
-    assert family.post("/explain", {"text": "parent(?x, ?y)", "plan": True}).data.endswith(b"2 rows; no rule concludes it\n")
+    assert family.post("/explain", {"text": "parent(?x, ?y)", "plan": True}).data.endswith(
+        b"2 rows; no rule concludes it\n"
+    )
     assert b"not run" in family.post("/explain", {"text": "anc(zoe, ?y)", "plan": True}).data
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"body": []}, {"body": "p"}, {"text": "p("}, {"body": [{"predicate": "p"}]}, {"text": "p(?x), not q(?y)"}]
+    "body",
+    [
+        {},
+        {"body": []},
+        {"body": "p"},
+        {"text": "p("},
+        {"body": [{"predicate": "p"}]},
+        {"text": "p(?x), not q(?y)"},
+    ],
 )
 def test_what_cannot_be_explained(client: Client, body: dict[str, Any]) -> None:
     error_of(client.post("/explain", body), 400, "VALIDATION_ERROR")
@@ -167,4 +205,6 @@ def test_rows_of_an_explanation_say_what_they_inherit(client: Client) -> None:
     client.post("/teach", {"text": "r(?x) :- p(?x), not q(?x)."})
     client.tell("p", "a", confidence=0.5, validUntil=NOW + 1000)
     top = client.post("/explain", {"predicate": "r", "args": ["?x"]}).data.decode().splitlines()[0]
-    assert top.endswith("(confidence 0.5, until 2023-11-14T22:13:21.000+00:00, may be retracted by new facts)")
+    assert top.endswith(
+        "(confidence 0.5, until 2023-11-14T22:13:21.000+00:00, may be retracted by new facts)"
+    )

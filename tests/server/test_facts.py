@@ -50,7 +50,9 @@ def test_a_fact_with_everything(client: Client) -> None:
 
 
 def test_nulls_are_absent(client: Client) -> None:
-    nothing = dict.fromkeys(("negated", "truthVal", "scope", "ttl", "validFrom", "validUntil", "confidence", "metadata"))
+    nothing = dict.fromkeys(
+        ("negated", "truthVal", "scope", "ttl", "validFrom", "validUntil", "confidence", "metadata")
+    )
     client.tell("p", "a", **nothing)
     (row,) = rows(client, "p", "?x")
     assert row["metadata"] == {}
@@ -135,19 +137,27 @@ def test_a_bad_field_is_named(client: Client, field: str, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, [], {}, ["a"], "x" * 65_537])
 def test_a_bad_argument_is_named(client: Client, value: Any) -> None:
-    error = error_of(client.post("/tell", {"predicate": "p", "args": ["a", value]}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/tell", {"predicate": "p", "args": ["a", value]}), 400, "VALIDATION_ERROR"
+    )
     assert list(error["details"]["fields"]) == ["args[1]"]
 
 
 @pytest.mark.parametrize("field", ["predicate", "args"])
 def test_nul_is_refused_anywhere(client: Client, field: str) -> None:
-    error = error_of(client.post("/tell", {"predicate": "p", "args": [], field: ["a\0"]}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/tell", {"predicate": "p", "args": [], field: ["a\0"]}),
+        400,
+        "VALIDATION_ERROR",
+    )
     assert "NUL" in error["message"]
 
 
 @pytest.mark.parametrize("variable", ["?x", "?"])
 def test_a_fact_holds_no_variables(client: Client, variable: str) -> None:
-    error = error_of(client.post("/tell", {"predicate": "p", "args": ["a", variable]}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/tell", {"predicate": "p", "args": ["a", variable]}), 400, "VALIDATION_ERROR"
+    )
     assert "args[1]" in error["details"]["fields"]
 
 
@@ -168,7 +178,10 @@ def test_a_fact_holds_no_variables(client: Client, variable: str) -> None:
     ],
 )
 def test_arguments_become_text(client: Client, given: Any, kept: str) -> None:
-    assert client.post("/tell", {"predicate": "p", "args": [given]}).text == f"Fact Asserted: p({kept})"
+    assert (
+        client.post("/tell", {"predicate": "p", "args": [given]}).text
+        == f"Fact Asserted: p({kept})"
+    )
     assert rows(client, "p", "?x")[0]["args"] == [kept]
 
 
@@ -193,10 +206,14 @@ def test_conflict_strategies(client: Client) -> None:
 def test_unknown_keys(client: Client) -> None:
     body = {"predicate": "p", "args": ["a"], "colour": "red"}
     assert client.post("/tell", body).status_code == 200
-    error = error_of(client.post("/tell", body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/tell", body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR"
+    )
     assert list(error["details"]["fields"]) == ["colour"]
     error = error_of(
-        client.post("/assert/facts", {"facts": [body]}, {"Prefer": "wait=1, handling=Strict"}), 400, "VALIDATION_ERROR"
+        client.post("/assert/facts", {"facts": [body]}, {"Prefer": "wait=1, handling=Strict"}),
+        400,
+        "VALIDATION_ERROR",
     )
     assert list(error["details"]["fields"]) == ["facts[0].colour"]
 
@@ -219,7 +236,13 @@ def test_bulk(client: Client, served: Served) -> None:
 
 def test_bulk_is_all_or_nothing(client: Client) -> None:
     good = {"predicate": "p", "args": ["a"]}
-    bad = [{"predicate": "p"}, {"predicate": "p", "args": ["a", None]}, "p(a)", {**good, "ttl": 0}, {**good, "args": ["?x"]}]
+    bad = [
+        {"predicate": "p"},
+        {"predicate": "p", "args": ["a", None]},
+        "p(a)",
+        {**good, "ttl": 0},
+        {**good, "args": ["?x"]},
+    ]
     error = error_of(client.post("/assert/facts", {"facts": [good, *bad]}), 400, "VALIDATION_ERROR")
     assert list(error["details"]["fields"]) == [
         "facts[1].args",
@@ -264,7 +287,9 @@ def test_retract_of_what_rules_still_give(client: Client) -> None:
     client.tell("p", "a")
     client.tell("q", "a")
     client.post("/teach", {"text": "q(?x) :- p(?x)."})
-    response = client.post("/forget", {"predicate": "q", "args": ["a"]}, {"Prefer": "return=representation"})
+    response = client.post(
+        "/forget", {"predicate": "q", "args": ["a"]}, {"Prefer": "return=representation"}
+    )
     assert response.headers["X-Still-Derivable"] == "true"
     assert response.headers["Preference-Applied"] == "return=representation"
     assert response.get_json() == {
@@ -279,9 +304,16 @@ def test_retract_of_what_rules_still_give(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("given", "left"),
-    [({}, []), ({"negated": False}, [True]), ({"negated": True}, [False]), ({"truthVal": False}, [False])],
+    [
+        ({}, []),
+        ({"negated": False}, [True]),
+        ({"negated": True}, [False]),
+        ({"truthVal": False}, [False]),
+    ],
 )
-def test_which_signs_a_retraction_takes(client: Client, given: dict[str, bool], left: list[bool]) -> None:
+def test_which_signs_a_retraction_takes(
+    client: Client, given: dict[str, bool], left: list[bool]
+) -> None:
     for path, args in (("/retract", ["a"]), ("/retract/pattern", [None])):
         client.tell("p", "a")
         client.tell("p", "a", negated=True)
@@ -293,12 +325,23 @@ def test_retract_is_idempotent_and_keeps_to_its_scope(client: Client) -> None:
     client.tell("p", "a", scope="s")
     response = client.post("/retract", {"predicate": "p", "args": ["a"]})
     assert (response.status_code, response.headers["X-Retracted-Count"]) == (200, "0")
-    assert client.post("/retract", {"predicate": "p", "args": ["a"], "scope": "s"}).headers["X-Retracted-Count"] == "1"
-    error_of(client.post("/retract", {"predicate": "p", "args": ["a"], "scope": "*"}), 400, "VALIDATION_ERROR")
+    assert (
+        client.post("/retract", {"predicate": "p", "args": ["a"], "scope": "s"}).headers[
+            "X-Retracted-Count"
+        ]
+        == "1"
+    )
+    error_of(
+        client.post("/retract", {"predicate": "p", "args": ["a"], "scope": "*"}),
+        400,
+        "VALIDATION_ERROR",
+    )
 
 
 def test_retract_of_a_variable_points_to_the_pattern_route(client: Client) -> None:
-    error = error_of(client.post("/retract", {"predicate": "p", "args": ["a", "?x"]}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/retract", {"predicate": "p", "args": ["a", "?x"]}), 400, "VALIDATION_ERROR"
+    )
     assert "/retract/pattern" in error["details"]["fields"]["args[1]"][0]
 
 
@@ -309,20 +352,39 @@ def test_retract_pattern(client: Client) -> None:
     assert [row["args"] for row in found["atoms"]] == [["a", "a"], ["b", "b"]]
     assert list(found) == ["retracted", "atoms", "cascaded"]
     assert list(found["atoms"][0]) == ROW_KEYS
-    assert client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()["retracted"] == 1
-    assert client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()["retracted"] == 0
+    assert (
+        client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()[
+            "retracted"
+        ]
+        == 1
+    )
+    assert (
+        client.post("/retract/pattern", {"predicate": "p", "args": [None, "?"]}).get_json()[
+            "retracted"
+        ]
+        == 0
+    )
 
 
 def test_a_bulk_of_bare_facts_is_stored_like_any_other(client):
-    bare = [{"predicate": "b", "args": ["x", str(i % 3)]} for i in range(5)] + [{"predicate": "c", "args": ["y"]}]
+    bare = [{"predicate": "b", "args": ["x", str(i % 3)]} for i in range(5)] + [
+        {"predicate": "c", "args": ["y"]}
+    ]
     found = client.post("/assert/facts", {"facts": bare}).get_json()
     assert (found["asserted"], found["updated"], found["failed"], found["errors"]) == (4, 2, 0, [])
     assert client.ask("b", "x", "?n") == [["x", "0"], ["x", "1"], ["x", "2"]]
-    variable, no_name = {"predicate": "b", "args": ["?v"]}, {"predicate": "b(x)", "args": ["a", "b"]}
+    variable, no_name = (
+        {"predicate": "b", "args": ["?v"]},
+        {"predicate": "b(x)", "args": ["a", "b"]},
+    )
     for odd, place in ((variable, "args[0]"), (no_name, "predicate")):
         answer = client.post("/assert/facts", {"facts": [*bare, odd]})
         assert answer.status_code == 400
         assert f"facts[6].{place}" in answer.get_json()["details"]["fields"]
-    mixed = [{"predicate": "b", "args": ["x", 7]}, {"predicate": "on", "args": []}, {"predicate": "c", "args": ["é"]}]
+    mixed = [
+        {"predicate": "b", "args": ["x", 7]},
+        {"predicate": "on", "args": []},
+        {"predicate": "c", "args": ["é"]},
+    ]
     assert client.post("/assert/facts", {"facts": mixed}).get_json()["asserted"] == 3
     assert client.ask("b", "x", "7") == [["x", "7"]]

@@ -26,7 +26,9 @@ def place(request, tmp_path):
     """The URL of a follower's storage with one fact in it."""
     with node(tmp_path / "leader") as leader:
         leader.commit(ChangeSet("default", "default", (AssertFacts((Fact("p", ("a",)),)),)))
-        with following(tmp_path / "follower", Link(leader), storage_backend=request.param) as follower:
+        with following(
+            tmp_path / "follower", Link(leader), storage_backend=request.param
+        ) as follower:
             catch_up(follower)
     folder = tmp_path / "follower"
     return f"wal:{folder}" if request.param == "wal" else f"sqlite:{folder}/kbcore.sqlite"
@@ -52,7 +54,9 @@ def test_commands_that_write_are_refused_in_a_sentence(tmp_path, place):
     for name, *rest in writes(tmp_path):
         sub = [rest.pop(0)] if name in ("scope", "admin", "keys") else []
         done = kbcore(name, *sub, "--storage-url", place, *rest, expect=77)
-        assert done.stderr.startswith(f"kbcore: {place} follows {LEADER}: nothing else writes to it")
+        assert done.stderr.startswith(
+            f"kbcore: {place} follows {LEADER}: nothing else writes to it"
+        )
         assert done.stderr.count("\n") == 1
         assert done.stdout == ""
     assert check_storage(place).digest == before.digest
@@ -110,7 +114,9 @@ def test_programs_read_it_and_do_not_write(place):
 
 
 def test_a_promoted_one_is_its_own(place):
-    assert kbcore("promote", "--storage-url", place).stdout.startswith("Leads from record 2 on, in term 2.")
+    assert kbcore("promote", "--storage-url", place).stdout.startswith(
+        "Leads from record 2 on, in term 2."
+    )
     assert kbcore("tell", "--storage-url", place, "p(b)").stdout == "1 stored\n"
     with open_kb(place) as kb:
         assert list(kb.ask("p(?x)")) == [("a",), ("b",)]
@@ -126,14 +132,24 @@ def test_one_promoted_while_it_runs_is_its_own_too(tmp_path):
 
 
 def test_whom_it_follows_may_change_while_it_follows(tmp_path, place):
-    config = Config().updated({"STORAGE_URL": place, "REPLICATION_MODE": "FOLLOWER", "REPLICATION_TOKEN": "x" * 16})
-    with node(tmp_path / "leader") as leader, open_runtime(config.updated({"LEADER_URL": "http://new.test"})) as moved:
+    config = Config().updated(
+        {"STORAGE_URL": place, "REPLICATION_MODE": "FOLLOWER", "REPLICATION_TOKEN": "x" * 16}
+    )
+    with (
+        node(tmp_path / "leader") as leader,
+        open_runtime(config.updated({"LEADER_URL": "http://new.test"})) as moved,
+    ):
         moved.replication.follow(Link(leader), start=False)
-    assert "follows http://new.test:" in kbcore("tell", "--storage-url", place, "p(b)", expect=77).stderr
+    assert (
+        "follows http://new.test:"
+        in kbcore("tell", "--storage-url", place, "p(b)", expect=77).stderr
+    )
 
 
 def test_a_server_that_does_not_follow_ends_with_78(place):
     command = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--storage-url", place]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr.splitlines()[-1].startswith(f"kbcore: REPLICATION_MODE=none: this storage follows {LEADER};")
+    assert done.stderr.splitlines()[-1].startswith(
+        f"kbcore: REPLICATION_MODE=none: this storage follows {LEADER};"
+    )

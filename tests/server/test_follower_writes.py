@@ -32,7 +32,10 @@ def model():
 @pytest.fixture
 def follower(tmp_path, model):
     """A follower with one fact, and a model that remembers what it is asked; nothing may be written to it."""
-    with node(tmp_path / "leader") as leader, following(tmp_path / "follower", Link(leader), mcp_tools="all") as made:
+    with (
+        node(tmp_path / "leader") as leader,
+        following(tmp_path / "follower", Link(leader), mcp_tools="all") as made,
+    ):
         leader.commit(ChangeSet("default", "t", (AssertFacts((Fact("p", ("a",)),)),)))
         catch_up(made)
         made.model = Model(model, made.config, made.clock, lambda usage: None)
@@ -92,7 +95,9 @@ def test_agents(client, model, op):
     parts = [{"data": {"op": op, **WRITING_TOOLS[op]}}]
     message = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}}
     answer = client.post(
-        "/a2a", json={"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message}, headers=TENANT
+        "/a2a",
+        json={"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message},
+        headers=TENANT,
     )
     error = answer.json["result"]["message"]["parts"][0]["data"]["error"]
     assert (error["code"], error["details"]) == ("FOLLOWER_READ_ONLY", {"leader": LEADER})
@@ -103,7 +108,12 @@ def test_texts_of_agents(client):
     for text, key in (("p(b).", "error"), ("?- p(?x).", "result")):
         message = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}}
         body = {"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message}
-        assert key in client.post("/a2a", json=body, headers=TENANT).json["result"]["message"]["parts"][0]["data"]
+        assert (
+            key
+            in client.post("/a2a", json=body, headers=TENANT).json["result"]["message"]["parts"][0][
+                "data"
+            ]
+        )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +140,10 @@ def test_what_stores_nothing_is_answered(client, model):
     assert client.post("/execute", json={"command": "?- p(?x)."}, headers=TENANT).status_code == 200
     asked = {"query": "tea", "sessionId": "s"}
     assert client.post("/memory/context", json=asked, headers=TENANT).status_code == 200
-    assert client.post("/context/session/clear", json={"sessionId": "s"}, headers=TENANT).status_code == 200
+    assert (
+        client.post("/context/session/clear", json={"sessionId": "s"}, headers=TENANT).status_code
+        == 200
+    )
     assert client.post("/context/summary", json={}, headers=TENANT).status_code == 200
 
 
@@ -143,11 +156,18 @@ def test_every_route_for_writers_and_admins_refuses(follower):
     client, tried = app.test_client(), 0
     for path, method, endpoint in routes(app):
         need = TABLE.get((method, path.replace("{", "<").replace("}", ">")))
-        if method == "GET" or need is None or need.role not in (WRITER, "admin") or (method, path) in ELSEWHERE:
+        if (
+            method == "GET"
+            or need is None
+            or need.role not in (WRITER, "admin")
+            or (method, path) in ELSEWHERE
+        ):
             continue
         declared = operation_of(app.view_functions[endpoint])
         assert declared is not None, path
-        assert 409 in declared.statuses(), f"{method} {path} does not say that a follower refuses it"
+        assert 409 in declared.statuses(), (
+            f"{method} {path} does not say that a follower refuses it"
+        )
         path = path.replace("{name}", "x").replace("{id}", "x").replace("{tenant}", "x")
         refused(client.open(path, method=method, json={}, headers=TENANT))
         tried += 1

@@ -34,7 +34,9 @@ def fill(served: Served, count: int = 40) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=strict"}], ids=["short way", "flask"])
 @pytest.mark.parametrize("count", [40, 4000])
-def test_large_answers_are_compressed_for_who_takes_it(served: Served, headers: dict[str, str], count: int) -> None:
+def test_large_answers_are_compressed_for_who_takes_it(
+    served: Served, headers: dict[str, str], count: int
+) -> None:
     fill(served, count)
     asked = {"predicate": "p", "args": ["?x", "?y"]}
     plain = served.client.post("/query", asked, headers)
@@ -47,12 +49,17 @@ def test_large_answers_are_compressed_for_who_takes_it(served: Served, headers: 
 
 
 def test_small_answers_and_refusals_of_gzip_stay_plain(served: Served) -> None:
-    small = served.client.post("/tell", {"predicate": "p", "args": ["a"]}, {"Accept-Encoding": "gzip"})
+    small = served.client.post(
+        "/tell", {"predicate": "p", "args": ["a"]}, {"Accept-Encoding": "gzip"}
+    )
     assert "Content-Encoding" not in small.headers
     assert "Vary" not in small.headers
     fill(served)
     asked = {"predicate": "p", "args": ["?x", "?y"]}
-    assert "Content-Encoding" not in served.client.post("/query", asked, {"Accept-Encoding": "gzip;q=0, *"}).headers
+    assert (
+        "Content-Encoding"
+        not in served.client.post("/query", asked, {"Accept-Encoding": "gzip;q=0, *"}).headers
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,9 @@ DOCUMENTS = ("/openapi.json", "/docs", "/.well-known/agent.json", "/.well-known/
 @pytest.mark.parametrize("path", [*DOCUMENTS, "/docs/docs.js", "/docs/docs.css"])
 def test_a_strong_tag_is_of_the_bytes_that_are_sent(served: Served, path: str) -> None:
     """RFC 9110, 8.8.3: two representations with one strong tag have the same bytes."""
-    plain, packed = (served.client.get(path, {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    plain, packed = (
+        served.client.get(path, {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
+    )
     tags = [found.headers["ETag"] for found in (plain, packed)]
     assert all(re.fullmatch('"[^"]+"', tag) for tag in tags)
     assert (tags[0] == tags[1]) == (plain.data == packed.data)
@@ -132,7 +141,9 @@ def test_a_strong_tag_is_of_the_bytes_that_are_sent(served: Served, path: str) -
 def test_lists_that_are_packed_keep_their_weak_tag(served: Served) -> None:
     for number in range(60):
         served.client.tell(f"predicate_number_{number}", "a")
-    plain, packed = (served.client.get("/predicates", {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    plain, packed = (
+        served.client.get("/predicates", {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
+    )
     assert packed.headers["Content-Encoding"] == "gzip"
     assert plain.headers["ETag"] == packed.headers["ETag"]
     assert plain.headers["ETag"].startswith('W/"')
@@ -140,16 +151,26 @@ def test_lists_that_are_packed_keep_their_weak_tag(served: Served) -> None:
         headers = {"Accept-Encoding": wish, "If-None-Match": plain.headers["ETag"]}
         again = served.client.get("/predicates", headers)
         assert again.status_code == 304
-        assert set(re.split(", *", again.headers["Vary"])) == {"X-Tenant-ID", "X-Database", "Accept-Encoding"}
+        assert set(re.split(", *", again.headers["Vary"])) == {
+            "X-Tenant-ID",
+            "X-Database",
+            "Accept-Encoding",
+        }
 
 
 @pytest.mark.parametrize(("given", "sent"), [('"a"', 'W/"a"'), ('W/"a"', 'W/"a"'), (None, None)])
-def test_a_strong_tag_of_a_guest_is_weak_on_what_is_packed(served: Served, given: str | None, sent: str | None) -> None:
+def test_a_strong_tag_of_a_guest_is_weak_on_what_is_packed(
+    served: Served, given: str | None, sent: str | None
+) -> None:
     def view() -> Response:
-        return Response("x" * 5000, content_type="text/plain", headers={"ETag": given} if given else {})
+        return Response(
+            "x" * 5000, content_type="text/plain", headers={"ETag": given} if given else {}
+        )
 
     served.app.add_url_rule("/x/guest", view_func=view)
-    plain, packed = (served.client.get("/x/guest", {"Accept-Encoding": wish}) for wish in ("identity", "gzip"))
+    plain, packed = (
+        served.client.get("/x/guest", {"Accept-Encoding": wish}) for wish in ("identity", "gzip")
+    )
     assert (plain.headers.get("ETag"), packed.headers.get("ETag")) == (given, sent)
 
 
@@ -175,9 +196,13 @@ def test_another_tenant_has_other_tags_and_a_transaction_none(served: Served) ->
     tag = served.client.get("/predicates").headers["ETag"]
     other = served.client.get("/predicates", {"If-None-Match": tag, "X-Tenant-ID": "u"})
     assert other.status_code == 200
-    assert other.headers["ETag"] == served.client.get("/scopes", {"X-Tenant-ID": "u"}).headers["ETag"]
+    assert (
+        other.headers["ETag"] == served.client.get("/scopes", {"X-Tenant-ID": "u"}).headers["ETag"]
+    )
     transaction = served.client.post("/tx/begin").text
-    inside = served.client.get("/predicates", {"If-None-Match": tag, "X-Transaction-ID": transaction})
+    inside = served.client.get(
+        "/predicates", {"If-None-Match": tag, "X-Transaction-ID": transaction}
+    )
     assert inside.status_code == 200
     assert "ETag" not in inside.headers
 
@@ -205,7 +230,9 @@ def test_named_origins_are_let_in_without_credentials() -> None:
         assert allowed.headers["X-KB-Version"] == kbcore.__version__
         assert preflight(served, "https://b.example").status_code == 405
         for path in ("/tell", "/nowhere"):
-            answer = served.client.post(path, {"predicate": "p", "args": ["a"]}, {"Origin": "https://a.example"})
+            answer = served.client.post(
+                path, {"predicate": "p", "args": ["a"]}, {"Origin": "https://a.example"}
+            )
             assert answer.headers["Access-Control-Allow-Origin"] == "https://a.example"
             assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
             assert "Origin" in answer.headers["Vary"]
@@ -230,9 +257,15 @@ def test_every_answer_has_a_number_and_a_version(served: Served, path: str) -> N
 @pytest.mark.parametrize("path", ["//tell", "///tell", "//assert/fact"])
 def test_a_path_with_more_slashes_leads_nowhere(served: Served, path: str) -> None:
     for _ in range(2):
-        builder = EnvironBuilder(method="POST", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"})
+        builder = EnvironBuilder(
+            method="POST", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"}
+        )
         environ = {**builder.get_environ(), "PATH_INFO": path, "HTTP_IDEMPOTENCY_KEY": "k"}
-        error_of(TestResponse(*run_wsgi_app(served.app, environ), request=builder.get_request()), 404, "NOT_FOUND")
+        error_of(
+            TestResponse(*run_wsgi_app(served.app, environ), request=builder.get_request()),
+            404,
+            "NOT_FOUND",
+        )
     assert served.client.get("/predicates").get_json()["totalFacts"] == 0
 
 
@@ -247,8 +280,14 @@ def test_numbers_sort_by_time_and_are_variants_of_the_standard() -> None:
 @pytest.mark.parametrize(
     ("header", "found"),
     [
-        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "4bf92f3577b34da6a3ce929d0e0e4736"),
-        ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        (
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "4bf92f3577b34da6a3ce929d0e0e4736",
+        ),
+        (
+            "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "4bf92f3577b34da6a3ce929d0e0e4736",
+        ),
         ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
         ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
         ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
@@ -268,12 +307,16 @@ def test_the_trace_is_in_the_log(served: Served, caplog: pytest.LogCaptureFixtur
     served.client.get("/scopes", header)
     served.client.get("/scopes")
     fields = [record.fields for record in caplog.records]  # type: ignore[attr-defined]
-    assert [found.get("traceId") for found in fields] == ["4bf92f3577b34da6a3ce929d0e0e4736"] * 2 + [None]
+    assert [found.get("traceId") for found in fields] == [
+        "4bf92f3577b34da6a3ce929d0e0e4736"
+    ] * 2 + [None]
 
 
 def test_without_limits_there_are_no_rate_headers(served: Served) -> None:
     assert rate_headers(None) == {}
-    assert not [name for name, _ in served.client.get("/scopes").headers if name.startswith("RateLimit")]
+    assert not [
+        name for name, _ in served.client.get("/scopes").headers if name.startswith("RateLimit")
+    ]
     assert rate_headers(Rate("default", 600, 60, -1, 41.2)) == {
         "RateLimit-Policy": '"default";q=600;w=60',
         "RateLimit": '"default";r=0;t=42',

@@ -26,7 +26,9 @@ def test_the_example_host(served: Served) -> None:
     assert "X-Request-ID" not in host.get("/nope").headers
 
 
-def test_any_wsgi_server_opens_it_with_the_first_request(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_wsgi_server_opens_it_with_the_first_request(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[Config] = []
 
     def open_once(config: Config, **more: Any) -> Any:
@@ -38,7 +40,11 @@ def test_any_wsgi_server_opens_it_with_the_first_request(served: Served, monkeyp
     answers: list[str] = []
     environ = EnvironBuilder("/health").get_environ()
     for _ in range(2):
-        b"".join(wsgi.application(dict(environ), lambda status, headers, error=None: answers.append(status)))
+        b"".join(
+            wsgi.application(
+                dict(environ), lambda status, headers, error=None: answers.append(status)
+            )
+        )
     assert answers == ["200 OK", "200 OK"]
     assert len(opened) == 1
 
@@ -49,6 +55,8 @@ def test_a_path_that_is_empty_may_be_left_out(served: Served, lean: bool) -> Non
     environ = EnvironBuilder("/kb").get_environ()
     environ["SCRIPT_NAME"] = environ.pop("PATH_INFO")
     answers: list[str] = []
-    body = create_app(served.runtime, lean=lean)(environ, lambda status, headers, error=None: answers.append(status))
+    body = create_app(served.runtime, lean=lean)(
+        environ, lambda status, headers, error=None: answers.append(status)
+    )
     assert b'"NOT_FOUND"' in b"".join(body)
     assert answers == ["404 NOT FOUND"]

@@ -50,7 +50,11 @@ def test_a_repeated_write_is_not_carried_out_again(served: Served) -> None:
     first = keyed(served, "/tell", P)
     served.client.post("/forget", P)
     again = keyed(served, "/tell", P)
-    assert (first.status_code, first.text) == (again.status_code, again.text) == (200, "Fact Asserted: p(a)")
+    assert (
+        (first.status_code, first.text)
+        == (again.status_code, again.text)
+        == (200, "Fact Asserted: p(a)")
+    )
     assert again.headers["Idempotency-Replayed"] == "true"
     assert "Idempotency-Replayed" not in first.headers
     assert first.headers["Content-Type"] == again.headers["Content-Type"]
@@ -81,7 +85,9 @@ def test_json_answers_come_again_byte_for_byte(served: Served) -> None:
         ("/tell", P, {"Prefer": "handling=strict"}),
     ],
 )
-def test_a_key_belongs_to_one_request(served: Served, path: str, body: Any, headers: dict[str, str]) -> None:
+def test_a_key_belongs_to_one_request(
+    served: Served, path: str, body: Any, headers: dict[str, str]
+) -> None:
     assert keyed(served, "/tell", P).status_code == 200
     answer = keyed(served, path, body, **headers)
     assert answer.status_code == 409
@@ -105,7 +111,9 @@ def test_a_refused_request_may_be_tried_again(served: Served) -> None:
 @pytest.mark.parametrize("key", ["", " ", "a" * 256, "é", "\x7f"])
 def test_a_key_is_visible_ascii(served: Served, key: str) -> None:
     environ = {"HTTP_IDEMPOTENCY_KEY": key}
-    answer = served.client.flask.post("/tell", json=P, headers={"X-Tenant-ID": "t"}, environ_base=environ)
+    answer = served.client.flask.post(
+        "/tell", json=P, headers={"X-Tenant-ID": "t"}, environ_base=environ
+    )
     assert answer.status_code == 400
     assert answer.get_json()["details"] == {"header": "Idempotency-Key"}
     assert served.client.ask("p", "?x") == []
@@ -124,7 +132,11 @@ def test_the_commit_of_a_transaction_may_be_repeated(served: Served) -> None:
     assert keyed(served, "/tell", P, "in", X_Transaction_ID=transaction).status_code == 200
     first = keyed(served, f"/tx/commit/{transaction}", None, "end")
     again = keyed(served, f"/tx/commit/{transaction}", None, "end")
-    assert (first.status_code, first.text) == (again.status_code, again.text) == (200, f"Committed {transaction}")
+    assert (
+        (first.status_code, first.text)
+        == (again.status_code, again.text)
+        == (200, f"Committed {transaction}")
+    )
 
 
 def test_two_at_once_are_one_and_a_conflict(served: Served) -> None:
@@ -165,7 +177,11 @@ def test_a_day_later_the_key_is_free(served: Served) -> None:
 
 def test_what_was_committed_without_its_answer_is_not_done_again(served: Served) -> None:
     keyed(served, "/tell", {"predicate": "other", "args": []}, "first")
-    digest = served.runtime.find_tenant("default", "t").answered.get("first", served.clock.now_ms()).digest  # type: ignore[union-attr]
+    digest = (
+        served.runtime.find_tenant("default", "t")
+        .answered.get("first", served.clock.now_ms())
+        .digest
+    )  # type: ignore[union-attr]
     with carrying_out("default", "t", RequestKey("lost", digest)):
         served.runtime.knowledge_base("default", "t").assert_facts([Fact("p", ("a",))])
     answer = keyed(served, "/tell", {"predicate": "other", "args": []}, "lost")
@@ -190,7 +206,9 @@ def test_keys_are_kept_by_number_size_and_age() -> None:
 @examples(50)
 @given(
     st.text("abc", min_size=1),
-    st.one_of(st.none(), st.builds(Answer, st.integers(200, 299), st.just((("A", "b"),)), st.text())),
+    st.one_of(
+        st.none(), st.builds(Answer, st.integers(200, 299), st.just((("A", "b"),)), st.text())
+    ),
 )
 def test_answers_survive_the_log_and_a_snapshot(key: str, answer: Answer | None) -> None:
     request = RequestKey(key, "d")
@@ -208,7 +226,11 @@ def test_answers_are_known_after_a_restart_with_and_without_a_snapshot(tmp_path:
         with open_runtime(config, clock=ManualClock()) as runtime:
             with carrying_out("default", "t", RequestKey("k", "d")):
                 runtime.knowledge_base("default", "t").assert_facts([Fact("p", ("a",))])
-            runtime.commit(ChangeSet("default", "t", (NoteAnswer(RequestKey("k", "d"), Answer(200, (), "yes")),)))
+            runtime.commit(
+                ChangeSet(
+                    "default", "t", (NoteAnswer(RequestKey("k", "d"), Answer(200, (), "yes")),)
+                )
+            )
             if snapshot:
                 runtime.snapshot()
         with open_runtime(config, clock=ManualClock()) as runtime:
@@ -229,7 +251,10 @@ def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
         try:
             for n in range(10_000):
                 body = {"predicate": "p", "args": [str(n)]}
-                assert server.post("/tell", body, connection, Idempotency_Key=f"k{n}") == (200, b"Fact Asserted: p(%d)" % n)
+                assert server.post("/tell", body, connection, Idempotency_Key=f"k{n}") == (
+                    200,
+                    b"Fact Asserted: p(%d)" % n,
+                )
                 answered.append(n)
                 if n == 50:
                     done.set()
@@ -248,5 +273,8 @@ def test_a_key_is_honoured_after_kill_and_restart(tmp_path: Any) -> None:
         server.post("/retract/pattern", {"predicate": "p", "args": ["?x"]})
         for n in answered:
             body = {"predicate": "p", "args": [str(n)]}
-            assert server.post("/tell", body, Idempotency_Key=f"k{n}") == (200, b"Fact Asserted: p(%d)" % n)
+            assert server.post("/tell", body, Idempotency_Key=f"k{n}") == (
+                200,
+                b"Fact Asserted: p(%d)" % n,
+            )
         assert json.loads(server.post("/query", {"predicate": "p", "args": ["?x"]})[1]) == []

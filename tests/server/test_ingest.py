@@ -22,25 +22,56 @@ works_at(bob, acme)
 
 
 def test_ingest(client: Client) -> None:
-    body = {"text": TEXT, "goals": [{"predicate": "colleague_of", "args": ["ann", "?who"]}], "sessionId": "s"}
+    body = {
+        "text": TEXT,
+        "goals": [{"predicate": "colleague_of", "args": ["ann", "?who"]}],
+        "sessionId": "s",
+    }
     found = client.post("/context/ingest", body).get_json()
     assert list(found) == [
-        *("extracted", "rules", "extractionProvider", "extractionModel", "unreadLines", "rejected", "failures", "context")
+        *(
+            "extracted",
+            "rules",
+            "extractionProvider",
+            "extractionModel",
+            "unreadLines",
+            "rejected",
+            "failures",
+            "context",
+        )
     ]
-    assert [(one["predicate"], one["args"], one["negated"], one["confidence"]) for one in found["extracted"]] == [
+    assert [
+        (one["predicate"], one["args"], one["negated"], one["confidence"])
+        for one in found["extracted"]
+    ] == [
         ("works_at", ["ann", "acme"], False, 1.0),
         ("likes", ["ann", "coffee"], True, 1.0),
         ("likes", ["ann", "tea"], False, 0.8),
         ("works_at", ["bob", "acme"], False, 1.0),
     ]
     assert (found["extractionProvider"], found["unreadLines"]) == ("predicate-syntax", [1])
-    assert found["rules"] == ["colleague_of(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y."]
+    assert found["rules"] == [
+        "colleague_of(?x, ?y) :- works_at(?x, ?f), works_at(?y, ?f), ?x != ?y."
+    ]
     window = found["context"]
-    assert {"windowId", "entries", "totalFactsAvailable", "totalFactsIncluded", "totalCharCount"} <= set(window)
+    assert {
+        "windowId",
+        "entries",
+        "totalFactsAvailable",
+        "totalFactsIncluded",
+        "totalCharCount",
+    } <= set(window)
     assert window["goalDriven"] is True
-    assert (window["entries"][0]["predicate"], window["entries"][0]["args"]) == ("colleague_of", ["ann", "bob"])
+    assert (window["entries"][0]["predicate"], window["entries"][0]["args"]) == (
+        "colleague_of",
+        ["ann", "bob"],
+    )
     again = client.post("/context/diff", {"sessionId": "s"}).get_json()
-    assert (again["added"], again["removed"], again["previousWindowId"]) == ([], [], window["windowId"])
+    assert (again["added"], again["removed"], again["previousWindowId"]) == (
+        [],
+        [],
+        window["windowId"],
+    )
 
 
 @pytest.mark.parametrize("path", ["/context/ingest", "/context"])
@@ -71,30 +102,42 @@ def test_a_text_is_stored_whole_or_not_at_all(client: Client) -> None:
         ("/context/summary", {"scope": 3}, "scope"),
     ],
 )
-def test_bodies_are_judged_before_anything_is_stored(client: Client, path: str, body: dict[str, Any], field: str) -> None:
+def test_bodies_are_judged_before_anything_is_stored(
+    client: Client, path: str, body: dict[str, Any], field: str
+) -> None:
     error = error_of(client.post(path, body), 400, "VALIDATION_ERROR")
     assert list((error["details"] or {})["fields"]) == [field]
     assert client.get("/predicates").get_json()["predicates"] == []
 
 
 def test_turns_of_a_conversation(client: Client) -> None:
-    first = client.post("/context", {"turns": ["Hi!", "likes(ann, tea)"], "sessionId": "s"}).get_json()
+    first = client.post(
+        "/context", {"turns": ["Hi!", "likes(ann, tea)"], "sessionId": "s"}
+    ).get_json()
     assert list(first) == [
         *("facts", "totalFactsInKB", "factsReturned", "contradictions", "newFactsExtracted"),
         *("sessionId", "warning", "briefingDelta"),
     ]
     (fact,) = first["facts"]
     assert (fact["predicate"], fact["args"], fact["provenance"]) == ("likes", ["ann", "tea"], None)
-    assert (first["totalFactsInKB"], first["factsReturned"], first["newFactsExtracted"]) == (1, 1, 1)
+    assert (first["totalFactsInKB"], first["factsReturned"], first["newFactsExtracted"]) == (
+        1,
+        1,
+        1,
+    )
     assert (first["sessionId"], first["briefingDelta"]) == ("s", None)
     assert first["warning"] == "not read, for no language model is configured: 1 line of prose"
-    second = client.post("/context", {"turns": ["likes(ann, tea)", "works_at(bob, acme)"], "sessionId": "s"}).get_json()
+    second = client.post(
+        "/context", {"turns": ["likes(ann, tea)", "works_at(bob, acme)"], "sessionId": "s"}
+    ).get_json()
     assert (second["newFactsExtracted"], second["warning"]) == (1, None)
     assert second["briefingDelta"] == "New: bob works at acme."
 
 
 def test_a_scope(client: Client) -> None:
-    found = client.post("/context/ingest", {"text": "p(a)\nq(?x) :- p(?x).", "scope": "s"}).get_json()
+    found = client.post(
+        "/context/ingest", {"text": "p(a)\nq(?x) :- p(?x).", "scope": "s"}
+    ).get_json()
     assert [entry["scope"] for entry in found["context"]["entries"]] == ["s"]
     assert client.ask("q", "?x", scope="s") == [["a"]]
     assert client.ask("q", "?x") == []
@@ -106,7 +149,11 @@ def test_natural_format(client: Client) -> None:
     found = client.post("/memory/context", {"format": "natural", "maxFacts": 1}).get_json()
     assert found["formattedText"] == "ann likes tea."
     assert found["entries"]
-    body = {"format": "natural", "goals": [{"predicate": "works_at", "args": ["ann", "?x"]}], "fill": "salience"}
+    body = {
+        "format": "natural",
+        "goals": [{"predicate": "works_at", "args": ["ann", "?x"]}],
+        "fill": "salience",
+    }
     text = client.post("/memory/context", body).get_json()["formattedText"]
     assert text == "ann works at acme (confidence 0.9); likes tea."
     assert "formattedText" not in client.post("/memory/context", {}).get_json()
@@ -127,7 +174,14 @@ def test_summary(served: Served) -> None:
     client.tell("p0", "z", scope="s")
     before = client.post("/context/summary", {"scope": None}).get_json()
     assert list(before) == [
-        *("totalFacts", "predicateCount", "topPredicates", "factsWithTtl", "factsExpiringWithin1h", "contradictions"),
+        *(
+            "totalFacts",
+            "predicateCount",
+            "topPredicates",
+            "factsWithTtl",
+            "factsExpiringWithin1h",
+            "contradictions",
+        ),
         *("topSalientFacts", "totalCharCount", "knowledgeGeneration", "generatedAt"),
     ]
     assert (before["totalFacts"], before["predicateCount"], before["contradictions"]) == (18, 15, 2)
@@ -136,7 +190,10 @@ def test_summary(served: Served) -> None:
     found = client.post("/context/summary", {}).get_json()
     assert (found["totalFacts"], found["contradictions"], found["generatedAt"]) == (17, 1, NOW + 10)
     assert (found["factsWithTtl"], found["factsExpiringWithin1h"]) == (2, 2)
-    assert found["topPredicates"][:2] == [{"predicate": "p3", "count": 3}, {"predicate": "ends", "count": 1}]
+    assert found["topPredicates"][:2] == [
+        {"predicate": "p3", "count": 3},
+        {"predicate": "ends", "count": 1},
+    ]
     assert len(found["topPredicates"]) == 10
     assert [list(entry) for entry in found["topSalientFacts"]] == [ENTRY_KEYS] * 5
     every = client.post("/memory/context", {"autoResolveContradictions": False}).get_json()
@@ -148,5 +205,8 @@ def test_summary(served: Served) -> None:
 def test_looking_is_no_access(served: Served) -> None:
     served.client.tell("p", "a")
     served.clock.advance(HOUR)
-    salience = [served.client.post("/context/summary", {}).get_json()["topSalientFacts"][0]["salience"] for _ in range(2)]
+    salience = [
+        served.client.post("/context/summary", {}).get_json()["topSalientFacts"][0]["salience"]
+        for _ in range(2)
+    ]
     assert salience[0] == salience[1] < 0.5

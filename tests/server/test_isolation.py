@@ -24,24 +24,53 @@ LIMITS = (((), ()), ((), ("a",)), (("shop",), ()), (("shop",), ("a",)))
 READS = {
     *http.READS,
     *http.CONTEXT,
-    *("/explain", "/scope/diff", "/synthesize", "/predicates", "/rules", "/scopes", "/memory/events"),
+    *(
+        "/explain",
+        "/scope/diff",
+        "/synthesize",
+        "/predicates",
+        "/rules",
+        "/scopes",
+        "/memory/events",
+    ),
     *("/mcp", "/mcp/sse", "/mcp/messages", "/a2a"),
 }
 WRITES = {
     *http.WRITES,
     *http.ALONE,
-    *("/tx/begin", "/tx/commit/<id>", "/tx/rollback/<id>", "/scope/fork", "/scope/merge", "/scope/<name>"),
+    *(
+        "/tx/begin",
+        "/tx/commit/<id>",
+        "/tx/rollback/<id>",
+        "/scope/fork",
+        "/scope/merge",
+        "/scope/<name>",
+    ),
     *("/extract", "/context", "/context/ingest"),
 }
 PUBLIC = {
-    *("/health", "/health/ready", "/openapi.json", "/favicon.ico", "/auth/status", "/auth/bootstrap"),
+    *(
+        "/health",
+        "/health/ready",
+        "/openapi.json",
+        "/favicon.ico",
+        "/auth/status",
+        "/auth/bootstrap",
+    ),
     *("/.well-known/agent.json", "/.well-known/agent-card.json"),
 }
 ANY_KEY = {"/auth/whoami", "/docs", "/docs/<name>"}
 METRICS = "/metrics"
 REPLICATION = {"/replication/log", "/replication/snapshot", "/replication/status"}
 NODE = (
-    *(METRICS, "/admin/databases", "/admin/databases/<name>", "/admin/snapshot", "/admin/backup", "/admin/promote"),
+    *(
+        METRICS,
+        "/admin/databases",
+        "/admin/databases/<name>",
+        "/admin/snapshot",
+        "/admin/backup",
+        "/admin/promote",
+    ),
     *sorted(REPLICATION),
 )
 
@@ -52,13 +81,24 @@ MAY = {
 }
 GOAL = {"predicate": "owner", "args": ["?who"]}
 BODIES = {
-    **dict.fromkeys(("/ask", "/infer", "/query", "/explain", "/memory/query/salient", "/memory/query/temporal"), GOAL),
+    **dict.fromkeys(
+        ("/ask", "/infer", "/query", "/explain", "/memory/query/salient", "/memory/query/temporal"),
+        GOAL,
+    ),
     "/memory/recall": {**GOAL, "timestamp": http.NOW},
     "/memory/context": {"maxFacts": 5, "sessionId": "s"},
     "/context/diff": {"sessionId": "s"},
     "/tell": {"predicate": "told", "args": ["x"]},
 }
-CONTENT = ("/ask", "/infer", "/query", "/memory/recall", "/memory/query/salient", "/memory/context", "/explain")
+CONTENT = (
+    "/ask",
+    "/infer",
+    "/query",
+    "/memory/recall",
+    "/memory/query/salient",
+    "/memory/context",
+    "/explain",
+)
 """Routes that must show a caller what is theirs, so that nothing here passes because nothing is ever shown."""
 
 STREAMS = ("/memory/events", "/mcp/sse", "/admin/backup")
@@ -72,7 +112,12 @@ def node() -> Iterator[Keyed]:
         for database, tenant in PLACES:
             told = {"predicate": "owner", "args": [mark(database, tenant)]}
             admin = found.make("writer", [database], [tenant])
-            assert found.send("POST", "/tell", admin.secret, told, tenant=tenant, database=database).status_code == 200
+            assert (
+                found.send(
+                    "POST", "/tell", admin.secret, told, tenant=tenant, database=database
+                ).status_code
+                == 200
+            )
         yield found
 
 
@@ -85,7 +130,14 @@ def routes() -> list[tuple[str, str]]:
     return sorted(TABLE)
 
 
-def allowed(role: str, method: str, template: str, databases: tuple[str, ...], tenants: tuple[str, ...], place) -> bool:
+def allowed(
+    role: str,
+    method: str,
+    template: str,
+    databases: tuple[str, ...],
+    tenants: tuple[str, ...],
+    place,
+) -> bool:
     if template in ANY_KEY:
         return True
     if role != "admin" and template not in MAY[role]:
@@ -94,7 +146,9 @@ def allowed(role: str, method: str, template: str, databases: tuple[str, ...], t
         return not (databases or tenants)
     whole = template.startswith("/admin/") and "<tenant>" not in template
     database, tenant = place
-    return (not databases or database in databases) and (not tenants or (not whole and tenant in tenants))
+    return (not databases or database in databases) and (
+        not tenants or (not whole and tenant in tenants)
+    )
 
 
 def address(template: str, place: tuple[str, str]) -> str:
@@ -105,7 +159,14 @@ def address(template: str, place: tuple[str, str]) -> str:
 def ask(node: Keyed, method: str, template: str, key: str | None, place: tuple[str, str]):
     if template in STREAMS:
         method = "HEAD"
-    found = node.send(method, address(template, place), key, BODIES.get(template), tenant=place[1], database=place[0])
+    found = node.send(
+        method,
+        address(template, place),
+        key,
+        BODIES.get(template),
+        tenant=place[1],
+        database=place[0],
+    )
     if method == "HEAD":
         found.close()
     return found
@@ -134,7 +195,10 @@ def test_what_each_route_needs_is_what_is_written_here():
 
 
 def test_a_route_nobody_thought_of_is_for_admins():
-    assert (need_of("GET", "/brand/new").role, need_of("GET", "/brand/new").about) == ("admin", About.NODE)
+    assert (need_of("GET", "/brand/new").role, need_of("GET", "/brand/new").about) == (
+        "admin",
+        About.NODE,
+    )
     assert need_of("HEAD", "/ask/../x").role == "admin"
     assert need_of("HEAD", "/x/guest").role == "reader"
     assert need_of("DELETE", "/x/guest").role == "writer"
@@ -150,7 +214,10 @@ def test_nobody_without_a_key_gets_anywhere(node):
             for key in (None, "x", gone.secret, good[:-1], good + "0", good.upper(), ""):
                 answer = ask(node, method, template, key, place)
                 if template in PUBLIC:
-                    assert answer.status_code != 401 or template == "/auth/bootstrap", (template, answer.text)
+                    assert answer.status_code != 401 or template == "/auth/bootstrap", (
+                        template,
+                        answer.text,
+                    )
                 elif template in STREAMS:
                     assert answer.status_code == 401
                 else:
@@ -160,7 +227,9 @@ def test_nobody_without_a_key_gets_anywhere(node):
     assert checked >= 1000
 
 
-@pytest.mark.parametrize(("role", "limits"), [*itertools.product(ROLES[:3], LIMITS), ("replica", LIMITS[0])])
+@pytest.mark.parametrize(
+    ("role", "limits"), [*itertools.product(ROLES[:3], LIMITS), ("replica", LIMITS[0])]
+)
 def test_every_route_for_every_key_in_every_place(role, limits):
     with keyed() as node:
         node.served.runtime.admin().create_database("shop")
@@ -171,11 +240,20 @@ def test_every_route_for_every_key_in_every_place(role, limits):
         key = node.make(role, *limits).secret
         checked = 0
         for (method, template), place in itertools.product(routes(), PLACES):
-            if template in PUBLIC or template.endswith("/nuke") or (method == "DELETE" and "<tenant>" in template):
+            if (
+                template in PUBLIC
+                or template.endswith("/nuke")
+                or (method == "DELETE" and "<tenant>" in template)
+            ):
                 continue
             answer = ask(node, method, template, key, place)
             may = allowed(role, method, template, *limits, place)
-            assert (answer.status_code not in (401, 403)) == may, (method, template, place, answer.text)
+            assert (answer.status_code not in (401, 403)) == may, (
+                method,
+                template,
+                place,
+                answer.text,
+            )
             for other in PLACES:
                 assert other == place or mark(*other) not in answer.text, (template, place, other)
             if not may and template not in STREAMS:
@@ -187,14 +265,23 @@ def test_every_route_for_every_key_in_every_place(role, limits):
         assert checked >= 150
 
 
-@pytest.mark.parametrize("template", [path for _, path in routes() if path.endswith("/nuke") or "<tenant>" in path])
+@pytest.mark.parametrize(
+    "template", [path for _, path in routes() if path.endswith("/nuke") or "<tenant>" in path]
+)
 def test_what_cannot_be_undone_is_only_done_where_the_key_holds(template):
     method = "POST" if template.endswith("/nuke") else "DELETE"
     with keyed() as node:
         node.served.runtime.admin().create_database("shop")
         whole = node.make("admin").secret
         for database, tenant in PLACES:
-            node.send("POST", "/tell", whole, {"predicate": "p", "args": ["x"]}, tenant=tenant, database=database)
+            node.send(
+                "POST",
+                "/tell",
+                whole,
+                {"predicate": "p", "args": ["x"]},
+                tenant=tenant,
+                database=database,
+            )
         before = facts(node, whole)
         for role, limits, place in itertools.product(ROLES[:3], LIMITS, PLACES):
             key = node.make(role, *limits).secret
@@ -206,21 +293,29 @@ def test_what_cannot_be_undone_is_only_done_where_the_key_holds(template):
 
 
 def facts(node: Keyed, key: str) -> dict[str, int]:
-    return {row["name"]: row["facts"] for row in node.send("GET", "/admin/databases", key).get_json()}
+    return {
+        row["name"]: row["facts"] for row in node.send("GET", "/admin/databases", key).get_json()
+    }
 
 
 # -- what hangs on a tenant hangs on the key ----------------------------------------------------------------------------
 
 
 def test_a_transaction_is_open_to_keys_of_its_tenant_only(node):
-    ours, theirs = node.make("writer", tenants=["a"]).secret, node.make("writer", tenants=["b"]).secret
+    ours, theirs = (
+        node.make("writer", tenants=["a"]).secret,
+        node.make("writer", tenants=["b"]).secret,
+    )
     reader = node.make("reader", tenants=["a"]).secret
     id = node.send("POST", "/tx/begin", ours).text
     told = {"predicate": "in_tx", "args": ["x"]}
     assert node.send("POST", "/tell", ours, told, X_Transaction_ID=id).status_code == 200
     for key, tenant, status in ((theirs, "a", 403), (theirs, "b", 404), (reader, "a", 403)):
         for path in ("/tell", "/retract"):
-            assert node.send("POST", path, key, told, tenant=tenant, X_Transaction_ID=id).status_code == status
+            assert (
+                node.send("POST", path, key, told, tenant=tenant, X_Transaction_ID=id).status_code
+                == status
+            )
         for path in (f"/tx/commit/{id}", f"/tx/rollback/{id}"):
             assert node.send("POST", path, key, tenant=tenant).status_code == status
     assert node.send("POST", f"/tx/commit/{id}", ours).status_code == 200
@@ -228,17 +323,28 @@ def test_a_transaction_is_open_to_keys_of_its_tenant_only(node):
 
 
 def test_a_session_of_another_tenant_is_not_seen(node):
-    ours, theirs = node.make("reader", tenants=["a"]).secret, node.make("reader", tenants=["b"]).secret
+    ours, theirs = (
+        node.make("reader", tenants=["a"]).secret,
+        node.make("reader", tenants=["b"]).secret,
+    )
     node.send("POST", "/memory/context", ours, {"sessionId": "mine", "maxFacts": 5})
     found = node.send("POST", "/context/diff", theirs, {"sessionId": "mine"}, tenant="b").get_json()
     assert found["previousWindowId"] is None
-    assert node.send("POST", "/context/diff", theirs, {"sessionId": "mine"}, tenant="a").status_code == 403
+    assert (
+        node.send("POST", "/context/diff", theirs, {"sessionId": "mine"}, tenant="a").status_code
+        == 403
+    )
     node.send("POST", "/context/session/clear", theirs, {"sessionId": "mine"}, tenant="b")
-    assert node.send("POST", "/context/diff", ours, {"sessionId": "mine"}).get_json()["previousWindowId"]
+    assert node.send("POST", "/context/diff", ours, {"sessionId": "mine"}).get_json()[
+        "previousWindowId"
+    ]
 
 
 def test_an_idempotency_key_gives_nobody_what_they_may_not_have(node):
-    ours, theirs = node.make("writer", tenants=["a"]).secret, node.make("writer", tenants=["b"]).secret
+    ours, theirs = (
+        node.make("writer", tenants=["a"]).secret,
+        node.make("writer", tenants=["b"]).secret,
+    )
     reader = node.make("reader", tenants=["a"]).secret
     told = {"predicate": "once", "args": ["x"]}
     assert node.send("POST", "/tell", ours, told, Idempotency_Key="k-1").status_code == 200
@@ -265,39 +371,71 @@ def test_a_stream_ends_when_its_key_does():
         node.send("POST", "/tell", writer, {"predicate": "unseen", "args": ["x"]})
         assert [part for part in parts if b"unseen" in part] == []
         stream.close()
-        assert node.send("GET", "/memory/events", node.make("reader", tenants=["b"]).secret).status_code == 403
+        assert (
+            node.send(
+                "GET", "/memory/events", node.make("reader", tenants=["b"]).secret
+            ).status_code
+            == 403
+        )
 
 
 # -- tools and agents ----------------------------------------------------------------------------------------------------
 
 
 def called(node: Keyed, key: str, tool: str, arguments: dict, **more) -> dict:
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments},
+    }
     return node.send("POST", "/mcp", key, message, Accept="application/json", **more)
 
 
 def test_tools_need_what_they_say():
     with keyed(mcp_tools="all") as node:
-        keys = {role: node.make(role, tenants=["a"] if role != "replica" else []).secret for role in ROLES}
+        keys = {
+            role: node.make(role, tenants=["a"] if role != "replica" else []).secret
+            for role in ROLES
+        }
         for name, tool in tools_of("all", False).items():
             for role, key in keys.items():
-                answer = called(node, key, name, {"predicate": "p", "args": ["x"], "transactionId": "none"})
+                answer = called(
+                    node, key, name, {"predicate": "p", "args": ["x"], "transactionId": "none"}
+                )
                 if role == "replica":
                     error_of(answer, 403, "FORBIDDEN")
                     continue
                 found = answer.get_json()
-                refused = found.get("result", {}).get("isError") and '"FORBIDDEN"' in answer.text.replace("\\", "")
-                assert bool(refused) == (role == "reader" and tool.needs == "writer"), (name, role, found)
+                refused = found.get("result", {}).get(
+                    "isError"
+                ) and '"FORBIDDEN"' in answer.text.replace("\\", "")
+                assert bool(refused) == (role == "reader" and tool.needs == "writer"), (
+                    name,
+                    role,
+                    found,
+                )
 
 
 def test_a_key_of_one_tenant_implies_it_for_tools_and_agents():
     with keyed() as node:
-        one, two = node.make("writer", tenants=["a"]).secret, node.make("writer", tenants=["a", "b"]).secret
+        one, two = (
+            node.make("writer", tenants=["a"]).secret,
+            node.make("writer", tenants=["a", "b"]).secret,
+        )
         told = called(node, one, "tell", {"predicate": "p", "args": ["x"]}, tenant=None).get_json()
         assert told["result"]["isError"] is False
-        assert node.send("POST", "/query", one, {"predicate": "p", "args": ["?x"]}).get_json()[0]["args"] == ["x"]
-        assert called(node, two, "tell", {"predicate": "p", "args": ["x"]}, tenant=None).status_code == 403
-        assert called(node, one, "query", {"predicate": "p", "args": ["?x"]}, tenant="b").status_code == 403
+        assert node.send("POST", "/query", one, {"predicate": "p", "args": ["?x"]}).get_json()[0][
+            "args"
+        ] == ["x"]
+        assert (
+            called(node, two, "tell", {"predicate": "p", "args": ["x"]}, tenant=None).status_code
+            == 403
+        )
+        assert (
+            called(node, one, "query", {"predicate": "p", "args": ["?x"]}, tenant="b").status_code
+            == 403
+        )
 
 
 def test_the_card_says_that_a_key_is_needed(node, client):

@@ -34,7 +34,12 @@ class Both:
         ]
         for node in self.runtimes:
             kb = node.knowledge_base(tenant="t")
-            kb.assert_rules([parse_rule("r(?x, ?y) :- p(?x, ?y)."), parse_rule("r(?x, ?z) :- p(?x, ?y), r(?y, ?z).")])
+            kb.assert_rules(
+                [
+                    parse_rule("r(?x, ?y) :- p(?x, ?y)."),
+                    parse_rule("r(?x, ?z) :- p(?x, ?y), r(?y, ?z)."),
+                ]
+            )
 
     def __enter__(self):
         return self
@@ -78,14 +83,45 @@ def call(app, path, body, method, query, headers):
 
 
 args = st.lists(
-    st.one_of(st.sampled_from(["a", "b", "?x", "?", "", "ü", 3, 3.0, True]), st.none(), st.text(max_size=3)), max_size=3
+    st.one_of(
+        st.sampled_from(["a", "b", "?x", "?", "", "ü", 3, 3.0, True]),
+        st.none(),
+        st.text(max_size=3),
+    ),
+    max_size=3,
 )
 extras = st.dictionaries(
     st.sampled_from(
-        ["negated", "truthVal", "scope", "limit", "ttl", "confidence", "asOf", "metadata", "withProof", "other"]
+        [
+            "negated",
+            "truthVal",
+            "scope",
+            "limit",
+            "ttl",
+            "confidence",
+            "asOf",
+            "metadata",
+            "withProof",
+            "other",
+        ]
     ),
     st.sampled_from(
-        [None, True, False, "s", "*", "no name!", 1, 0, 0.5, 1_700_000_000_000, {}, {"k": 1}, [], "2026-01-01T00:00:00Z"]
+        [
+            None,
+            True,
+            False,
+            "s",
+            "*",
+            "no name!",
+            1,
+            0,
+            0.5,
+            1_700_000_000_000,
+            {},
+            {"k": 1},
+            [],
+            "2026-01-01T00:00:00Z",
+        ]
     ),
     max_size=3,
 )
@@ -101,16 +137,41 @@ bodies = st.one_of(
 raw = st.one_of(
     bodies.map(lambda body: json.dumps(body).encode()),
     st.sampled_from(
-        [b"", b"{", b'{"predicate":"p","args":["a"],"args":["b"]}', b'{"a":NaN}', b"\xff", b"[" * 80, b"\xef\xbb\xbf{}"]
+        [
+            b"",
+            b"{",
+            b'{"predicate":"p","args":["a"],"args":["b"]}',
+            b'{"a":NaN}',
+            b"\xff",
+            b"[" * 80,
+            b"\xef\xbb\xbf{}",
+        ]
     ),
 )
 headers = st.dictionaries(
-    st.sampled_from([
-            *("HTTP_PREFER", "HTTP_X_DATABASE", "HTTP_X_TENANT_ID", "CONTENT_TYPE", "HTTP_X_TRANSACTION_ID"),
-            *("HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT_ENCODING", "HTTP_TRACEPARENT"),
-        ]),
     st.sampled_from(
-        [None, "default", "other", "handling=strict", "text/plain", "application/json; charset=utf-8", "no name!", "gzip"]
+        [
+            *(
+                "HTTP_PREFER",
+                "HTTP_X_DATABASE",
+                "HTTP_X_TENANT_ID",
+                "CONTENT_TYPE",
+                "HTTP_X_TRANSACTION_ID",
+            ),
+            *("HTTP_IDEMPOTENCY_KEY", "HTTP_ACCEPT_ENCODING", "HTTP_TRACEPARENT"),
+        ]
+    ),
+    st.sampled_from(
+        [
+            None,
+            "default",
+            "other",
+            "handling=strict",
+            "text/plain",
+            "application/json; charset=utf-8",
+            "no name!",
+            "gzip",
+        ]
     ),
     max_size=2,
 )
@@ -136,7 +197,12 @@ def test_the_usual_requests_never_reach_flask(monkeypatch):
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         assert both.ask("/tell", told) == (
             "200 OK",
-            [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", "22"), *LAST, ("X-Commit-Seq", "2")],
+            [
+                ("Content-Type", "text/plain; charset=utf-8"),
+                ("Content-Length", "22"),
+                *LAST,
+                ("X-Commit-Seq", "2"),
+            ],
             b"Fact Asserted: p(a, 1)",
         )
         for path in ("/ask", "/infer", "/query"):
@@ -196,10 +262,23 @@ def test_both_ways_compress_alike():
             assert body[:2] == b"\x1f\x8b"
 
 
-@pytest.mark.parametrize("authorization", [None, "Bearer the-one-key-of-all", "Bearer wrong", "Basic x", "Bearer "])
+@pytest.mark.parametrize(
+    "authorization", [None, "Bearer the-one-key-of-all", "Bearer wrong", "Basic x", "Bearer "]
+)
 def test_both_ways_have_the_same_door(authorization):
     with Both(api_key="the-one-key-of-all", rate_limit=(5, 60)) as both:
         goal = json.dumps({"predicate": "r", "args": ["a", "?x"]}).encode()
         told = json.dumps({"predicate": "p", "args": ["a", "b"]}).encode()
-        for path, body in (("/tell", told), ("/ask", goal), ("/infer", b"{"), *((("/query", goal),) * 4)):
-            both.ask(path, body, HTTP_AUTHORIZATION=authorization, REMOTE_ADDR="192.0.2.1", HTTP_ACCEPT_ENCODING="gzip")
+        for path, body in (
+            ("/tell", told),
+            ("/ask", goal),
+            ("/infer", b"{"),
+            *((("/query", goal),) * 4),
+        ):
+            both.ask(
+                path,
+                body,
+                HTTP_AUTHORIZATION=authorization,
+                REMOTE_ADDR="192.0.2.1",
+                HTTP_ACCEPT_ENCODING="gzip",
+            )

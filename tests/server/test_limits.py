@@ -89,7 +89,12 @@ def test_a_key_is_held_to_its_rate(lean):
         ]
         assert {answer.headers["RateLimit-Policy"] for answer in answers} == {'"default";q=3;w=60'}
         error = error_of(answers[3], 429, "RATE_LIMITED")
-        assert error["details"] == {"retryAfterSeconds": 20, "limit": "default", "requests": 3, "seconds": 60}
+        assert error["details"] == {
+            "retryAfterSeconds": 20,
+            "limit": "default",
+            "requests": 3,
+            "seconds": 60,
+        }
         assert answers[3].headers["Retry-After"] == "20"
         for path in ("/health", "/health/ready", "/metrics"):
             answer = node.send("GET", path, ONE)
@@ -102,11 +107,18 @@ def test_a_key_is_held_to_its_rate(lean):
 def test_each_has_a_bucket_of_its_own():
     with keyed(rate_limit=(1, 60)) as node:
         ann, bob = node.make("reader").secret, node.make("reader").secret
-        assert [node.send("POST", "/ask", key, GOAL).status_code for key in (ann, bob, ann, bob)] == [200, 200, 429, 429]
+        assert [
+            node.send("POST", "/ask", key, GOAL).status_code for key in (ann, bob, ann, bob)
+        ] == [200, 200, 429, 429]
     with serve_in_memory(rate_limit=(1, 60)) as served:
         node = Keyed(served)
         tenants = ("a", "b", "a", "b")
-        assert [node.send("POST", "/ask", None, GOAL, tenant=t).status_code for t in tenants] == [200, 200, 429, 429]
+        assert [node.send("POST", "/ask", None, GOAL, tenant=t).status_code for t in tenants] == [
+            200,
+            200,
+            429,
+            429,
+        ]
 
 
 def test_tenants_and_addresses_have_limits_besides_and_a_refusal_costs_nothing():
@@ -115,7 +127,11 @@ def test_tenants_and_addresses_have_limits_besides_and_a_refusal_costs_nothing()
 
         def asked(tenant: str, address: str) -> int:
             answer = node.send("POST", "/ask", key, GOAL, tenant=tenant, address=address)
-            return answer.status_code if answer.status_code == 200 else answer.get_json()["details"]["limit"]
+            return (
+                answer.status_code
+                if answer.status_code == 200
+                else answer.get_json()["details"]["limit"]
+            )
 
         assert [asked("a", "192.0.2.1") for _ in range(4)] == [200, 200, "tenant", "tenant"]
         assert [asked(tenant, "192.0.2.1") for tenant in "bcde"] == [200, 200, 200, "address"]
@@ -138,22 +154,36 @@ def test_a_refusal_names_the_limit_it_met_once(more):
         refused = served.client.post("/tell", {"predicate": "p", "args": ["b"]}, more)
         error_of(refused, 429, "RATE_LIMITED")
         assert refused.headers.getlist("RateLimit-Policy") == ['"TENANT_MAX_FACTS";q=1']
-        assert refused.headers.getlist("RateLimit") == [f'"TENANT_MAX_FACTS";r=0;t={refused.headers["Retry-After"]}']
+        assert refused.headers.getlist("RateLimit") == [
+            f'"TENANT_MAX_FACTS";r=0;t={refused.headers["Retry-After"]}'
+        ]
 
 
 @pytest.mark.parametrize(
-    "details", [None, {"limit": "a\nb", "value": "much"}, {"limit": 5, "seconds": "x"}, {"limit": "größe", "value": True}]
+    "details",
+    [
+        None,
+        {"limit": "a\nb", "value": "much"},
+        {"limit": 5, "seconds": "x"},
+        {"limit": "größe", "value": True},
+    ],
 )
 def test_a_guest_may_say_nothing_of_its_limit(details):
     headers = answer_of(RateLimited("enough", 2.5, details)).headers
-    assert headers == {"Retry-After": "3", "RateLimit-Policy": '"default";q=0', "RateLimit": '"default";r=0;t=3'}
+    assert headers == {
+        "Retry-After": "3",
+        "RateLimit-Policy": '"default";q=0',
+        "RateLimit": '"default";r=0;t=3',
+    }
 
 
 def test_names_that_are_none_make_no_buckets():
     with serve_in_memory(rate_limit=(10, 60), rate_limit_tenant=(10, 60)) as served:
         node = Keyed(served)
         for number in range(12):
-            answer = node.send("POST", "/ask", None, GOAL, tenant="no name " + "x" * number, address="192.0.2.1")
+            answer = node.send(
+                "POST", "/ask", None, GOAL, tenant="no name " + "x" * number, address="192.0.2.1"
+            )
         assert answer.status_code == 429  # they count as their address
 
 

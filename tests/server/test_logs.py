@@ -100,7 +100,9 @@ def test_secrets_in_traces_are_not_written_either() -> None:
     try:
         raise RuntimeError("key s3cret-of-the-model refused by https://a:b@host/")
     except RuntimeError as error:
-        made = logging.LogRecord("kb", logging.ERROR, "f.py", 1, "failed", (), (type(error), error, error.__traceback__))
+        made = logging.LogRecord(
+            "kb", logging.ERROR, "f.py", 1, "failed", (), (type(error), error, error.__traceback__)
+        )
     for form in (logs.TextFormatter, logs.JsonFormatter):
         line = form(SECRETS).format(made)
         assert "s3cret-of-the-model" not in line
@@ -109,7 +111,11 @@ def test_secrets_in_traces_are_not_written_either() -> None:
 
 def test_fields_with_the_name_of_a_secret_are_not_written() -> None:
     for name in ("authorization", "X-API-Key", "cookie", "password"):
-        assert logs.TextFormatter().format(record("x", **{name: "anything"})).endswith(f'{name}="(not shown)"')
+        assert (
+            logs.TextFormatter()
+            .format(record("x", **{name: "anything"}))
+            .endswith(f'{name}="(not shown)"')
+        )
 
 
 def test_plain_texts_are_left_alone() -> None:
@@ -145,10 +151,29 @@ def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(lean
         query = "" if lean else "?limit=5&cursor=hidden-four"
         body = {"predicate": "hidden_five", "args": ["?x", "hidden-six"]}
         served.client.post("/ask" + query, body, headers)
-    (line,) = [json.loads(line) for line in stream.getvalue().splitlines() if "kbserver.access" in line]
+    (line,) = [
+        json.loads(line) for line in stream.getvalue().splitlines() if "kbserver.access" in line
+    ]
     assert "hidden" not in stream.getvalue()
-    assert set(line) == {"time", "level", "logger", "message", "method", "path", "status", "ms", "id", "tenant", "traceId"}
-    assert (line["id"], line["tenant"], line["path"], line["traceId"]) == ("r-1", "t", "/ask", "a" * 32)
+    assert set(line) == {
+        "time",
+        "level",
+        "logger",
+        "message",
+        "method",
+        "path",
+        "status",
+        "ms",
+        "id",
+        "tenant",
+        "traceId",
+    }
+    assert (line["id"], line["tenant"], line["path"], line["traceId"]) == (
+        "r-1",
+        "t",
+        "/ask",
+        "a" * 32,
+    )
     assert line["ms"] >= 0
 
 
@@ -173,7 +198,9 @@ def slow_lines(level: str, **settings: int) -> tuple[list[dict[str, Any]], str]:
         clock = served.runtime.clock
         ticks = itertools.count()
         clock.monotonic = lambda: next(ticks) * 0.01
-        client.post("/ask", {"predicate": "kin", "args": ["Ann Smith", "?y"]}, {"X-Request-ID": "r-7"})
+        client.post(
+            "/ask", {"predicate": "kin", "args": ["Ann Smith", "?y"]}, {"X-Request-ID": "r-7"}
+        )
         client.post("/ask?proof=true", {"predicate": "parent", "args": ["?x", "bob"], "limit": 1})
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     return [line for line in lines if line["logger"] == "kbcore.slow"], stream.getvalue()
@@ -181,11 +208,20 @@ def slow_lines(level: str, **settings: int) -> tuple[list[dict[str, Any]], str]:
 
 def test_slow_goals_are_told_with_their_plan_and_without_their_constants() -> None:
     (ask, prove), text = slow_lines("INFO", slow_query_ms=5)
-    assert (ask["id"], ask["tenant"], ask["database"], ask["kind"]) == ("r-7", "t", "default", "ask")
+    assert (ask["id"], ask["tenant"], ask["database"], ask["kind"]) == (
+        "r-7",
+        "t",
+        "default",
+        "ask",
+    )
     assert (ask["goal"], ask["outcome"], ask["limitMs"]) == ("kin(#, ?y)", "answered", 30_000)
     assert ask["ms"] >= 5
     assert "probe parent/2" in ask["plan"]
-    assert (prove["kind"], prove["goal"], prove["plan"]) == ("prove", "parent(?x, #)", "look up parent/2")
+    assert (prove["kind"], prove["goal"], prove["plan"]) == (
+        "prove",
+        "parent(?x, #)",
+        "look up parent/2",
+    )
     assert not any(name in text for name in ("Ann", "Eve", "bob"))
 
 
@@ -209,7 +245,9 @@ def test_a_trace_stays_on_the_line() -> None:
     try:
         raise RuntimeError("boom")
     except RuntimeError as error:
-        made = logging.LogRecord("kb", logging.ERROR, "f.py", 1, "failed", (), (type(error), error, error.__traceback__))
+        made = logging.LogRecord(
+            "kb", logging.ERROR, "f.py", 1, "failed", (), (type(error), error, error.__traceback__)
+        )
     assert "boom" in logs.TextFormatter().format(made)
     assert "\n" not in logs.TextFormatter().format(made)
     assert "boom" in json.loads(logs.JsonFormatter().format(made))["trace"]

@@ -17,7 +17,11 @@ pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).
 
 def test_health_answers_while_a_large_closure_runs(tmp_path):
     with Server(tmp_path, "--storage-backend", "memory") as server:
-        edges = [{"predicate": "edge", "args": [str(n), str((n * 7 + k) % 1500)]} for n in range(1500) for k in (1, 2, 3)]
+        edges = [
+            {"predicate": "edge", "args": [str(n), str((n * 7 + k) % 1500)]}
+            for n in range(1500)
+            for k in (1, 2, 3)
+        ]
         assert server.post("/assert/facts", {"facts": edges})[0] == 200
         assert server.post("/teach", {"text": RULES})[0] == 200
         answer = []

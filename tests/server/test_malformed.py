@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.http import ADMIN, ALONE, CONTEXT, READS, SCOPES, TEXTS, WRITES, Client, Served, serve_in_memory
+from support.http import (
+    ADMIN,
+    ALONE,
+    CONTEXT,
+    READS,
+    SCOPES,
+    TEXTS,
+    WRITES,
+    Client,
+    Served,
+    serve_in_memory,
+)
 
 SESSIONS = ("/context/diff", "/context/session/clear")
 GETS = ("/predicates", "/rules", "/scopes", "/admin/databases", "/health", "/health/ready")
@@ -34,7 +45,9 @@ def naming(case: object) -> Iterator[None]:
 
 def refused(served: Served, response: Any) -> None:
     """Check the shape of an error, and that nothing was logged, that is stored."""
-    prose = response.status_code == 501  # what is a mistake in the rule language may be a sound text for a model
+    prose = (
+        response.status_code == 501
+    )  # what is a mistake in the rule language may be a sound text for a model
     assert prose or 400 <= response.status_code < 500, (response.status_code, response.text)
     found = response.get_json()
     assert list(found) == ["code", "message", "details"]
@@ -96,7 +109,9 @@ NEED_NOTHING = (
 """Routes that take an empty object."""
 
 
-@pytest.mark.parametrize("path", sorted({*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *SESSIONS, *TEXTS} - {*NEED_NOTHING}))
+@pytest.mark.parametrize(
+    "path", sorted({*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *SESSIONS, *TEXTS} - {*NEED_NOTHING})
+)
 def test_bodies(hall: Served, path: str) -> None:
     for body in BODIES:
         with naming(body[:80]):
@@ -137,14 +152,20 @@ def test_headers(hall: Served, path: str) -> None:
         body = b'{"text": "p(a)."}'
     for headers in HEADERS:
         with naming(headers):
-            response = hall.client.flask.post(path, data=body, headers={"Content-Type": "application/json", **headers})
+            response = hall.client.flask.post(
+                path, data=body, headers={"Content-Type": "application/json", **headers}
+            )
             refused(hall, response)
 
 
 @pytest.mark.parametrize("path", [*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS])
 def test_lengths(hall: Served, path: str) -> None:
     for length in ("nine", "-1", "99", "9" * 30):
-        environ = {"CONTENT_LENGTH": length, "CONTENT_TYPE": "application/json", "HTTP_X_TENANT_ID": "t"}
+        environ = {
+            "CONTENT_LENGTH": length,
+            "CONTENT_TYPE": "application/json",
+            "HTTP_X_TENANT_ID": "t",
+        }
         with naming(length):
             refused(hall, hall.client.flask.post(path, data=b"{}", environ_overrides=environ))
 
@@ -159,26 +180,68 @@ def test_hosts_do_not_matter(hall: Served, host: str) -> None:
 texts = st.text(max_size=20)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=8
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
 )
 KEYS = [
-    *("predicate", "args", "negated", "truthVal", "scope", "ttl", "validFrom", "validUntil", "confidence", "metadata"),
-    *("conflictStrategy", "facts", "head", "body", "text", "id", "op", "operation", "argIndex", "asOf", "limit"),
+    *(
+        "predicate",
+        "args",
+        "negated",
+        "truthVal",
+        "scope",
+        "ttl",
+        "validFrom",
+        "validUntil",
+        "confidence",
+        "metadata",
+    ),
+    *(
+        "conflictStrategy",
+        "facts",
+        "head",
+        "body",
+        "text",
+        "id",
+        "op",
+        "operation",
+        "argIndex",
+        "asOf",
+        "limit",
+    ),
     *("sourceScope", "target", "scopeA", "overwrite", "strategy", "name", "tenantId"),
     *("offset", "minConfidence", "timeoutMs", "polarity", "withProof", "skipNonNumeric"),
-    *("goals", "sessionId", "maxFacts", "maxTokens", "relevanceBuckets", "format", "query", "turns", "text", "explain"),
+    *(
+        "goals",
+        "sessionId",
+        "maxFacts",
+        "maxTokens",
+        "relevanceBuckets",
+        "format",
+        "query",
+        "turns",
+        "text",
+        "explain",
+    ),
     *("threshold", "dryRun", "minGroupSize", "predicates", "priority", "minSalience", "timestamp"),
 ]
 bodies = st.dictionaries(st.sampled_from(KEYS), values, max_size=6)
 
 
 @examples(150)
-@given(path=st.sampled_from([*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS]), body=bodies, strict=st.booleans())
+@given(
+    path=st.sampled_from([*WRITES, *READS, *ALONE, *SCOPES, *ADMIN, *CONTEXT, *TEXTS]),
+    body=bodies,
+    strict=st.booleans(),
+)
 def test_any_body(path: str, body: dict[str, Any], strict: bool) -> None:
     with serve_in_memory() as served:
         raw = json.dumps(body).encode()
         headers = {"Prefer": "handling=strict"} if strict else {}
-        response = served.client.post(path, data=raw, headers=headers, content_type="application/json")
+        response = served.client.post(
+            path, data=raw, headers=headers, content_type="application/json"
+        )
         if response.status_code == 501:  # a text that is no predicate syntax
             assert response.get_json()["code"] == "LLM_NOT_CONFIGURED"
             assert served.store.records == []
@@ -187,7 +250,11 @@ def test_any_body(path: str, body: dict[str, Any], strict: bool) -> None:
 
 
 @examples(200)
-@given(path=st.text(max_size=30), method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]), query=texts)
+@given(
+    path=st.text(max_size=30),
+    method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]),
+    query=texts,
+)
 def test_any_path(hall: Served, path: str, method: str, query: str) -> None:
     environ = {
         "REQUEST_METHOD": method,
@@ -203,7 +270,15 @@ def test_any_path(hall: Served, path: str, method: str, query: str) -> None:
 @examples(150)
 @given(
     name=st.sampled_from(
-        ["X-Tenant-ID", "X-Database", "X-Transaction-ID", "X-Request-ID", "Prefer", "Content-Type", "Host"]
+        [
+            "X-Tenant-ID",
+            "X-Database",
+            "X-Transaction-ID",
+            "X-Request-ID",
+            "Prefer",
+            "Content-Type",
+            "Host",
+        ]
     ),
     value=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=40),
 )

@@ -50,6 +50,8 @@ def test_any(running: Running, seed: int, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(20))
 def test_a_hundred_thousand(running: Running, part: int) -> None:
-    outcome = run(running, int(os.environ.get("KB_SEED", "7")), range(part * 5000, (part + 1) * 5000))
+    outcome = run(
+        running, int(os.environ.get("KB_SEED", "7")), range(part * 5000, (part + 1) * 5000)
+    )
     print(outcome.summary())
     assert outcome.wrong == [], outcome.summary()

@@ -43,7 +43,11 @@ def test_the_work_of_a_day(client):
     client.tell("near", "b", "c")
     client.tell("near", "b", "c")
     assert client.ask("far", "a", "?x") == [["a", "c"]]
-    client.post("/ask", {"predicate": "far", "args": ["a", "?x"], "maxRows": 5}, headers={"Prefer": "handling=strict"})
+    client.post(
+        "/ask",
+        {"predicate": "far", "args": ["a", "?x"], "maxRows": 5},
+        headers={"Prefer": "handling=strict"},
+    )
     client.post("/query", {"predicate": "near", "args": ["?x", "?y"]})
     client.post("/forget", {"predicate": "near", "args": ["a", "b"]})
     client.post("/memory/context", {"maxFacts": 3})
@@ -63,7 +67,10 @@ def test_the_work_of_a_day(client):
     assert sample(text, "svc_context_window_duration_seconds_count") == 1
     assert sample(text, 'svc_http_requests_total{method="POST",route="/tell",status="200"}') == 3
     assert sample(text, 'svc_http_requests_total{method="POST",route="/tell",status="400"}') == 1
-    assert sample(text, 'svc_http_requests_total{method="POST",route="/tx/commit/<id>",status="404"}') == 1
+    assert (
+        sample(text, 'svc_http_requests_total{method="POST",route="/tx/commit/<id>",status="404"}')
+        == 1
+    )
     assert sample(text, 'svc_http_requests_total{method="GET",route="unmatched",status="404"}') == 1
     assert sample(text, 'svc_errors_total{code="NOT_FOUND"}') == 2
     assert sample(text, 'svc_errors_total{code="VALIDATION_ERROR"}') == 1
@@ -82,7 +89,9 @@ def test_transactions_budgets_and_evictions_are_counted(served):
     client.post("/tx/begin")
     client.tell("p", "a", ttl=1)
     client.tell("p", "b")
-    assert client.post("/query", {"predicate": "p", "args": ["?x"], "maxAnswers": 1}).status_code in (200, 422)
+    assert client.post(
+        "/query", {"predicate": "p", "args": ["?x"], "maxAnswers": 1}
+    ).status_code in (200, 422)
     served.clock.advance(1000)
     client.post("/memory/decay", {"threshold": 0})
     text = scrape(client)
@@ -98,9 +107,13 @@ def test_both_ways_through_the_server_count_alike():
             app = create_app(served.runtime, lean=lean)
             client = app.test_client()
             for _ in range(3):
-                client.post("/tell", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"})
+                client.post(
+                    "/tell", json={"predicate": "p", "args": ["a"]}, headers={"X-Tenant-ID": "t"}
+                )
             text = client.get("/metrics").text
-            counted.append(re.findall(r"^svc_(?:http_requests|facts|errors)\w*_total.*$", text, re.M))
+            counted.append(
+                re.findall(r"^svc_(?:http_requests|facts|errors)\w*_total.*$", text, re.M)
+            )
     assert counted[0] == counted[1]
 
 
@@ -111,7 +124,12 @@ def test_without_a_sink_that_exposes_it_is_not_there():
 
 
 def call_tool(client, name, **arguments):
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": arguments},
+    }
     return client.post("/mcp", message, headers={"Accept": "application/json"}).get_json()
 
 
@@ -122,7 +140,9 @@ def test_calls_of_tools_are_timed(client):
     call_tool(client, "no such tool")
     text = scrape(client)
     assert sample(text, 'svc_mcp_tool_call_duration_seconds_count{outcome="ok",tool="tell"}') == 2
-    assert sample(text, 'svc_mcp_tool_call_duration_seconds_count{outcome="failed",tool="ask"}') == 1
+    assert (
+        sample(text, 'svc_mcp_tool_call_duration_seconds_count{outcome="failed",tool="ask"}') == 1
+    )
     assert "no such tool" not in text
 
 
@@ -137,7 +157,12 @@ def test_streams_of_the_tool_protocol_are_counted_while_they_are_open(client):
 def test_every_family_is_told_by_something():
     """A name on the page of metrics that nothing ever tells a value would stay empty for good."""
     rooms = Path(kbcore.__file__).parent, Path(kbserver.__file__).parent
-    told = "".join(path.read_text() for room in rooms for path in room.rglob("*.py") if path != Path(metrics.__file__))
+    told = "".join(
+        path.read_text()
+        for room in rooms
+        for path in room.rglob("*.py")
+        if path != Path(metrics.__file__)
+    )
     names = [name for name, value in vars(metrics).items() if isinstance(value, metrics.MetricSpec)]
     assert len(names) == len(metrics.FAMILIES)
     assert [name for name in names if not re.search(rf"\b{name}\b", told)] == []
@@ -151,7 +176,10 @@ class Door:
             raise ValueError("oh")
         if token == "Bearer wrong":
             raise Unauthorized("no such token")
-        names = {"Bearer ann": Principal("ann"), "Bearer bob": Principal("bob", tenants=frozenset(("b",)))}
+        names = {
+            "Bearer ann": Principal("ann"),
+            "Bearer bob": Principal("bob", tenants=frozenset(("b",))),
+        }
         return names.get(token or "")
 
 
@@ -161,7 +189,9 @@ def test_a_plugin_says_who_may_come_in(lean):
         client = create_app(runtime, lean=lean).test_client()
 
         def ask(token, tenant, path="/query"):
-            headers = {"X-Tenant-ID": tenant} | ({"Authorization": f"Bearer {token}"} if token else {})
+            headers = {"X-Tenant-ID": tenant} | (
+                {"Authorization": f"Bearer {token}"} if token else {}
+            )
             if path != "/query":
                 return client.get(path, headers=headers)
             return client.post(path, json={"predicate": "p", "args": []}, headers=headers)
@@ -201,7 +231,10 @@ def test_plugins_have_routes_under_x():
         error_of(client.get("/weather/oslo"), 404, "NOT_FOUND")
         assert 'route="/x/weather/<town>",status="200"' in client.get("/metrics").text
         create_app(runtime)
-    with open_runtime(MEMORY, plugins=[Routes(), Routes()]) as runtime, pytest.raises(ConfigError, match="both mount"):
+    with (
+        open_runtime(MEMORY, plugins=[Routes(), Routes()]) as runtime,
+        pytest.raises(ConfigError, match="both mount"),
+    ):
         create_app(runtime)
 
 
@@ -222,6 +255,10 @@ def test_what_was_odd_about_clock_and_log_is_counted(tmp_path):
     segment.write_bytes(data[:end] + b"torn" + data[end + 4 :])
     with runtime(after) as second:
         text = create_app(second).test_client().get("/metrics").text
-        assert sample(text, "svc_wal_tail_bytes_dropped_total") == second.log_status().tail_bytes_dropped > 0
+        assert (
+            sample(text, "svc_wal_tail_bytes_dropped_total")
+            == second.log_status().tail_bytes_dropped
+            > 0
+        )
         assert sample(text, "svc_clock_steps_back_total") == 0
         assert second.log_head() == 1

@@ -31,7 +31,13 @@ from kbserver.security.permissions import PUBLIC, need_of
 UNLISTED = {
     ("/context/optimize", "POST"),
     ("/favicon.ico", "GET"),
-    *(("/mcp", "POST"), ("/mcp", "GET"), ("/mcp", "DELETE"), ("/mcp/sse", "GET"), ("/mcp/messages", "POST")),
+    *(
+        ("/mcp", "POST"),
+        ("/mcp", "GET"),
+        ("/mcp", "DELETE"),
+        ("/mcp/sse", "GET"),
+        ("/mcp/messages", "POST"),
+    ),
     ("/a2a", "POST"),
 }
 """Past its sunset; for browsers; and what speaks protocols that have descriptions of their own."""
@@ -40,7 +46,9 @@ CARDS = {"/.well-known/agent.json", "/.well-known/agent-card.json"}
 NODES = {"/replication/log", "/replication/snapshot"}
 """Answered in bytes, for other nodes."""
 
-WITHOUT_EXAMPLE = {"/admin/backup", "/metrics", "/openapi.json", "/docs", "/docs/{name}"} | CARDS | NODES
+WITHOUT_EXAMPLE = (
+    {"/admin/backup", "/metrics", "/openapi.json", "/docs", "/docs/{name}"} | CARDS | NODES
+)
 
 
 @pytest.fixture
@@ -63,7 +71,11 @@ def spec(app):
 
 
 def operations(spec):
-    return {(path, method.upper()): one for path, methods in spec["paths"].items() for method, one in methods.items()}
+    return {
+        (path, method.upper()): one
+        for path, methods in spec["paths"].items()
+        for method, one in methods.items()
+    }
 
 
 def closed(value):
@@ -83,8 +95,14 @@ def check(spec, schema, value):
 
 def test_every_route_is_in_the_document_and_no_other(app: Flask, spec):
     there = {(path, method) for path, method, _ in routes(app)}
-    silent = [path for path, _, endpoint in routes(app) if operation_of(app.view_functions[endpoint]) is None]
-    assert silent == [], "these routes do not say what they are: put @operation(...) above their functions"
+    silent = [
+        path
+        for path, _, endpoint in routes(app)
+        if operation_of(app.view_functions[endpoint]) is None
+    ]
+    assert silent == [], (
+        "these routes do not say what they are: put @operation(...) above their functions"
+    )
     assert set(operations(spec)) == there - UNLISTED
     assert there >= UNLISTED
 
@@ -116,7 +134,10 @@ def test_a_route_that_says_it_needs_no_key_answers_without_and_with_a_wrong_one(
         for path, method, _ in routes(client.application):
             need = need_of(method, path)
             if need.role == PUBLIC and method == "GET":
-                answers = [client.get(path, headers={"X-API-Key": key} if key else {}).status_code for _ in range(2)]
+                answers = [
+                    client.get(path, headers={"X-API-Key": key} if key else {}).status_code
+                    for _ in range(2)
+                ]
                 assert answers[0] in (200, 204), path
                 assert answers[1] == (429 if need.counted else answers[0]), path
                 clock.advance(60_000)
@@ -126,7 +147,11 @@ def test_a_route_that_says_it_needs_no_key_answers_without_and_with_a_wrong_one(
 
 def test_browsers_that_ask_for_an_icon_are_told_there_is_none(keyed):
     found = keyed.test_client().get("/favicon.ico")
-    assert (found.status_code, found.data, found.headers["Cache-Control"]) == (204, b"", "public, max-age=86400")
+    assert (found.status_code, found.data, found.headers["Cache-Control"]) == (
+        204,
+        b"",
+        "public, max-age=86400",
+    )
     assert "Content-Type" not in found.headers
 
 
@@ -156,14 +181,19 @@ def test_every_operation_has_examples_of_what_it_takes_and_gives(spec):
         good = [answer for status, answer in one["responses"].items() if status < "300"]
         if not any("example" in shown for answer in good for shown in answer["content"].values()):
             missing.append(f"{method} {path}: answer")
-    assert missing == [], "give them a step in kbserver/example_scenarios/single_node.py, then run python docs/generate.py"
+    assert missing == [], (
+        "give them a step in kbserver/example_scenarios/single_node.py, then run python docs/generate.py"
+    )
 
 
 def test_every_status_of_an_error_is_described_with_an_example(spec):
     for name, answer in spec["components"]["responses"].items():
         shown = answer["content"][JSON]
         codes = spec["components"]["schemas"][name]["properties"]["code"]["enum"]
-        assert {STATUS[code] for code in codes} == {int(name.removeprefix("Error"))} or name in ("Error410", "Error415")
+        assert {STATUS[code] for code in codes} == {int(name.removeprefix("Error"))} or name in (
+            "Error410",
+            "Error415",
+        )
         check(spec, shown["schema"], shown["example"])
 
 
@@ -197,10 +227,14 @@ BODIES = [
 def test_what_a_body_needs_is_in_its_schema(app, spec, path, body, sound):
     """Where no single key is required, some are together: the schema and the server agree on it."""
     told = spec["paths"][path]["post"]["requestBody"]
-    known = Draft202012Validator(told["content"][JSON]["schema"] | {"components": spec["components"]})
+    known = Draft202012Validator(
+        told["content"][JSON]["schema"] | {"components": spec["components"]}
+    )
     assert known.is_valid(body) is sound
     assert told["required"]
-    answer = app.test_client().post(path.replace("{name}", "default"), json=body, headers={"X-Tenant-ID": "t"})
+    answer = app.test_client().post(
+        path.replace("{name}", "default"), json=body, headers={"X-Tenant-ID": "t"}
+    )
     assert (answer.status_code != 400) is sound, answer.text
 
 
@@ -214,7 +248,11 @@ def test_real_answers_are_what_the_schemas_give(keyed, spec):
             described = spec["components"]["responses"][described["$ref"].split("/")[-1]]
         if answer.status_code != 204 and answer.mimetype != OCTETS:
             shown = described["content"][answer.mimetype]
-            check(strict, closed(shown["schema"]), answer.get_json() if answer.mimetype == JSON else answer.text)
+            check(
+                strict,
+                closed(shown["schema"]),
+                answer.get_json() if answer.mimetype == JSON else answer.text,
+            )
         for header in set(answer.headers.keys()) - {"Content-Type", "Content-Length"}:
             assert header in described["headers"], (path, header)
 
@@ -252,13 +290,17 @@ def test_other_forms_of_answers(app, spec, path, body, prefer):
     described = operations(spec)[path, "POST"]["responses"]["200"]
     assert found.status_code == 200, found.text
     check(spec, described["content"][found.mimetype]["schema"], found.get_json())
-    assert set(found.headers.keys()) - {"Content-Type", "Content-Length"} <= set(described["headers"])
+    assert set(found.headers.keys()) - {"Content-Type", "Content-Length"} <= set(
+        described["headers"]
+    )
 
 
 def play_rules(app):
     client = app.test_client()
     text = 'age(ann, 70). age(bob, 20). elder(?x) :- age(?x, ?n), ?n > 60, not age(?x, "71").'
-    assert client.post("/teach", json={"text": text}, headers={"X-Tenant-ID": "t"}).status_code == 200
+    assert (
+        client.post("/teach", json={"text": text}, headers={"X-Tenant-ID": "t"}).status_code == 200
+    )
 
 
 def test_the_document_is_public_and_answers_304(served: Served):
@@ -269,7 +311,10 @@ def test_the_document_is_public_and_answers_304(served: Served):
     assert not tag.startswith("W/")
     again = served.app.test_client().get("/openapi.json", headers={"If-None-Match": tag})
     assert (again.status_code, again.data) == (304, b"")
-    assert served.app.test_client().get("/openapi.json", headers={"If-None-Match": '"other"'}).data == first.data
+    assert (
+        served.app.test_client().get("/openapi.json", headers={"If-None-Match": '"other"'}).data
+        == first.data
+    )
 
 
 def test_the_page_needs_nothing_from_elsewhere(served: Served):

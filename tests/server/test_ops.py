@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from support.http import ALONE, READS, SCOPES, WRITES, Client, Served, error_of
 
-from kbcore.errors import KBError, LogCorrupted, NotReady, RateLimited, SnapshotFailed, StorageFailed, StorageFull
+from kbcore.errors import (
+    KBError,
+    LogCorrupted,
+    NotReady,
+    RateLimited,
+    SnapshotFailed,
+    StorageFailed,
+    StorageFull,
+)
 from kbserver.app import stop_process
 
 GOAL = {"predicate": "p", "args": ["a"]}
@@ -25,7 +33,9 @@ def test_health_touches_nothing(served: Served, monkeypatch: pytest.MonkeyPatch)
     assert (found["status"], found["uptimeSeconds"]) == ("healthy", 2.5)
 
 
-@pytest.mark.parametrize(("status", "code"), [("healthy", 200), ("degraded", 200), ("unhealthy", 503)])
+@pytest.mark.parametrize(
+    ("status", "code"), [("healthy", 200), ("degraded", 200), ("unhealthy", 503)]
+)
 def test_readiness(served: Served, monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
     checks = {"storage": {"status": "pass", "message": "fine"}}
     found = {"status": status, "checks": checks, "writable": True}
@@ -59,7 +69,11 @@ def test_an_unknown_database(client: Client, path: str) -> None:
     if path in ("/assert/rule", "/teach"):
         body = {"text": "p(a)."}
     other = {"X-Database": "none"}
-    response = client.get(path, other) if path in ("/predicates", "/rules") else client.post(path, body, other)
+    response = (
+        client.get(path, other)
+        if path in ("/predicates", "/rules")
+        else client.post(path, body, other)
+    )
     error_of(response, 404, "NOT_FOUND")
 
 
@@ -85,7 +99,9 @@ def test_what_is_no_part_of_a_transaction(client: Client, path: str) -> None:
     id = client.post("/tx/begin").text
     for transaction in (id, "nope"):
         body = {**GOAL, "threshold": 1, "priority": 1}
-        error = error_of(client.post(path, body, {"X-Transaction-ID": transaction}), 400, "VALIDATION_ERROR")
+        error = error_of(
+            client.post(path, body, {"X-Transaction-ID": transaction}), 400, "VALIDATION_ERROR"
+        )
         assert error["details"] == {"header": "X-Transaction-ID"}
     assert client.ask("p", "?x") == [["a"]]
     assert client.post(f"/tx/rollback/{id}").status_code == 200
@@ -131,15 +147,27 @@ def test_a_wrong_method_names_the_right_one(client: Client) -> None:
     ],
 )
 def test_media_types_that_are_refused(client: Client, content_type: str | None) -> None:
-    response = client.post("/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type)
+    response = client.post(
+        "/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type
+    )
     error_of(response, 415, "VALIDATION_ERROR")
 
 
 @pytest.mark.parametrize(
-    "content_type", ["application/json", "Application/JSON ; charset=UTF-8", 'application/json; charset="utf-8"; x=y']
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON ; charset=UTF-8",
+        'application/json; charset="utf-8"; x=y',
+    ],
 )
 def test_media_types_that_are_taken(client: Client, content_type: str) -> None:
-    assert client.post("/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type).status_code == 200
+    assert (
+        client.post(
+            "/tell", data=b'{"predicate": "p", "args": ["a"]}', content_type=content_type
+        ).status_code
+        == 200
+    )
 
 
 def test_compressed_bodies_are_refused(client: Client) -> None:
@@ -152,7 +180,9 @@ def test_an_empty_body_is_an_empty_object(client: Client) -> None:
 
 
 def test_request_ids(client: Client) -> None:
-    assert client.get("/health", {"X-Request-ID": "my-Id_1.2"}).headers["X-Request-ID"] == "my-Id_1.2"
+    assert (
+        client.get("/health", {"X-Request-ID": "my-Id_1.2"}).headers["X-Request-ID"] == "my-Id_1.2"
+    )
     assert client.get("/nope", {"X-Request-ID": "my-id"}).headers["X-Request-ID"] == "my-id"
     for bad in ("a b", "x" * 129, "a;b"):
         assert uuid.UUID(client.get("/health", {"X-Request-ID": bad}).headers["X-Request-ID"])
@@ -163,7 +193,14 @@ def test_each_request_has_one_line(client: Client, caplog: pytest.LogCaptureFixt
         client.post("/tell", {"predicate": "secret", "args": []}, {"X-Request-ID": "r1"})
         client.get("/nope")
     fields = [record.fields for record in caplog.records]
-    assert fields[0] == {"method": "POST", "path": "/tell", "status": 200, "ms": 0.0, "id": "r1", "tenant": "t"}
+    assert fields[0] == {
+        "method": "POST",
+        "path": "/tell",
+        "status": 200,
+        "ms": 0.0,
+        "id": "r1",
+        "tenant": "t",
+    }
     assert fields[1]["status"] == 404
     assert "secret" not in str(fields)
 
@@ -178,7 +215,12 @@ def test_each_request_has_one_line(client: Client, caplog: pytest.LogCaptureFixt
     ],
 )
 def test_failures_below(
-    served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str, headers: dict[str, str]
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    code: str,
+    headers: dict[str, str],
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
@@ -197,14 +239,20 @@ SERVER_PATH = "/srv/kb/secret-folder"
 @pytest.mark.parametrize(
     "error",
     [
-        StorageFull(f"no room on the disk of {SERVER_PATH}", {"file": f"{SERVER_PATH}/x.wal", "errno": 28, "freeBytes": 0}),
+        StorageFull(
+            f"no room on the disk of {SERVER_PATH}",
+            {"file": f"{SERVER_PATH}/x.wal", "errno": 28, "freeBytes": 0},
+        ),
         StorageFailed(f"fsync of {SERVER_PATH}/x.wal failed", {"file": f"{SERVER_PATH}/x.wal"}),
         SnapshotFailed(f"snapshot {SERVER_PATH}/s was not stored", {"file": f"{SERVER_PATH}/s"}),
         LogCorrupted("bad checksum", directory=SERVER_PATH, segment="x.wal", offset=7),
     ],
 )
 def test_storage_errors_show_no_path_of_the_server(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: KBError
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: KBError,
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
@@ -214,7 +262,9 @@ def test_storage_errors_show_no_path_of_the_server(
     assert response.status_code == (507 if isinstance(error, StorageFull) else 500)
     assert "secret-folder" not in response.text
     assert "x.wal" not in response.text
-    assert response.get_json()["details"] == ({"freeBytes": 0} if isinstance(error, StorageFull) else None)
+    assert response.get_json()["details"] == (
+        {"freeBytes": 0} if isinstance(error, StorageFull) else None
+    )
     assert error.message in caplog.text
 
 

@@ -59,7 +59,9 @@ GOALS = [
 
 @pytest.mark.parametrize(("path", "body"), GOALS)
 @pytest.mark.parametrize("limit", [1, 7, 25, 1000])
-def test_pages_put_together_are_the_answer(filled: Served, path: str, body: Any, limit: int) -> None:
+def test_pages_put_together_are_the_answer(
+    filled: Served, path: str, body: Any, limit: int
+) -> None:
     whole = filled.client.post(path, body).get_json()
     pages = walk(filled, path, body, limit)
     assert [row for page in pages for row in page] == whole
@@ -71,7 +73,9 @@ def test_pages_put_together_are_the_answer(filled: Served, path: str, body: Any,
     ("path", "member", "count"),
     [("/rules", "rules", 3), ("/scopes", "scopes", 3), ("/predicates", "predicates", 5)],
 )
-def test_lists_have_pages_and_their_length(filled: Served, path: str, member: str, count: int) -> None:
+def test_lists_have_pages_and_their_length(
+    filled: Served, path: str, member: str, count: int
+) -> None:
     whole = filled.client.get(path).get_json()[member]
     assert len(whole) == count
     pages = walk(filled, path, None, 2)
@@ -100,7 +104,10 @@ def test_a_cursor_that_was_touched_is_refused(filled: Served, data: st.DataObjec
     other = data.draw(st.sampled_from("ABCabc019-_=+/ é"))
     touched = cursor[:place] + other + cursor[place + 1 :]
     answer = filled.client.flask.post(
-        "/infer", json=Q, headers={"X-Tenant-ID": "t"}, query_string={"limit": "2", "cursor": touched}
+        "/infer",
+        json=Q,
+        headers={"X-Tenant-ID": "t"},
+        query_string={"limit": "2", "cursor": touched},
     )
     assert answer.status_code == (200 if touched == cursor else 400)
     if touched != cursor:
@@ -108,7 +115,8 @@ def test_a_cursor_that_was_touched_is_refused(filled: Served, data: st.DataObjec
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=-1", "limit=x", "limit=", "limit=99999999", "cursor=abc", "limit=2&cursor="]
+    "query",
+    ["limit=0", "limit=-1", "limit=x", "limit=", "limit=99999999", "cursor=abc", "limit=2&cursor="],
 )
 def test_what_is_no_page_is_refused(filled: Served, query: str) -> None:
     for answer in (filled.client.post("/infer?" + query, Q), filled.client.get("/rules?" + query)):

@@ -53,8 +53,13 @@ def plans(client: Client, **body: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("asked", [{"plan": True}, {"analyze": True}])
-@pytest.mark.parametrize("goal", ["anc(a, ?who)", "anc(?x, ?y)", "tri(?x, ?y, ?z)", "anc(?x, ?y), parent(?y, ?z), ?z != a"])
-def test_the_names_in_the_object_are_those_of_the_reference(family: Client, goal: str, asked: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "goal",
+    ["anc(a, ?who)", "anc(?x, ?y)", "tri(?x, ?y, ?z)", "anc(?x, ?y), parent(?y, ?z), ?z != a"],
+)
+def test_the_names_in_the_object_are_those_of_the_reference(
+    family: Client, goal: str, asked: dict[str, bool]
+) -> None:
     (plan,) = plans(family, text=goal, **asked)
     assert set(plan) == PLAN | {"answer", "seed"}
     assert plan["goal"] == goal
@@ -82,13 +87,21 @@ def test_the_names_in_the_object_are_those_of_the_reference(family: Client, goal
 def test_a_stored_goal_is_a_look_up(family: Client) -> None:
     (plan,) = plans(family, predicate="parent", args=["c", "?who"], analyze=True)
     assert set(plan) == PLAN | {"lookUp"}
-    assert (plan["answers"], plan["lookUp"], plan["strata"]) == (2, {"relation": "parent/2", "relationRows": 4}, [])
+    assert (plan["answers"], plan["lookUp"], plan["strata"]) == (
+        2,
+        {"relation": "parent/2", "relationRows": 4},
+        [],
+    )
 
 
 def test_analyzing_gives_rows_and_the_sums_are_whole(family: Client) -> None:
     (plan,) = plans(family, predicate="anc", args=["?x", "?y"], analyze=True)
     assert plan["answers"] == len(family.ask("anc", "?x", "?y"))
-    assert sum(rule["rows"] for rule in plan["rules"]) == plan["rowsMade"] == sum(s["rows"] for s in plan["strata"])
+    assert (
+        sum(rule["rows"] for rule in plan["rules"])
+        == plan["rowsMade"]
+        == sum(s["rows"] for s in plan["strata"])
+    )
     assert {rule["id"]: rule["text"] for rule in plan["rules"]} == {
         0: "(made by the compiler)",
         1: "anc(?x, ?y) :- parent(?x, ?y).",
@@ -102,7 +115,10 @@ def test_a_plan_alone_is_cheap(family: Client) -> None:
     assert plan["table"]["state"] == "none"
     family.ask("anc", "?x", "?y")
     (plan,) = plans(family, predicate="anc", args=["?x", "?y"], plan=True)
-    assert plan["table"] == {"state": "current", "counts": {"current": 0, "continued": 0, "stale": 0, "missed": 1}}
+    assert plan["table"] == {
+        "state": "current",
+        "counts": {"current": 0, "continued": 0, "stale": 0, "missed": 1},
+    }
 
 
 def test_analyze_as_text(family: Client) -> None:
@@ -112,7 +128,9 @@ def test_analyze_as_text(family: Client) -> None:
     assert lines[0] == "goal anc(a, ?who)"
     assert lines[1].startswith("4 answers in ")
     assert lines[2].startswith("goal table: none; ")
-    explicit = family.post("/explain", {"predicate": "anc", "args": ["a", "?who"], "analyze": True, "format": "text"})
+    explicit = family.post(
+        "/explain", {"predicate": "anc", "args": ["a", "?who"], "analyze": True, "format": "text"}
+    )
     assert explicit.data.decode().splitlines()[4:] == lines[4:]
 
 
@@ -137,7 +155,9 @@ def test_every_partition_has_a_plan(family: Client) -> None:
     ],
 )
 def test_what_is_refused(client: Client, body: dict[str, Any], field: str) -> None:
-    error = error_of(client.post("/explain", {"predicate": "p", "args": ["?x"], **body}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post("/explain", {"predicate": "p", "args": ["?x"], **body}), 400, "VALIDATION_ERROR"
+    )
     assert field in error["details"]["fields"]
 
 
@@ -145,7 +165,10 @@ def test_a_goal_over_budget_names_its_rule() -> None:
     with serve_in_memory(query_max_rows=5) as served:
         client = served.client
         client.post("/teach", {"text": RULES})
-        client.post("/assert/facts", {"facts": [{"predicate": "parent", "args": [n, n + 1]} for n in range(5)]})
+        client.post(
+            "/assert/facts",
+            {"facts": [{"predicate": "parent", "args": [n, n + 1]} for n in range(5)]},
+        )
         goal = {"predicate": "anc", "args": ["?x", "?y"]}
         assert plans(client, **goal, plan=True)[0]["answers"] is None
         error = error_of(client.post("/explain", {**goal, "analyze": True}), 422, "BUDGET_EXCEEDED")

@@ -22,8 +22,16 @@ def fact(name: str, **more: Any) -> dict[str, Any]:
     ("setting", "most", "requests"),
     [
         ("tenant_max_facts", 1, [("/tell", fact("a")), ("/tell", fact("b"))]),
-        ("tenant_max_facts", 1, [("/assert/facts", {"facts": [fact("a")]}), ("/assert/facts", {"facts": [fact("b")]})]),
-        ("tenant_max_bytes", 1, [("/teach", {"text": "q(?x) :- p(?x)."}), ("/tell", fact("a")), ("/tell", fact("b"))]),
+        (
+            "tenant_max_facts",
+            1,
+            [("/assert/facts", {"facts": [fact("a")]}), ("/assert/facts", {"facts": [fact("b")]})],
+        ),
+        (
+            "tenant_max_bytes",
+            1,
+            [("/teach", {"text": "q(?x) :- p(?x)."}), ("/tell", fact("a")), ("/tell", fact("b"))],
+        ),
         ("tenant_max_rules", 1, [("/teach", {"text": f"{name}(?x) :- p(?x)."}) for name in "qr"]),
         ("tenant_max_scopes", 1, [("/tell", fact("a", scope=scope)) for scope in "st"]),
         ("tx_max_open", 1, [("/tx/begin", None), ("/tx/begin", None)]),
@@ -42,7 +50,9 @@ def test_over_a_limit_of_a_tenant_it_is_429_and_the_limit_is_named(
         assert int(refused.headers["Retry-After"]) >= 1
         assert answers[0].status_code == 200
         path, body = requests[0]
-        assert served.client.post(path, body, {**headers, "X-Tenant-ID": "other"}).status_code == 200
+        assert (
+            served.client.post(path, body, {**headers, "X-Tenant-ID": "other"}).status_code == 200
+        )
 
 
 def test_over_the_sessions_of_a_tenant_the_one_not_used_for_longest_ends() -> None:
@@ -51,10 +61,16 @@ def test_over_the_sessions_of_a_tenant_the_one_not_used_for_longest_ends() -> No
         client.tell("p", "a")
         for name in ("one", "two", "one", "three"):
             assert client.post("/memory/context", {"sessionId": name}).status_code == 200
-        assert client.post("/memory/context", {"sessionId": "two"}, {"X-Tenant-ID": "u"}).status_code == 200
+        assert (
+            client.post("/memory/context", {"sessionId": "two"}, {"X-Tenant-ID": "u"}).status_code
+            == 200
+        )
         known = {}
         for name in ("one", "two", "three"):
-            known[name] = client.post("/context/diff", {"sessionId": name}).get_json()["currentWindowId"] != "none"
+            known[name] = (
+                client.post("/context/diff", {"sessionId": name}).get_json()["currentWindowId"]
+                != "none"
+            )
         assert known == {"one": True, "two": False, "three": True}
 
 
@@ -94,7 +110,11 @@ EDGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("/query", fact("x" * 65_536), fact("x" * 65_537)),
     ("/tell", fact("x" * 65_536), fact("x" * 65_537)),
     ("/tell", fact("é" * 32_768), fact("é" * 32_768 + "x")),
-    ("/tell", fact("a", metadata={"k": "v" * (32_768 - 8)}), fact("a", metadata={"k": "v" * (32_768 - 7)})),
+    (
+        "/tell",
+        fact("a", metadata={"k": "v" * (32_768 - 8)}),
+        fact("a", metadata={"k": "v" * (32_768 - 7)}),
+    ),
     ("/teach", {"head": FACT, "body": [FACT] * 64}, {"head": FACT, "body": [FACT] * 65}),
     ("/tell", fact("a", scope="s" * 128), fact("a", scope="s" * 129)),
 ]
@@ -119,10 +139,16 @@ def test_bodies_bulks_and_depth_are_taken_up_to_their_settings() -> None:
         raw = json.dumps(FACT).encode()
         assert post(served.client, raw.ljust(400)).status_code == 200
         assert (
-            error_of(post(served.client, raw.ljust(401)), 413, "PAYLOAD_TOO_LARGE")["details"]["limit"] == "MAX_BODY_BYTES"
+            error_of(post(served.client, raw.ljust(401)), 413, "PAYLOAD_TOO_LARGE")["details"][
+                "limit"
+            ]
+            == "MAX_BODY_BYTES"
         )
         assert post(served.client, deep(64)).status_code == 200
-        assert error_of(post(served.client, deep(65)), 400, "VALIDATION_ERROR")["details"]["limit"] == "MAX_JSON_DEPTH"
+        assert (
+            error_of(post(served.client, deep(65)), 400, "VALIDATION_ERROR")["details"]["limit"]
+            == "MAX_JSON_DEPTH"
+        )
 
 
 def test_names_that_differ_in_case_are_others() -> None:
@@ -130,7 +156,9 @@ def test_names_that_differ_in_case_are_others() -> None:
         served.client.tell("p", "a", scope="S")
         pattern = {"predicate": "p", "args": ["?x"]}
         for tenant, scope, found in (("t", "S", 1), ("T", "S", 0), ("t", "s", 0)):
-            answer = served.client.post("/query", {**pattern, "scope": scope}, {"X-Tenant-ID": tenant})
+            answer = served.client.post(
+                "/query", {**pattern, "scope": scope}, {"X-Tenant-ID": tenant}
+            )
             assert len(answer.get_json()) == found
 
 

@@ -11,14 +11,24 @@ from kbserver.answers import as_json
 
 
 def test_infer_with_rules(client: Client) -> None:
-    client.post("/teach", {"text": "anc(?x, ?y) :- parent(?x, ?y). anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)."})
+    client.post(
+        "/teach",
+        {"text": "anc(?x, ?y) :- parent(?x, ?y). anc(?x, ?z) :- parent(?x, ?y), anc(?y, ?z)."},
+    )
     client.tell("parent", "ann", "bob", confidence=0.5)
     client.tell("parent", "bob", "cy")
     for path in ("/infer", "/ask"):
         found = client.post(path, {"predicate": "anc", "args": ["ann", "?who"]}).get_json()
         assert [row["args"] for row in found] == [["ann", "bob"], ["ann", "cy"]]
         assert list(found[0]) == ROW_KEYS
-        assert [found[0][key] for key in ROW_KEYS[:6]] == ["anc", ["ann", "bob"], False, None, {}, None]
+        assert [found[0][key] for key in ROW_KEYS[:6]] == [
+            "anc",
+            ["ann", "bob"],
+            False,
+            None,
+            {},
+            None,
+        ]
 
 
 def test_goals_under_negation(client: Client) -> None:
@@ -58,21 +68,42 @@ def test_scopes(client: Client) -> None:
     assert client.ask("p", "?x", scope="s1") == [["one"]]
     assert client.ask("p", "?x", scope="unknown") == []
     found = client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "*"}).get_json()
-    assert {(row["args"][0], row["scope"]) for row in found} == {("base", None), ("one", "s1"), ("two", "s2")}
-    error_of(client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "no way"}), 400, "VALIDATION_ERROR")
+    assert {(row["args"][0], row["scope"]) for row in found} == {
+        ("base", None),
+        ("one", "s1"),
+        ("two", "s2"),
+    }
+    error_of(
+        client.post("/query", {"predicate": "p", "args": ["?x"], "scope": "no way"}),
+        400,
+        "VALIDATION_ERROR",
+    )
 
 
 def test_proofs_are_asked_for_in_the_body_or_the_address(client: Client) -> None:
     client.tell("p", "a")
     goal = {"predicate": "p", "args": ["a"]}
-    for response in (client.post("/ask", {**goal, "withProof": True}), client.post("/infer?proof=true", goal)):
+    for response in (
+        client.post("/ask", {**goal, "withProof": True}),
+        client.post("/infer?proof=true", goal),
+    ):
         (found,) = response.get_json()
         assert found["result"] == found["proof"]["goal"] == found["proof"]["step"]["fact"]
         assert found["proof"]["step"]["type"] == "fact_match"
-    for field, value in (("proofFormat", "xml"), ("proofNodes", 0), ("proofDepth", 1.5), ("proofNodes", 100_001)):
-        error = error_of(client.post("/ask", {**goal, "withProof": True, field: value}), 400, "VALIDATION_ERROR")
+    for field, value in (
+        ("proofFormat", "xml"),
+        ("proofNodes", 0),
+        ("proofDepth", 1.5),
+        ("proofNodes", 100_001),
+    ):
+        error = error_of(
+            client.post("/ask", {**goal, "withProof": True, field: value}), 400, "VALIDATION_ERROR"
+        )
         assert list(error["details"]["fields"]) == [field]
-    assert client.post("/ask", {**goal, "withProof": False, "includeUndefined": True}).status_code == 200
+    assert (
+        client.post("/ask", {**goal, "withProof": False, "includeUndefined": True}).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +128,9 @@ def test_a_bad_field_is_named(client: Client, field: str, value: Any) -> None:
     assert list(error["details"]["fields"]) == [field]
 
 
-@pytest.mark.parametrize("path", ["/infer", "/ask", "/query", "/retract", "/retract/pattern", "/tell"])
+@pytest.mark.parametrize(
+    "path", ["/infer", "/ask", "/query", "/retract", "/retract/pattern", "/tell"]
+)
 def test_predicate_and_args_are_required(client: Client, path: str) -> None:
     error = error_of(client.post(path, {}), 400, "VALIDATION_ERROR")
     assert set(error["details"]["fields"]) == {"predicate", "args"}
@@ -113,7 +146,11 @@ def test_query_applies_no_rules_and_shows_both_signs(client: Client) -> None:
         (["yes"], True, False),
         (["no"], False, True),
     ]
-    for given, args in (({"negated": True}, ["no"]), ({"truthVal": True}, ["yes"]), ({"limit": 1}, ["yes"])):
+    for given, args in (
+        ({"negated": True}, ["no"]),
+        ({"truthVal": True}, ["yes"]),
+        ({"limit": 1}, ["yes"]),
+    ):
         found = client.post("/query", {"predicate": "p", "args": ["?x"], **given}).get_json()
         assert [row["args"] for row in found] == [args]
 
@@ -142,7 +179,11 @@ def test_aggregates(client: Client, served: Served) -> None:
     assert ask(op="COUNT", args=["a", None])["result"] == 1
     assert ask(op="SUM", argIndex=1, scope="empty")["result"] == 0
     assert ask(op="AVG", argIndex=1, scope="empty")["result"] is None
-    error_of(client.post("/aggregate", {"predicate": "age", "op": "SUM", "argIndex": 0}), 400, "VALIDATION_ERROR")
+    error_of(
+        client.post("/aggregate", {"predicate": "age", "op": "SUM", "argIndex": 0}),
+        400,
+        "VALIDATION_ERROR",
+    )
     assert ask(op="SUM", argIndex=0, skipNonNumeric=True)["result"] == 0
 
 
@@ -223,7 +264,10 @@ def test_contradictions_are_marked(client: Client) -> None:
 
 
 def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
-    client.post("/teach", {"text": "ok(?x) :- user(?x), not banned(?x). fine(?x) :- ok(?x). fine(?x) :- vip(?x)."})
+    client.post(
+        "/teach",
+        {"text": "ok(?x) :- user(?x), not banned(?x). fine(?x) :- ok(?x). fine(?x) :- vip(?x)."},
+    )
     client.tell("user", "a")
     client.tell("user", "b")
 
@@ -243,15 +287,23 @@ def test_answers_that_rest_on_an_absence_say_so(client: Client) -> None:
 
 
 def test_games_have_three_outcomes(client: Client) -> None:
-    told = client.post("/teach", {"text": "win(?x) :- move(?x, ?y), not win(?y). draw(?x) :- move(?x, ?x), not win(?x)."})
+    told = client.post(
+        "/teach",
+        {"text": "win(?x) :- move(?x, ?y), not win(?y). draw(?x) :- move(?x, ?x), not win(?x)."},
+    )
     assert told.status_code == 200
     assert "recursion through negation: win/1" in told.headers["X-Rule-Warnings"]
     for move in ("ab", "bc", "dd"):
         client.tell("move", *move)
     assert client.ask("win", "?x") == [["b"]]
     assert client.ask("win", "?x", includeUndefined=False) == [["b"]]
-    rows = client.post("/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": True}).get_json()
-    assert [(row["args"], row["metadata"].get("truth")) for row in rows] == [(["b"], None), (["d"], "undefined")]
+    rows = client.post(
+        "/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": True}
+    ).get_json()
+    assert [(row["args"], row["metadata"].get("truth")) for row in rows] == [
+        (["b"], None),
+        (["d"], "undefined"),
+    ]
     assert list(rows[1]) == ROW_KEYS
     assert client.ask("draw", "?x") == []
     assert client.ask("draw", "?x", includeUndefined=True) == [["d"]]
@@ -262,22 +314,37 @@ def test_games_have_three_outcomes(client: Client) -> None:
         assert client.ask("win", position, negated=True, includeUndefined=True) == more
     client.tell("move", "d", "c")
     assert client.ask("win", "?x", includeUndefined=True) == [["b"], ["d"]]
-    proved = client.post("/infer", {"predicate": "win", "args": ["b"], "withProof": True}).get_json()
+    proved = client.post(
+        "/infer", {"predicate": "win", "args": ["b"], "withProof": True}
+    ).get_json()
     assert "negation_as_failure" in str(proved)
     for path, more in (("/infer", {"withProof": True}), ("/explain", {})):
-        refused = client.post(path, {"predicate": "win", "args": ["?x"], "includeUndefined": True, **more})
+        refused = client.post(
+            path, {"predicate": "win", "args": ["?x"], "includeUndefined": True, **more}
+        )
         error_of(refused, 400, "VALIDATION_ERROR")
-    assert client.post("/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": "yes"}).status_code == 400
+    assert (
+        client.post(
+            "/infer", {"predicate": "win", "args": ["?x"], "includeUndefined": "yes"}
+        ).status_code
+        == 400
+    )
 
 
 def test_a_rule_that_closes_a_cycle_is_warned_about(client: Client) -> None:
-    rules = ["p(?x) :- d(?x), not q(?x).", "q(?x) :- d(?x), not p(?x).", "r(?x) :- d(?x), not p(?x)."]
+    rules = [
+        "p(?x) :- d(?x), not q(?x).",
+        "q(?x) :- d(?x), not p(?x).",
+        "r(?x) :- d(?x), not p(?x).",
+    ]
     warned = []
     for rule in rules:
         head, _, body = rule[:-1].partition(" :- ")
         assert body
         answer = client.post("/teach", {"text": f"{head} :- {body}."})
-        warned.append("recursion through negation: p/1, q/1" in answer.headers.get("X-Rule-Warnings", ""))
+        warned.append(
+            "recursion through negation: p/1, q/1" in answer.headers.get("X-Rule-Warnings", "")
+        )
     assert warned == [False, True, False]
     client.tell("d", "a")
     assert client.ask("r", "?x", includeUndefined=True) == [["a"]]

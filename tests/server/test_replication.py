@@ -42,13 +42,25 @@ def tell(runtime, *names):
 
 
 def ask(runtime, query="", **headers):
-    return create_app(runtime).test_client().get("/replication/" + query, headers={**SECRET, **headers})
+    return (
+        create_app(runtime)
+        .test_client()
+        .get("/replication/" + query, headers={**SECRET, **headers})
+    )
 
 
 def cursor(runtime, after=0, **more):
     status = runtime.log_status()
-    asked = {"log_id": status.log_id, "epoch": status.epoch, "from": after + 1, "wait_ms": 0, **more}
-    return "log?" + "&".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+    asked = {
+        "log_id": status.log_id,
+        "epoch": status.epoch,
+        "from": after + 1,
+        "wait_ms": 0,
+        **more,
+    }
+    return "log?" + "&".join(
+        f"{name}={value}" for name, value in asked.items() if value is not None
+    )
 
 
 def test_records_come_as_they_are_and_nothing_as_204(leader):
@@ -159,7 +171,9 @@ def test_a_follower_without_a_token_says_nothing_of_one(leader, token):
 
     config = Config(leader_url="http://leader.test:9300", replication_token=token)
     with pytest.raises(BadShipment):
-        HTTPLogSource(config, httpx.MockTransport(answer)).read(Cursor("ab" * 16, 1, 0, None), 0, 1 << 20)
+        HTTPLogSource(config, httpx.MockTransport(answer)).read(
+            Cursor("ab" * 16, 1, 0, None), 0, 1 << 20
+        )
     assert seen == [f"Bearer {token}" if token else None]
 
 
@@ -192,8 +206,15 @@ def test_every_write_is_refused_and_names_the_leader(follower):
 
 
 def test_the_short_way_refuses_too(follower):
-    answer = create_app(follower).test_client().post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT)
-    assert (answer.status_code, answer.json["details"]) == (409, {"leader": "http://leader.test:9300"})
+    answer = (
+        create_app(follower)
+        .test_client()
+        .post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT)
+    )
+    assert (answer.status_code, answer.json["details"]) == (
+        409,
+        {"leader": "http://leader.test:9300"},
+    )
 
 
 def test_places_in_the_log(leader, follower):
@@ -219,7 +240,10 @@ def test_promotion_over_http(follower):
     assert client.post("/admin/promote", json={"force": "yes"}).status_code == 400
     answer = client.post("/admin/promote", json={"force": True})
     assert answer.json == {"promoted": True, "logId": follower.log_id, "epoch": 2, "seq": 1}
-    assert client.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT).status_code == 200
+    assert (
+        client.post("/tell", json={"predicate": "p", "args": ["b"]}, headers=TENANT).status_code
+        == 200
+    )
     assert client.post("/admin/promote", json={}).status_code == 409
     assert json.loads(client.get("/health/ready").data)["writable"] is True
 

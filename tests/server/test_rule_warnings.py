@@ -48,16 +48,25 @@ def test_commands_print_them_with_their_places(where, tmp_path):
     for command in ("load", "run"):
         assert kbcore(command, *where, str(file)).stderr.splitlines() == placed
     taught = kbcore("teach", *where, "r(?x) :- parnet(?x, _)", "s(?x) :- r(?x)")
-    assert taught.stderr == "rules:1:10: warning: no facts or rules for parnet/2 (did you mean parent/2?)\n"
+    assert (
+        taught.stderr
+        == "rules:1:10: warning: no facts or rules for parnet/2 (did you mean parent/2?)\n"
+    )
 
 
 def test_strict_reads_every_batch_of_every_file_first(where, tmp_path):
     first, second = tmp_path / "first.kb", tmp_path / "second.kb"
     facts = "".join(f"edge(a{n}, a{n + 1}).\n" for n in range(6000))
     first.write_text("p(?x) :- later(?x).\n" + facts, encoding="utf-8")
-    second.write_text(facts.replace("edge", "link") + "later(?x) :- edge(?x, _).\nq(?x) :- nothing(?x).\n", encoding="utf-8")
+    second.write_text(
+        facts.replace("edge", "link") + "later(?x) :- edge(?x, _).\nq(?x) :- nothing(?x).\n",
+        encoding="utf-8",
+    )
     failed = kbcore("load", *where, "--strict", "--quiet", str(first), str(second), expect=1)
-    assert failed.stderr.splitlines()[0] == f"{second}:6002:10: warning: no facts or rules for nothing/1"
+    assert (
+        failed.stderr.splitlines()[0]
+        == f"{second}:6002:10: warning: no facts or rules for nothing/1"
+    )
     assert "1 warnings, which --strict makes errors; nothing was stored" in failed.stderr
     assert kbcore("ask", *where, "edge(a1, ?x)", expect=1).stdout == ""
     second.write_text("later(?x) :- edge(?x, _).\n", encoding="utf-8")
@@ -80,7 +89,11 @@ def test_rules_as_json_lines_have_the_line_as_their_place(tmp_path):
 def test_a_load_warns_of_what_other_batches_and_stored_rules_leave_undefined():
     with open_kb() as kb:
         kb.teach("@named: stored(?x) :- base(?x).")
-        text = "p(?x) :- stored(?x), late(?x).\n" + "".join(f"e(a{n}).\n" for n in range(6000)) + "late(a1).\n"
+        text = (
+            "p(?x) :- stored(?x), late(?x).\n"
+            + "".join(f"e(a{n}).\n" for n in range(6000))
+            + "late(a1).\n"
+        )
         assert kb.load(text).warnings == ()
         assert [w.display("f") for w in kb.load("base(?x) :- e(?x), not stored(?x).").warnings] == [
             f"f:1:1: warning: recursion through negation: base/1, stored/1 {WELL_FOUNDED}"
@@ -94,14 +107,22 @@ def test_the_header_has_the_new_warnings(client):
         'the variable ?y is used once (write _ for "any", or ?_y to keep the name); '
         "no facts or rules for parnet/2 (did you mean parent/2?)"
     )
-    assert "X-Rule-Warnings" not in client.post("/teach", {"text": "p(?x) :- q(?x). q(?x) :- parent(?x, _)."}).headers
+    assert (
+        "X-Rule-Warnings"
+        not in client.post("/teach", {"text": "p(?x) :- q(?x). q(?x) :- parent(?x, _)."}).headers
+    )
 
 
 def test_a_text_to_execute_may_define_a_predicate_later(client):
-    done = client.post("/execute", {"command": "p(?x) :- q(?x). ?- p(?x). q(a). r(?x) :- s(?x). ?- p(?x)."})
+    done = client.post(
+        "/execute", {"command": "p(?x) :- q(?x). ?- p(?x). q(a). r(?x) :- s(?x). ?- p(?x)."}
+    )
     assert done.get_json()["warnings"] == ["no facts or rules for s/1"]
     assert "X-Unknown-Predicates" not in done.headers
-    asked = client.post("/execute", {"command": "likes(ann, tea). ?- lykes(?x, ?y). ?- likes(?x, ?y). ?- likes(bob, ?x)."})
+    asked = client.post(
+        "/execute",
+        {"command": "likes(ann, tea). ?- lykes(?x, ?y). ?- likes(?x, ?y). ?- likes(bob, ?x)."},
+    )
     assert asked.headers["X-Unknown-Predicates"] == "lykes/2 (did you mean likes/2?)"
 
 
@@ -114,7 +135,12 @@ def test_run_says_that_a_question_is_about_an_unknown_predicate(where, tmp_path)
 
 def test_the_result_of_the_tool_has_them(client):
     arguments = {"text": "p(?x) :- q(?x, ?y)."}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "teach", "arguments": arguments}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "teach", "arguments": arguments},
+    }
     answer = client.post("/mcp", message, headers={"Accept": "application/json"}).get_json()
     assert answer["result"]["structuredContent"]["warnings"] == [
         'the variable ?y is used once (write _ for "any", or ?_y to keep the name)',

@@ -11,7 +11,10 @@ from kbserver.routes.knowledge.rules import in_a_header
 
 GRAND = {
     "head": {"predicate": "grand", "args": ["?x", "?z"]},
-    "body": [{"predicate": "parent", "args": ["?x", "?y"]}, {"predicate": "parent", "args": ["?y", "?z"]}],
+    "body": [
+        {"predicate": "parent", "args": ["?x", "?y"]},
+        {"predicate": "parent", "args": ["?y", "?z"]},
+    ],
 }
 
 
@@ -69,7 +72,9 @@ def test_what_is_listed_can_be_taught(client: Client) -> None:
     text = "~p(?x) :- q(?x, ?y, _), not ~r(?x), ~s(?x), ?y >= 3."
     assert client.post("/teach", {"text": text}).status_code == 200
     (rule,) = client.get("/rules").get_json()["rules"]
-    again = client.post("/teach", {"head": rule["head"], "body": rule["body"]}, {"X-Tenant-ID": "other"})
+    again = client.post(
+        "/teach", {"head": rule["head"], "body": rule["body"]}, {"X-Tenant-ID": "other"}
+    )
     assert again.text == f"Rule Asserted: {rule['text']}"
 
 
@@ -117,7 +122,10 @@ def test_refused_rules_change_nothing(client: Client, body: dict[str, Any]) -> N
 
 def test_what_looks_wrong_is_said_in_a_header(client: Client) -> None:
     client.post("/teach", {"text": "q(X). parent(ann, bob)."})
-    as_json = {"head": {"predicate": "p", "args": ["X"]}, "body": [{"predicate": "q", "args": ["X"]}]}
+    as_json = {
+        "head": {"predicate": "p", "args": ["X"]},
+        "body": [{"predicate": "q", "args": ["X"]}],
+    }
     for body in ({"text": "p(X) :- q(X)."}, as_json):
         response = client.post("/teach", body)
         assert response.text == "Rule Asserted: p(X) :- q(X)."
@@ -126,13 +134,23 @@ def test_what_looks_wrong_is_said_in_a_header(client: Client) -> None:
 
 
 def test_an_unsafe_rule_names_its_variable(client: Client) -> None:
-    body = {"head": {"predicate": "p", "args": ["?x"]}, "body": [{"predicate": "q", "args": ["?y"]}]}
+    body = {
+        "head": {"predicate": "p", "args": ["?x"]},
+        "body": [{"predicate": "q", "args": ["?y"]}],
+    }
     error = error_of(client.post("/teach", body), 400, "VALIDATION_ERROR")
     assert error["details"]["variable"] == "?x"
-    error = error_of(client.post("/teach", {"text": "q(a).\np(?x) :- q(?y)."}), 400, "VALIDATION_ERROR")
-    assert [(found["line"], found["code"]) for found in error["details"]["errors"]] == [(2, "unsafe")]
+    error = error_of(
+        client.post("/teach", {"text": "q(a).\np(?x) :- q(?y)."}), 400, "VALIDATION_ERROR"
+    )
+    assert [(found["line"], found["code"]) for found in error["details"]["errors"]] == [
+        (2, "unsafe")
+    ]
 
 
 def test_warnings_fit_a_header() -> None:
-    assert in_a_header(["plain; 100%", "Zoë\r\nX-Evil: 1"]) == "plain%3B 100%25; Zo%C3%AB%0D%0AX-Evil: 1"
+    assert (
+        in_a_header(["plain; 100%", "Zoë\r\nX-Evil: 1"])
+        == "plain%3B 100%25; Zo%C3%AB%0D%0AX-Evil: 1"
+    )
     assert len(in_a_header(["x" * 10_000])) == 4000

@@ -21,13 +21,32 @@ ENVELOPES = [
 ]
 KEYS = sorted({key for envelope in ENVELOPES for key in envelope.schema.fields} | {"more"})
 likely = st.sampled_from(
-    [None, True, False, 0, 1, 0.5, 2.0, -1, "p", "s", "*", "2026-01-01T00:00:00Z", [], ["a"], {}, {"a": 1}]
+    [
+        None,
+        True,
+        False,
+        0,
+        1,
+        0.5,
+        2.0,
+        -1,
+        "p",
+        "s",
+        "*",
+        "2026-01-01T00:00:00Z",
+        [],
+        ["a"],
+        {},
+        {"a": 1},
+    ]
 )
 
 
 @given(st.sampled_from(ENVELOPES), st.dictionaries(st.sampled_from(KEYS), likely), st.booleans())
 @example(facts._bulk, {"facts": None}, False)
-def test_the_quick_reader_agrees_with_the_schema(envelope: Envelope, data: dict[str, Any], strict: bool) -> None:
+def test_the_quick_reader_agrees_with_the_schema(
+    envelope: Envelope, data: dict[str, Any], strict: bool
+) -> None:
     quick = envelope._read_valid(data, strict)
     try:
         checked = envelope._read_by_schema(data, strict)
@@ -60,7 +79,16 @@ def test_instants(given: Any, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "2023-02-29T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-01T00:00:60Z", "٢026-01-01T00:00:00Z", 1.5, "0"]
+    "given",
+    [
+        "",
+        "2023-02-29T00:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "2026-01-01T00:00:60Z",
+        "٢026-01-01T00:00:00Z",
+        1.5,
+        "0",
+    ],
 )
 def test_what_is_no_instant(given: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -94,7 +122,11 @@ BUCKET = {"name": "b", "predicates": ["p"], "weight": 1}
         ("/retract/rule", {"head": ATOM, "body": [STRAY]}, "body[0].zz"),
         ("/explain", {"body": [STRAY]}, "body[0].zz"),
         ("/memory/context", {"goals": [ATOM, STRAY]}, "goals[1].zz"),
-        ("/memory/context", {"relevanceBuckets": [{**BUCKET, "zz": None}]}, "relevanceBuckets[0].zz"),
+        (
+            "/memory/context",
+            {"relevanceBuckets": [{**BUCKET, "zz": None}]},
+            "relevanceBuckets[0].zz",
+        ),
         ("/context/diff", {"sessionId": "s", "goals": [STRAY]}, "goals[0].zz"),
         ("/context/ingest", {"text": "p(a).", "goals": [STRAY]}, "goals[0].zz"),
         ("/assert/facts", {"facts": [{"predicate": "p", "args": ["a"], "zz": 1}]}, "facts[0].zz"),
@@ -104,7 +136,9 @@ def test_unknown_keys_of_inner_objects_are_ignored_or_refused_as_the_client_pref
     client: Client, path: str, body: dict[str, Any], stray: str
 ) -> None:
     before = client.get("/rules").get_json(), client.get("/predicates").get_json()
-    error = error_of(client.post(path, body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
+    error = error_of(
+        client.post(path, body, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR"
+    )
     assert error["details"]["fields"] == {stray: ["Unknown field."]}
     assert (client.get("/rules").get_json(), client.get("/predicates").get_json()) == before
     if path == "/retract/rule":
@@ -113,7 +147,9 @@ def test_unknown_keys_of_inner_objects_are_ignored_or_refused_as_the_client_pref
     assert (accepted.status_code, accepted.headers["X-Ignored-Fields"]) == (200, stray)
 
 
-@pytest.mark.parametrize("headers", [{}, {"Prefer": "handling=lenient"}], ids=["fast path", "flask"])
+@pytest.mark.parametrize(
+    "headers", [{}, {"Prefer": "handling=lenient"}], ids=["fast path", "flask"]
+)
 def test_ignored_fields_are_named_in_a_header(client: Client, headers: dict[str, str]) -> None:
     def ignored(path: str, body: dict[str, Any]) -> str | None:
         found: str | None = client.post(path, body, headers).headers.get("X-Ignored-Fields")
@@ -122,8 +158,13 @@ def test_ignored_fields_are_named_in_a_header(client: Client, headers: dict[str,
     fact = {"predicate": "p", "args": ["a"]}
     for path in ("/tell", "/query", "/ask"):
         assert ignored(path, fact) is None
-        assert ignored(path, {**fact, "confidense": 0.5, "x, é\n%": None}) == "confidense, x%2C %C3%A9%0A%25"
-    assert ignored("/ask", {"predicate": "p", "arguments": []}) == "arguments"  # errors name them too
+        assert (
+            ignored(path, {**fact, "confidense": 0.5, "x, é\n%": None})
+            == "confidense, x%2C %C3%A9%0A%25"
+        )
+    assert (
+        ignored("/ask", {"predicate": "p", "arguments": []}) == "arguments"
+    )  # errors name them too
     many = {f"k{at:02}": at for at in range(30)}
     assert ignored("/ask", {**fact, **many}) == ", ".join([*list(many)[:20], "..."])
     assert ignored("/ask", {**fact, "k" * 300: 1}) == "k" * 100 + "..."
@@ -131,9 +172,17 @@ def test_ignored_fields_are_named_in_a_header(client: Client, headers: dict[str,
     assert ignored("/assert/facts", {"facts": odd, "c": 1}) == "c, facts[1].a, facts[2].b"
 
 
-@pytest.mark.parametrize("sign", [{"negated": True}, {"truthVal": False}, {"polarity": "negative"}, {"naf": True}])
+@pytest.mark.parametrize(
+    "sign", [{"negated": True}, {"truthVal": False}, {"polarity": "negative"}, {"naf": True}]
+)
 def test_strict_requests_may_spell_atoms_as_any_other(client: Client, sign: dict[str, Any]) -> None:
-    rule = {"head": {"predicate": "q", "args": ["?x"]}, "body": [ATOM, {"predicate": "r", "args": ["?x"], **sign}]}
+    rule = {
+        "head": {"predicate": "q", "args": ["?x"]},
+        "body": [ATOM, {"predicate": "r", "args": ["?x"], **sign}],
+    }
     assert client.post("/teach", rule, {"Prefer": "handling=strict"}).status_code == 200
-    goals = {"goals": [{**ATOM, **sign}], "relevanceBuckets": [BUCKET, {"name": "rest", "predicates": None}]}
+    goals = {
+        "goals": [{**ATOM, **sign}],
+        "relevanceBuckets": [BUCKET, {"name": "rest", "predicates": None}],
+    }
     assert client.post("/memory/context", goals, {"Prefer": "handling=strict"}).status_code == 200

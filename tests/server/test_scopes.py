@@ -18,7 +18,8 @@ def base(client: Client) -> Client:
 
 
 @pytest.mark.parametrize(
-    "body", [{"targetScope": "s"}, {"sourceScope": None, "target": "s"}, {"source": None, "scopeB": "s"}]
+    "body",
+    [{"targetScope": "s"}, {"sourceScope": None, "target": "s"}, {"source": None, "scopeB": "s"}],
 )
 def test_fork_the_base(base: Client, body: dict) -> None:
     response = base.post(FORK, body)
@@ -61,10 +62,16 @@ def test_fork_refusals(base: Client) -> None:
     assert base.ask("p", "?x", scope="s") == [["c"]]
     assert base.post(FORK, {"targetScope": "s", "overwrite": True}).get_json()["copied"] == 2
     assert base.ask("p", "?x", scope="s") == [["a"], ["b"]]
-    error_of(base.post(FORK, {"target": "t", "odd": 1}, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
+    error_of(
+        base.post(FORK, {"target": "t", "odd": 1}, {"Prefer": "handling=strict"}),
+        400,
+        "VALIDATION_ERROR",
+    )
 
 
-@pytest.mark.parametrize(("one", "other"), [("sourceScope", "targetScope"), ("scopeA", "scopeB"), ("source", "target")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("sourceScope", "targetScope"), ("scopeA", "scopeB"), ("source", "target")]
+)
 def test_diff(base: Client, one: str, other: str) -> None:
     base.post(FORK, {"target": "s"})
     base.tell("p", "a", confidence=0.9, scope="s")
@@ -143,7 +150,12 @@ def test_merge_refusals(base: Client) -> None:
     base.tell("p", "c", scope="s")
     error = error_of(base.post(MERGE, {"source": "s", "strategy": "MINE"}), 400, "VALIDATION_ERROR")
     assert "KEEP_BOTH, REJECT, SOURCE_WINS, TARGET_WINS" in error["message"]
-    for body in ({}, {"source": "s", "target": "s"}, {"source": "*"}, {"source": "s", "strategy": 5}):
+    for body in (
+        {},
+        {"source": "s", "target": "s"},
+        {"source": "*"},
+        {"source": "s", "strategy": 5},
+    ):
         error_of(base.post(MERGE, body), 400, "VALIDATION_ERROR")
     error_of(base.post(MERGE, {"source": "none"}), 404, "NOT_FOUND")
     error_of(base.post(MERGE, {"source": "s", "target": "none"}), 404, "NOT_FOUND")
@@ -193,8 +205,14 @@ def test_a_transaction_under_which_a_scope_goes_is_told(base: Client) -> None:
     base.tell("p", "c", scope="s")
     transaction = base.post("/tx/begin").text
     header = {"X-Transaction-ID": transaction}
-    assert base.post("/query", {"predicate": "p", "args": ["?x"], "scope": "s"}, header).status_code == 200
-    assert base.post("/tell", {"predicate": "q", "args": ["x"], "scope": "s"}, header).status_code == 200
+    assert (
+        base.post("/query", {"predicate": "p", "args": ["?x"], "scope": "s"}, header).status_code
+        == 200
+    )
+    assert (
+        base.post("/tell", {"predicate": "q", "args": ["x"], "scope": "s"}, header).status_code
+        == 200
+    )
     assert base.flask.delete("/scope/s", headers={"X-Tenant-ID": "t"}).status_code == 200
     error_of(base.post(f"/tx/commit/{transaction}"), 409, "CONFLICT")
     assert base.get("/scopes").get_json()["scopes"] == []

@@ -38,13 +38,17 @@ TELL = b'{"predicate": "p", "args": ["a"]}'
 HEADERS = {"X-Tenant-ID": "t", "Content-Type": "application/json"}
 
 
-def post(connection: http.client.HTTPConnection, path: str, body: bytes, **headers: str) -> tuple[int, bytes, Any]:
+def post(
+    connection: http.client.HTTPConnection, path: str, body: bytes, **headers: str
+) -> tuple[int, bytes, Any]:
     connection.request("POST", path, body, {**HEADERS, **headers})
     response = connection.getresponse()
     return response.status, response.read(), response.headers
 
 
-def test_many_requests_on_one_connection_one_send_each(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_on_one_connection_one_send_each(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sends: list[int] = []
     options: list[int] = []
     write = Handler._sendall
@@ -79,14 +83,20 @@ def test_a_large_answer_arrives_whole(running: Running, served: Served) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(("wish", "said"), [(b"", b"close"), (b"Connection: keep-alive\r\n", b"keep-alive")])
+@pytest.mark.parametrize(
+    ("wish", "said"), [(b"", b"close"), (b"Connection: keep-alive\r\n", b"keep-alive")]
+)
 def test_old_clients(running: Running, wish: bytes, said: bytes) -> None:
     head, _ = running.raw(b"GET /health HTTP/1.0\r\n" + wish + b"\r\n").split(b"\r\n\r\n")
-    assert [line for line in head.split(b"\r\n") if line.lower().startswith(b"connection")] == [b"Connection: " + said]
+    assert [line for line in head.split(b"\r\n") if line.lower().startswith(b"connection")] == [
+        b"Connection: " + said
+    ]
 
 
 def test_head_has_no_body(running: Running) -> None:
-    raw = running.raw(b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    raw = running.raw(
+        b"HEAD /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
     first, rest = raw.split(b"\r\n\r\n", 1)
     assert b"Content-Length: " in first
     assert rest.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -131,22 +141,40 @@ START = b"POST /tell HTTP/1.1\r\nHost: x\r\nX-Tenant-ID: t\r\nContent-Type: appl
     [
         (START + b"Content-Length: 99\r\n\r\n{}", 400, "VALIDATION_ERROR"),
         (START + b"Content-Length: 2000000\r\n\r\n{}", 413, "PAYLOAD_TOO_LARGE"),
-        (START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (
+            START + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+            400,
+            "VALIDATION_ERROR",
+        ),
         (START + b"Transfer-Encoding: chunked\r\n\r\n\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
-        (START + b"Transfer-Encoding: chunked\r\n\r\n;x=y\r\n{}\r\n0\r\n\r\n", 400, "VALIDATION_ERROR"),
+        (
+            START + b"Transfer-Encoding: chunked\r\n\r\n;x=y\r\n{}\r\n0\r\n\r\n",
+            400,
+            "VALIDATION_ERROR",
+        ),
         (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx0\r\n\r\n", 400, "VALIDATION_ERROR"),
         (START + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", 400, "VALIDATION_ERROR"),
-        (START + b"Transfer-Encoding: chunked\r\n\r\n" + b"186A0\r\n" + b"x" * 100_000 + b"\r\n", 400, "VALIDATION_ERROR"),
+        (
+            START + b"Transfer-Encoding: chunked\r\n\r\n" + b"186A0\r\n" + b"x" * 100_000 + b"\r\n",
+            400,
+            "VALIDATION_ERROR",
+        ),
     ],
 )
-def test_bodies_that_break_off(running: Running, served: Served, raw: bytes, status: int, code: str) -> None:
+def test_bodies_that_break_off(
+    running: Running, served: Served, raw: bytes, status: int, code: str
+) -> None:
     error_in(running.raw(raw), status, code)
     assert served.store.records == []
 
 
 def test_chunks_are_bounded(running: Running) -> None:
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    error_in(running.raw(START + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 20), 413, "PAYLOAD_TOO_LARGE")
+    error_in(
+        running.raw(START + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 20),
+        413,
+        "PAYLOAD_TOO_LARGE",
+    )
 
 
 def test_chunks_are_taken(running: Running) -> None:
@@ -187,7 +215,8 @@ def test_continue(running: Running) -> None:
 
 def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
     raw = running.raw(
-        START.replace(b"/tell", b"/nope") + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", half_close=False
+        START.replace(b"/tell", b"/nope") + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+        half_close=False,
     )
     error_in(raw, 404, "NOT_FOUND")
 
@@ -200,7 +229,9 @@ def test_no_continue_for_a_body_nobody_wants(running: Running) -> None:
         (START + b"Transfer-Encoding: chunked\r\n\r\n5\r\nx", 400),
     ],
 )
-def test_slow_clients(served: Served, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int) -> None:
+def test_slow_clients(
+    served: Served, monkeypatch: pytest.MonkeyPatch, raw: bytes, status: int
+) -> None:
     monkeypatch.setattr(serve, "_LINGER_SECONDS", 0.05)
     running = Running(served.app, times=Times(head=0.05, body=0.05, idle=600))
     try:
@@ -223,10 +254,15 @@ def test_idle_connections_are_closed(served: Served) -> None:
     ("texts", "times"),
     [
         ({}, Times(10, 30, 75)),
-        ({"HEADER_TIMEOUT_MS": "1", "BODY_TIMEOUT_MS": "120000", "IDLE_TIMEOUT_MS": "5500"}, Times(0.001, 120, 5.5)),
+        (
+            {"HEADER_TIMEOUT_MS": "1", "BODY_TIMEOUT_MS": "120000", "IDLE_TIMEOUT_MS": "5500"},
+            Times(0.001, 120, 5.5),
+        ),
     ],
 )
-def test_how_long_clients_may_take_is_set(texts: dict[str, str], times: Times, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_clients_may_take_is_set(
+    texts: dict[str, str], times: Times, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Times] = []
 
     class Stopped(Exception):
@@ -244,7 +280,9 @@ def test_how_long_clients_may_take_is_set(texts: dict[str, str], times: Times, m
     assert made == [times]
 
 
-@pytest.mark.parametrize("name", ["HEADER_TIMEOUT_MS", "BODY_TIMEOUT_MS", "IDLE_TIMEOUT_MS", "MAX_BODIES_BYTES"])
+@pytest.mark.parametrize(
+    "name", ["HEADER_TIMEOUT_MS", "BODY_TIMEOUT_MS", "IDLE_TIMEOUT_MS", "MAX_BODIES_BYTES"]
+)
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "1.5", str(1 << 50)])
 def test_what_is_no_limit_is_refused(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name}='{text}'"):

@@ -56,9 +56,15 @@ def answers(raw: bytes) -> Iterator[tuple[int, bytes]]:
 @examples(80)
 @given(
     sound=st.sampled_from(SOUND),
-    cuts=st.lists(st.tuples(st.integers(0, 220), st.integers(0, 12), st.binary(max_size=12)), min_size=1, max_size=3),
+    cuts=st.lists(
+        st.tuples(st.integers(0, 220), st.integers(0, 12), st.binary(max_size=12)),
+        min_size=1,
+        max_size=3,
+    ),
 )
-def test_damaged_requests(running: Running, sound: bytes, cuts: list[tuple[int, int, bytes]]) -> None:
+def test_damaged_requests(
+    running: Running, sound: bytes, cuts: list[tuple[int, int, bytes]]
+) -> None:
     raw = sound
     for start, length, put in cuts:
         raw = raw[:start] + put + raw[start + length :]

@@ -13,11 +13,16 @@ def test_a_knowledge_base_is_filled_checked_moved_and_asked(tmp_path):
     kbcore("tell", "--storage-url", file, "parent(ann, bob)", "parent(bob, cid)")
     kbcore("teach", "--storage-url", file, "anc(?x, ?y) :- parent(?x, ?y).")
     told = kbcore("storage", "check", file).stdout
-    assert re.fullmatch(rf"{file} is sound: 2 records, 2 facts, recovered from .*; content [0-9a-f]{{16}}\n", told)
+    assert re.fullmatch(
+        rf"{file} is sound: 2 records, 2 facts, recovered from .*; content [0-9a-f]{{16}}\n", told
+    )
     copied = kbcore("storage", "copy", file, folder).stdout
     assert copied.startswith(f"copied to {folder}: 2 records, 2 facts, ")
     assert copied[-17:] == told[-17:]
-    assert kbcore("ask", "--storage-dir", str(tmp_path / "kb"), "anc(ann, ?x)").stdout == "anc(ann, bob)\n"
+    assert (
+        kbcore("ask", "--storage-dir", str(tmp_path / "kb"), "anc(ann, ?x)").stdout
+        == "anc(ann, bob)\n"
+    )
     assert "is not empty" in kbcore("storage", "copy", file, folder, expect=1).stderr
 
 

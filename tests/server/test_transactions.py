@@ -27,24 +27,37 @@ def asked(client: Client, inside: dict[str, str] | None = None) -> list[str]:
     return [row["args"][0] for row in client.post("/ask", GOAL, inside).get_json()]
 
 
-def end(client: Client, how: str, inside: dict[str, str], headers: dict[str, str] | None = None) -> Any:
+def end(
+    client: Client, how: str, inside: dict[str, str], headers: dict[str, str] | None = None
+) -> Any:
     return client.post(f"/tx/{how}/{inside['X-Transaction-ID']}", None, headers)
 
 
 def test_a_life(client: Client) -> None:
     inside = begin(client)
     tell(client, "a", inside)
-    bulk = client.post("/assert/facts", {"facts": [{"predicate": "p", "args": ["b"]}] * 2}, inside).get_json()
+    bulk = client.post(
+        "/assert/facts", {"facts": [{"predicate": "p", "args": ["b"]}] * 2}, inside
+    ).get_json()
     assert (bulk["asserted"], bulk["updated"]) == (1, 1)
-    assert client.post("/teach", {"text": "q(?x) :- p(?x)."}, inside).text == "Rule Asserted: q(?x) :- p(?x)."
+    assert (
+        client.post("/teach", {"text": "q(?x) :- p(?x)."}, inside).text
+        == "Rule Asserted: q(?x) :- p(?x)."
+    )
     goal = {"predicate": "q", "args": ["?x"]}
     assert [row["args"] for row in client.post("/ask", goal, inside).get_json()] == [["a"], ["b"]]
     retracted = client.post("/retract", {"predicate": "p", "args": ["b"]}, inside)
-    assert (retracted.headers["X-Retracted-Count"], retracted.headers["X-Cascaded-Count"]) == ("1", "1")
+    assert (retracted.headers["X-Retracted-Count"], retracted.headers["X-Cascaded-Count"]) == (
+        "1",
+        "1",
+    )
     assert asked(client, inside) == ["a"]
     assert client.get("/predicates", inside).get_json()["totalFacts"] == 1
     assert client.get("/rules", inside).get_json()["rules"][0]["text"] == "q(?x) :- p(?x)."
-    assert client.post("/aggregate", {"predicate": "p", "op": "COUNT"}, inside).get_json()["result"] == 1
+    assert (
+        client.post("/aggregate", {"predicate": "p", "op": "COUNT"}, inside).get_json()["result"]
+        == 1
+    )
     assert client.post("/query", GOAL, inside).get_json()[0]["args"] == ["a"]
     assert "p(a)" in client.post("/explain", goal, inside).text
     assert asked(client) == []
@@ -69,14 +82,19 @@ def test_a_finished_one(client: Client, first: str, state: str, then: str) -> No
     error = error_of(end(client, then, inside), 409, "CONFLICT")
     assert error["details"] == {"transaction": inside["X-Transaction-ID"], "state": state}
     for path in (*WRITES, *READS):
-        assert error_of(client.post(path, GOAL, inside), 409, "CONFLICT")["details"]["state"] == state
+        assert (
+            error_of(client.post(path, GOAL, inside), 409, "CONFLICT")["details"]["state"] == state
+        )
 
 
 def test_an_expired_one(served: Served) -> None:
     inside = begin(served.client)
     tell(served.client, "a", inside)
     served.clock.advance(61_000)
-    assert error_of(end(served.client, "commit", inside), 409, "CONFLICT")["details"]["state"] == "expired"
+    assert (
+        error_of(end(served.client, "commit", inside), 409, "CONFLICT")["details"]["state"]
+        == "expired"
+    )
     assert asked(served.client) == []
 
 
@@ -97,7 +115,11 @@ def test_ids_of_nobody_and_of_others(client: Client, how: str) -> None:
     error_of(client.post(f"/tx/{how}/nope"), 404, "NOT_FOUND")
     error_of(client.post(f"/tx/{how}/{'x' * 4000}"), 404, "NOT_FOUND")
     error_of(end(client, how, inside, {"X-Tenant-ID": "other"}), 404, "NOT_FOUND")
-    error_of(client.post("/tell", {"predicate": "p", "args": ["a"]}, {**inside, "X-Tenant-ID": "u"}), 404, "NOT_FOUND")
+    error_of(
+        client.post("/tell", {"predicate": "p", "args": ["a"]}, {**inside, "X-Tenant-ID": "u"}),
+        404,
+        "NOT_FOUND",
+    )
     assert end(client, how, inside).status_code == 200
 
 
@@ -117,15 +139,25 @@ def test_a_write_that_fails_ends_it(client: Client, path: str, body: Any) -> Non
     inside = begin(client)
     tell(client, "a", inside)
     assert client.post(path, body, inside).status_code in (400, 404)
-    assert error_of(end(client, "commit", inside), 409, "CONFLICT")["details"]["state"] == "rolled_back"
+    assert (
+        error_of(end(client, "commit", inside), 409, "CONFLICT")["details"]["state"]
+        == "rolled_back"
+    )
     assert asked(client) == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]"])
 def test_a_body_that_is_no_json_ends_it_too(client: Client, body: bytes) -> None:
     inside = begin(client)
-    client.flask.post("/tell", data=body, headers={"X-Tenant-ID": "t", "Content-Type": "application/json", **inside})
-    assert error_of(end(client, "commit", inside), 409, "CONFLICT")["details"]["state"] == "rolled_back"
+    client.flask.post(
+        "/tell",
+        data=body,
+        headers={"X-Tenant-ID": "t", "Content-Type": "application/json", **inside},
+    )
+    assert (
+        error_of(end(client, "commit", inside), 409, "CONFLICT")["details"]["state"]
+        == "rolled_back"
+    )
 
 
 def test_a_read_that_fails_does_not(client: Client) -> None:
@@ -147,8 +179,14 @@ def test_transactions_do_not_nest(client: Client, path: str) -> None:
 def test_bodies_of_the_routes(client: Client) -> None:
     assert client.post("/tx/begin", {}).status_code == 200
     assert client.post("/tx/begin", {"more": 1}).status_code == 200
-    error_of(client.post("/tx/begin", {"more": 1}, {"Prefer": "handling=strict"}), 400, "VALIDATION_ERROR")
-    assert client.post("/tx/begin", None, {"Accept": "application/json"}).content_type.startswith("text/plain")
+    error_of(
+        client.post("/tx/begin", {"more": 1}, {"Prefer": "handling=strict"}),
+        400,
+        "VALIDATION_ERROR",
+    )
+    assert client.post("/tx/begin", None, {"Accept": "application/json"}).content_type.startswith(
+        "text/plain"
+    )
     error_of(client.flask.post("/tx/begin"), 400, "VALIDATION_ERROR")
     error_of(client.post("/tx/begin", None, {"X-Database": "none"}), 404, "NOT_FOUND")
     error_of(client.get("/tx/begin"), 405, "VALIDATION_ERROR")

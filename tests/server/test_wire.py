@@ -44,7 +44,9 @@ def test_targets() -> None:
 
 
 def test_repeated_headers_are_joined_and_names_with_underscores_dropped() -> None:
-    head = head_of(b"GET / HTTP/1.1\r\nPrefer: a\r\nprefer: b\r\nCookie: a\r\nCookie: b\r\nX_Tenant_ID: evil\r\n\r\n")
+    head = head_of(
+        b"GET / HTTP/1.1\r\nPrefer: a\r\nprefer: b\r\nCookie: a\r\nCookie: b\r\nX_Tenant_ID: evil\r\n\r\n"
+    )
     assert head.headers == {"PREFER": "a,b", "COOKIE": "a; b"}
 
 
@@ -82,7 +84,10 @@ def test_nobody_there() -> None:
         (b"POST / HTTP/1.1\r\nContent-Length: \xb2\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nExpect: miracles\r\n\r\n", 417),
         (b"GET /" + b"a" * MAX_LINE + b" HTTP/1.1\r\n\r\n", 414),
@@ -98,7 +103,10 @@ def test_refuses(raw: bytes, status: int) -> None:
     assert refused.value.status == status
 
 
-@given(st.binary(max_size=300), st.sampled_from([b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nContent-Length:"]))
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nContent-Length:"]),
+)
 def test_any_bytes_are_read_or_refused(raw: bytes, start: bytes) -> None:
     head = Head()
     try:

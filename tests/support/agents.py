@@ -24,25 +24,40 @@ class Agent:
         self.session: str | None = None
 
     def send(self, message: Any, path: str = "/mcp", **headers: str) -> TestResponse:
-        found = {"Accept": BOTH, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        found = {
+            "Accept": BOTH,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         if self.session is not None:
             found.setdefault("Mcp-Session-Id", self.session)
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.flask.post(path, data=body, content_type="application/json", headers=found)
 
     def legacy(self, method: str, params: Any = None, **headers: str) -> dict[str, Any]:
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": params} if params is not None else {})}
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            **({"params": params} if params is not None else {}),
+        }
         response = self.send(message, **headers)
         assert response.content_type == "application/json", response.text
         found: dict[str, Any] = response.get_json()
         return found
 
-    def modern(self, method: str, params: dict[str, Any] | None = None, **headers: str) -> TestResponse:
+    def modern(
+        self, method: str, params: dict[str, Any] | None = None, **headers: str
+    ) -> TestResponse:
         name = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(method)
         said = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
         if name is not None and params is not None:
             said["Mcp_Name"] = str(params.get(name))
-        message = {"jsonrpc": "2.0", "id": "a", "method": method, "params": {**(params or {}), "_meta": META}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": "a",
+            "method": method,
+            "params": {**(params or {}), "_meta": META},
+        }
         return self.send(message, **{**said, **headers})
 
     def call(self, name: str, **arguments: Any) -> dict[str, Any]:
@@ -52,7 +67,11 @@ class Agent:
         return result
 
     def open(self, version: str = LEGACY[0]) -> dict[str, Any]:
-        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        params = {
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
         response = self.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
         self.session = response.headers["Mcp-Session-Id"]
         found: dict[str, Any] = response.get_json()["result"]

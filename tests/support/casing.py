@@ -10,7 +10,11 @@ from kbplanner.ir.compute import simple_lower, simple_upper
 def runs(mapping: Callable[[str], str]) -> list[tuple[int, int, int, int]]:
     """(first, count, stride, what to add) for all characters that change and are not ASCII."""
     points = [point for point in range(128, 0x110000) if not 0xD800 <= point < 0xE000]
-    pairs = [(point, ord(mapping(chr(point))) - point) for point in points if mapping(chr(point)) != chr(point)]
+    pairs = [
+        (point, ord(mapping(chr(point))) - point)
+        for point in points
+        if mapping(chr(point)) != chr(point)
+    ]
     found = []
     at = 0
     while at < len(pairs):

@@ -14,7 +14,9 @@ def content(node: Runtime) -> dict[str, Any]:
     """Databases, tenants, scopes, rules and facts with every cell; nothing that only the order of arrival decides."""
     found = {}
     for database in node._catalog.databases():
-        tenants = {name: tenant_content(tenant) for name, tenant in sorted(database.tenants.items())}
+        tenants = {
+            name: tenant_content(tenant) for name, tenant in sorted(database.tenants.items())
+        }
         found[database.name] = {"created": database.created_at, "tenants": tenants}
     return found
 

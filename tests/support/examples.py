@@ -10,7 +10,10 @@ QUICK = os.environ.get("KB_TEST_EXAMPLES") == "few"
 
 # No deadline: how long one example takes says nothing on a busy machine. The health checks measure time as well.
 settings.register_profile(
-    "kbcore", max_examples=10 if QUICK else 100, deadline=None, suppress_health_check=list(HealthCheck)
+    "kbcore",
+    max_examples=10 if QUICK else 100,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("kbcore")
 

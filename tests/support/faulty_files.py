@@ -85,7 +85,9 @@ def put(image: bytearray, offset: int, data: bytes) -> None:
 class FaultyFiles:
     """A folder of files, with folders below it. `at` counts calls from 1; with `sticky` the fault stays from there on."""
 
-    def __init__(self, folder: str = "/data", *, at: int = 0, fault: str = "", sticky: bool = False) -> None:
+    def __init__(
+        self, folder: str = "/data", *, at: int = 0, fault: str = "", sticky: bool = False
+    ) -> None:
         self.folder = folder
         self.at = at
         self.fault = fault
@@ -120,7 +122,13 @@ class FaultyFiles:
         images: dict[int, Inode] = {}
         for name in {*self.durable_names, *self.names, *self.history}:
             states = [self.durable_names.get(name), *self.history.get(name, [])]
-            state = states[0] if mode == "dropped" else states[-1] if mode == "kept" else rng.choice(states)
+            state = (
+                states[0]
+                if mode == "dropped"
+                else states[-1]
+                if mode == "kept"
+                else rng.choice(states)
+            )
             if state is not None:
                 if id(state) not in images:
                     images[id(state)] = state.after_power_cut(rng, mode)
@@ -195,7 +203,9 @@ class FaultyFiles:
         inode = self._inode(fd)
         room = self.free_room()
         if room is not None and size > len(inode.data) + room:
-            self._resize(fd, len(inode.data) + room // 2)  # as posix_fallocate may: part of it, then the error
+            self._resize(
+                fd, len(inode.data) + room // 2
+            )  # as posix_fallocate may: part of it, then the error
             raise OSError(errno.ENOSPC, "no room")
         if size > len(inode.data):
             self._resize(fd, size)
@@ -232,7 +242,11 @@ class FaultyFiles:
     def listdir(self, path: str) -> list[str]:
         self._call("listdir", "")
         below = self._folder(path)
-        inside = [name[len(below) + 1 if below else 0 :] for name in self.names if not below or name.startswith(below + "/")]
+        inside = [
+            name[len(below) + 1 if below else 0 :]
+            for name in self.names
+            if not below or name.startswith(below + "/")
+        ]
         return sorted({name.partition("/")[0] for name in inside})
 
     def makedirs(self, path: str) -> None:

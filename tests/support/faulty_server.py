@@ -1,8 +1,8 @@
 """`kbcore serve` on a disk that fails at will: while the file `<folder>.fault` names a fault, calls of the log meet it.
 
-    full     writes and reservations raise ENOSPC, and there is no free room
-    fsync    every sync raises EIO
-    slow     a sync under the interval policy takes half a second
+full     writes and reservations raise ENOSPC, and there is no free room
+fsync    every sync raises EIO
+slow     a sync under the interval policy takes half a second
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ def main() -> int:
     from kbserver.serve import run
 
     flags = dict(zip(sys.argv[2::2], sys.argv[3::2], strict=True))
-    config = Config.from_env().updated({"PORT": flags["--port"], "STORAGE_DIR": flags["--storage-dir"]})
+    config = Config.from_env().updated(
+        {"PORT": flags["--port"], "STORAGE_DIR": flags["--storage-dir"]}
+    )
     return run(config, plugins=[FaultyDisk()])
 
 

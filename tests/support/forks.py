@@ -39,4 +39,6 @@ def contested(kb):
 
 
 def stored(kb, scope=None):
-    return {(*row["args"], row["negated"]): row for row in kb.query_rows("p", [ANONYMOUS], scope=scope)}
+    return {
+        (*row["args"], row["negated"]): row for row in kb.query_rows("p", [ANONYMOUS], scope=scope)
+    }

@@ -22,7 +22,18 @@ hookimpl = HookimplMarker("kbcore")
 
 NOW = 1_700_000_000_000
 
-ROW_KEYS = ["predicate", "args", "negated", "scope", "metadata", "createdAt", "validFrom", "validUntil", "ttl", "confidence"]
+ROW_KEYS = [
+    "predicate",
+    "args",
+    "negated",
+    "scope",
+    "metadata",
+    "createdAt",
+    "validFrom",
+    "validUntil",
+    "ttl",
+    "confidence",
+]
 """The keys of a row, in their order."""
 
 WRITES = (
@@ -110,7 +121,9 @@ FORGETFUL = ForgetfulPlugin()
 def make_runtime(**settings: Any) -> tuple[Runtime, Forgetful, ManualClock]:
     """Open a runtime on a manual clock, with settings given by the names of the fields of Config."""
     plugin, clock = ForgetfulPlugin(), ManualClock(NOW)
-    runtime = open_runtime(Config(storage_backend="forgetful", **settings), plugins=(plugin,), clock=clock)
+    runtime = open_runtime(
+        Config(storage_backend="forgetful", **settings), plugins=(plugin,), clock=clock
+    )
     return runtime, plugin.store, clock
 
 
@@ -120,7 +133,9 @@ class Client:
     def __init__(self, flask: FlaskClient) -> None:
         self.flask = flask
 
-    def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **more: Any) -> TestResponse:
+    def post(
+        self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> TestResponse:
         if body is not None:
             more["json"] = body
         return self.flask.post(path, headers={"X-Tenant-ID": "t", **(headers or {})}, **more)

@@ -27,7 +27,9 @@ class Keyed:
         self._client = served.app.test_client()
         self._numbers = itertools.count()
 
-    def make(self, role: str, databases: Sequence[str] = (), tenants: Sequence[str] = (), **more: Any) -> NewKey:
+    def make(
+        self, role: str, databases: Sequence[str] = (), tenants: Sequence[str] = (), **more: Any
+    ) -> NewKey:
         """Make a key as the machine's owner does."""
         wanted = KeyWanted(role, role, tuple(databases), tuple(tenants), **more)
         return self.served.runtime.keys().create(wanted)
@@ -55,7 +57,9 @@ class Keyed:
         number = next(self._numbers)
         found = address or f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
         more = {} if method in ("GET", "HEAD", "DELETE") else {"json": {} if body is None else body}
-        return self._client.open(path, method=method, headers=sent, environ_overrides={"REMOTE_ADDR": found}, **more)
+        return self._client.open(
+            path, method=method, headers=sent, environ_overrides={"REMOTE_ADDR": found}, **more
+        )
 
 
 @contextmanager

@@ -42,7 +42,10 @@ def load(server, worker, round_number, acknowledged, sent, enough):
 
 
 def present(server):
-    facts = {row["args"][0] for row in json.loads(server.post("/query", {"predicate": "fact", "args": ["?x"]})[1])}
+    facts = {
+        row["args"][0]
+        for row in json.loads(server.post("/query", {"predicate": "fact", "args": ["?x"]})[1])
+    }
     bulks: dict[str, int] = {}
     for row in json.loads(server.post("/query", {"predicate": "bulk", "args": ["?x", "?y"]})[1]):
         bulks[row["args"][1]] = bulks.get(row["args"][1], 0) + 1
@@ -68,7 +71,9 @@ def kill_rounds(folder, rounds, seed, load=load, check=check, **settings):
             enough = threading.Event()
             own: list[tuple[str, str]] = []
             threads = [
-                threading.Thread(target=load, args=(server, worker, round_number, own, sent, enough))
+                threading.Thread(
+                    target=load, args=(server, worker, round_number, own, sent, enough)
+                )
                 for worker in range(WORKERS)
             ]
             for thread in threads:
@@ -105,7 +110,9 @@ def upkeep(server, worker, round_number, acknowledged, sent, enough):
             kind = ("forked", "merged", "evicted", "committed")[n % 4]
             name = f"{round_number}-{worker}-{n}"
             scope = f"s{name}"
-            facts = [{"predicate": "whole", "args": [name, i], "scope": scope} for i in range(PARTS)]
+            facts = [
+                {"predicate": "whole", "args": [name, i], "scope": scope} for i in range(PARTS)
+            ]
             if kind == "committed":
                 id = done("POST", "/tx/begin")
                 for fact in facts:
@@ -117,10 +124,20 @@ def upkeep(server, worker, round_number, acknowledged, sent, enough):
                 doubt = {"confidence": 0.001} if kind == "evicted" else {}
                 done("POST", "/assert/facts", {"facts": [{**fact, **doubt} for fact in facts]})
                 if kind == "forked":
-                    done("POST", "/scope/fork", {"sourceScope": scope, "targetScope": f"{scope}.fork"})
+                    done(
+                        "POST",
+                        "/scope/fork",
+                        {"sourceScope": scope, "targetScope": f"{scope}.fork"},
+                    )
                 elif kind == "merged":
-                    done("POST", "/scope/fork", {"targetScope": f"{scope}.merge"})  # of the base, which is empty
-                    done("POST", "/scope/merge", {"sourceScope": scope, "targetScope": f"{scope}.merge"})
+                    done(
+                        "POST", "/scope/fork", {"targetScope": f"{scope}.merge"}
+                    )  # of the base, which is empty
+                    done(
+                        "POST",
+                        "/scope/merge",
+                        {"sourceScope": scope, "targetScope": f"{scope}.merge"},
+                    )
                 else:
                     done("POST", "/memory/decay", {"scope": scope})
             acknowledged.append((kind, name))
@@ -139,4 +156,6 @@ def check_upkeep(server, acknowledged, sent):
     for kind, name in acknowledged:
         where = {"forked": ".fork", "merged": ".merge"}.get(kind, "")
         assert counts[f"s{name}{where}"] == (0 if kind == "evicted" else PARTS), (kind, name)
-    assert {scope.removesuffix(".fork").removesuffix(".merge") for scope in counts} <= {f"s{name}" for _, name in sent}
+    assert {scope.removesuffix(".fork").removesuffix(".merge") for scope in counts} <= {
+        f"s{name}" for _, name in sent
+    }

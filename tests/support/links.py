@@ -36,7 +36,9 @@ class Link:
         fault, self.fault = self.fault, ""
         if self.down or fault == "lost":
             raise BadShipment("no answer")
-        answer = self.leader.replication.leader.ship(self.name, cursor, 0.0, 300 if fault == "short" else max_bytes)
+        answer = self.leader.replication.leader.ship(
+            self.name, cursor, 0.0, 300 if fault == "short" else max_bytes
+        )
         previous, self.last = self.last, answer
         if fault == "late":
             raise BadShipment("the answer came too late")
@@ -46,7 +48,12 @@ class Link:
             return replace(answer, data=answer.data[: len(answer.data) * 2 // 3])
         if fault == "damaged" and answer.data:
             place = len(answer.data) // 2
-            return replace(answer, data=answer.data[:place] + bytes([answer.data[place] ^ 4]) + answer.data[place + 1 :])
+            return replace(
+                answer,
+                data=answer.data[:place]
+                + bytes([answer.data[place] ^ 4])
+                + answer.data[place + 1 :],
+            )
         return answer
 
     @contextmanager
@@ -59,7 +66,11 @@ class Link:
         if fault in ("cut", "late"):
             data = data[: len(data) * 2 // 3]
         if fault == "damaged":
-            data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :]
+            data = (
+                data[: len(data) // 2]
+                + bytes([data[len(data) // 2] ^ 4])
+                + data[len(data) // 2 + 1 :]
+            )
         yield iter([data[start : start + 1000] for start in range(0, len(data), 1000)])
 
     def close(self):
@@ -77,6 +88,10 @@ def catch_up(follower, steps=20):
     for _ in range(steps):
         follower.replication.follower.step()
         standing = follower.replication.follower.standing
-        if not standing.trouble and standing.as_of is not None and follower.log_head() >= standing.head:
+        if (
+            not standing.trouble
+            and standing.as_of is not None
+            and follower.log_head() >= standing.head
+        ):
             return
     raise AssertionError(follower.replication.describe())

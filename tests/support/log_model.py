@@ -63,7 +63,9 @@ class Books:
         batch = []
         for _ in range(rng.choice((1, 1, 2, 5))):
             number = len(self.accepted) + len(batch) + 1
-            batch.append((number % 256, 1, b"%d:" % number + rng.randbytes(rng.choice((1, 40, 300)))))
+            batch.append(
+                (number % 256, 1, b"%d:" % number + rng.randbytes(rng.choice((1, 40, 300))))
+            )
         try:
             store.append(batch)
         except StorageFull:
@@ -114,8 +116,14 @@ class Books:
             assert list(loaded[1]) == snapshot_of(loaded[0])
         possible = self.accepted + self.uncertain
         records = list(store.read(status.snapshot))
-        assert [record.seq for record in records] == list(range(status.snapshot + 1, status.head + 1))
-        assert self.acknowledged <= status.head <= len(possible), (self.acknowledged, status.head, len(possible))
+        assert [record.seq for record in records] == list(
+            range(status.snapshot + 1, status.head + 1)
+        )
+        assert self.acknowledged <= status.head <= len(possible), (
+            self.acknowledged,
+            status.head,
+            len(possible),
+        )
         for record in records:
             assert (record.type, record.version, record.payload) == possible[record.seq - 1]
         return possible[: status.head]

@@ -15,7 +15,13 @@ from typing import Any
 from support.sockets import Running
 
 ATOM = {"predicate": "p", "args": ["a", "?x"]}
-FACT = {"predicate": "p", "args": ["a", "b"], "confidence": 0.5, "metadata": {"k": [1, {"l": None}]}, "ttl": 1000}
+FACT = {
+    "predicate": "p",
+    "args": ["a", "b"],
+    "confidence": 0.5,
+    "metadata": {"k": [1, {"l": None}]},
+    "ttl": 1000,
+}
 
 SOUND: dict[str, Any] = {
     "/tell": FACT,
@@ -23,12 +29,21 @@ SOUND: dict[str, Any] = {
     "/retract": FACT,
     "/forget": FACT,
     "/assert/facts": {"facts": [FACT, FACT]},
-    **{path: {**ATOM, "limit": 3, "asOf": 1_700_000_000_000} for path in ("/infer", "/ask", "/query", "/retract/pattern")},
-    **{path: {"head": ATOM, "body": [{**ATOM, "negated": False}]} for path in ("/teach", "/assert/rule", "/retract/rule")},
+    **{
+        path: {**ATOM, "limit": 3, "asOf": 1_700_000_000_000}
+        for path in ("/infer", "/ask", "/query", "/retract/pattern")
+    },
+    **{
+        path: {"head": ATOM, "body": [{**ATOM, "negated": False}]}
+        for path in ("/teach", "/assert/rule", "/retract/rule")
+    },
     "/execute": {"command": "p(a). ?- p(?x)."},
     "/aggregate": {"predicate": "p", "op": "COUNT", "argIndex": 0},
     "/explain": {"goal": "p(?x, ?y)"},
-    **{path: {"sourceScope": "s", "targetScope": "t"} for path in ("/scope/fork", "/scope/diff", "/scope/merge")},
+    **{
+        path: {"sourceScope": "s", "targetScope": "t"}
+        for path in ("/scope/fork", "/scope/diff", "/scope/merge")
+    },
     "/memory/query/salient": {"limit": 3, "minSalience": 0.1},
     "/memory/recall": {**ATOM, "timestamp": 1_700_000_000_000},
     "/memory/decay": {"threshold": 0.05, "dryRun": True},
@@ -61,7 +76,25 @@ GETS = (
 )
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW", "get")
 SCALARS: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1e308, 2**63, 10**30, 1.5, "", "?", "?x", "*", ".", "..", "../../etc", "a/b"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1e308,
+        2**63,
+        10**30,
+        1.5,
+        "",
+        "?",
+        "?x",
+        "*",
+        ".",
+        "..",
+        "../../etc",
+        "a/b",
+    ),
     *(
         "\u202eevil",
         "\u2028",
@@ -77,11 +110,37 @@ SCALARS: tuple[Any, ...] = (
         [[]],
         [None],
     ),
-    *({"$ref": "#"}, {"": {}}, ["x"] * 70, "not p(a)", 'p("', "p(?x) :- q(?x), not", "9" * 400, "count(?x)", "1e999"),
+    *(
+        {"$ref": "#"},
+        {"": {}},
+        ["x"] * 70,
+        "not p(a)",
+        'p("',
+        "p(?x) :- q(?x), not",
+        "9" * 400,
+        "count(?x)",
+        "1e999",
+    ),
 )
 NAMES = (
-    *("X-Tenant-ID", "X-Database", "X-Transaction-ID", "X-Request-ID", "Prefer", "Content-Type", "Content-Encoding"),
-    *("Accept", "Accept-Encoding", "Idempotency-Key", "If-None-Match", "traceparent", "Authorization", "X-API-Key"),
+    *(
+        "X-Tenant-ID",
+        "X-Database",
+        "X-Transaction-ID",
+        "X-Request-ID",
+        "Prefer",
+        "Content-Type",
+        "Content-Encoding",
+    ),
+    *(
+        "Accept",
+        "Accept-Encoding",
+        "Idempotency-Key",
+        "If-None-Match",
+        "traceparent",
+        "Authorization",
+        "X-API-Key",
+    ),
     *(
         "Origin",
         "Host",
@@ -145,7 +204,9 @@ class Outcome:
     wrong: list[tuple[str, bytes]] = field(default_factory=list)
 
     def summary(self) -> str:
-        failed = sum(count for status, count in self.answers.items() if status >= 500 and status != 501)
+        failed = sum(
+            count for status, count in self.answers.items() if status >= 500 and status != 501
+        )
         said = f"{self.requests} requests, {self.answers.total()} answers, {failed} of 5xx, {len(self.wrong)} wrong"
         return f"{said}: {dict(sorted(self.answers.items()))}"
 
@@ -171,12 +232,27 @@ class Maker:
             rng.shuffle(headers)
         elif kind == 3:
             path, method = self._path(rng, path), rng.choice(METHODS)
-        framed = self._framed(rng, body) if kind == 4 else [(b"Content-Length", b"%d" % len(body))] if body else []
+        framed = (
+            self._framed(rng, body)
+            if kind == 4
+            else [(b"Content-Length", b"%d" % len(body))]
+            if body
+            else []
+        )
         if kind == 4:
             body = rng.choice(
-                (body, body[:-1], b"zz\r\n" + body, b"5\r\n{\r\n0\r\n\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+                (
+                    body,
+                    body[:-1],
+                    b"zz\r\n" + body,
+                    b"5\r\n{\r\n0\r\n\r\n",
+                    b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body),
+                )
             )
-        lines = [f"{method} {path} HTTP/1.1".encode(), *(name + b": " + value for name, value in [*headers, *framed])]
+        lines = [
+            f"{method} {path} HTTP/1.1".encode(),
+            *(name + b": " + value for name, value in [*headers, *framed]),
+        ]
         raw = b"\r\n".join(lines) + b"\r\n\r\n" + body
         return self._cut(rng, raw) if kind == 5 else raw
 
@@ -237,7 +313,10 @@ class Maker:
     def _cut(self, rng: random.Random, raw: bytes) -> bytes:
         for _ in range(rng.randrange(1, 4)):
             start, length = rng.randrange(len(raw) + 1), rng.choice((0, 0, 1, 2, 8, 64))
-            put = bytes(rng.choice(b'\x00\r\n\t :/?"{}[],\\\xff\x80aZ0') for _ in range(rng.choice((0, 1, 2, 5))))
+            put = bytes(
+                rng.choice(b'\x00\r\n\t :/?"{}[],\\\xff\x80aZ0')
+                for _ in range(rng.choice((0, 1, 2, 5)))
+            )
             raw = raw[:start] + put + raw[start + length :]
         return raw
 
@@ -268,7 +347,9 @@ def _judge(answer: bytes, outcome: Outcome) -> None:
             continue
         outcome.answers[status] += 1
         headers = {name.lower(): value for name, value in (line.split(b": ", 1) for line in lines)}
-        assert all(32 <= byte < 127 for byte in head.replace(b"\r\n", b"")), "control characters in the head"
+        assert all(32 <= byte < 127 for byte in head.replace(b"\r\n", b"")), (
+            "control characters in the head"
+        )
         assert headers[b"x-request-id"], "no number"
         if status in (204, 304):
             continue
@@ -282,5 +363,9 @@ def _judge(answer: bytes, outcome: Outcome) -> None:
             assert list(found) == ["code", "message", "details"], "another shape"
             assert isinstance(found["message"], str), "no message"
             assert found["message"], "an empty message"
-            assert found["details"] is None or isinstance(found["details"], dict), "details of another kind"
-            assert status < 500 or found["code"] == "LLM_NOT_CONFIGURED", f"{status} {found['code']}"
+            assert found["details"] is None or isinstance(found["details"], dict), (
+                "details of another kind"
+            )
+            assert status < 500 or found["code"] == "LLM_NOT_CONFIGURED", (
+                f"{status} {found['code']}"
+            )

@@ -24,4 +24,8 @@ def stored(kb, scope=None):
 
 
 def formula(age, accesses=1, priority=0.5, confidence=1.0):
-    return (0.5 * 2 ** -(age / HOUR) + 0.3 * min(1, math.log(1 + accesses) / math.log(100)) + 0.2 * priority) * confidence
+    return (
+        0.5 * 2 ** -(age / HOUR)
+        + 0.3 * min(1, math.log(1 + accesses) / math.log(100))
+        + 0.2 * priority
+    ) * confidence

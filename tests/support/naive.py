@@ -109,7 +109,9 @@ def _fire(rule: Rule, found: Model, assumed: Model | None = None) -> bool:
     if aggregates(rule):
         rows |= set(grouped(rule, list(envs(rule, found, assumed))))
     else:
-        rows |= {tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found, assumed)}
+        rows |= {
+            tuple(env.get(arg, arg) for arg in rule.head.args) for env in envs(rule, found, assumed)
+        }
     return len(rows) > before
 
 
@@ -144,7 +146,9 @@ def grouped(rule: Rule, bindings: list[dict]) -> dict[tuple[str, ...], list[dict
                 row.append(str(len(members)))
             else:
                 texts = [env[arg.variable] for env in members]
-                row.append(fold(arg.function, sorted(set(texts)) if arg.function == "count" else texts)[0])
+                row.append(
+                    fold(arg.function, sorted(set(texts)) if arg.function == "count" else texts)[0]
+                )
         if None not in row:
             rows[tuple(row)] = members
     return rows
@@ -163,10 +167,16 @@ def instances(rule: Rule, found: Model) -> Iterator[tuple[Atom, list[Member], bo
     if aggregates(rule):
         for row, members in grouped(rule, list(envs(rule, found))).items():
             head = Atom(rule.head.predicate, row, rule.head.positive)
-            yield head, [[facts for facts, _ in _choices(rule, env, found)] for env in members], True
+            yield (
+                head,
+                [[facts for facts, _ in _choices(rule, env, found)] for env in members],
+                True,
+            )
         return
     for env in envs(rule, found):
-        head = Atom(rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive)
+        head = Atom(
+            rule.head.predicate, tuple(env.get(a, a) for a in rule.head.args), rule.head.positive
+        )
         for facts, absent in _choices(rule, env, found):
             yield head, [[[fact]] for fact in facts], absent
 
@@ -232,7 +242,12 @@ def _named(item, env: dict) -> tuple[Variable, str | None] | None:
         return None
     for a, b in ((item.left, item.right), (item.right, item.left)):
         computes = item.op == "=" or not isinstance(b, Apply)
-        if computes and isinstance(a, Variable) and a not in env and all(v in env for v in expression_variables(b)):
+        if (
+            computes
+            and isinstance(a, Variable)
+            and a not in env
+            and all(v in env for v in expression_variables(b))
+        ):
             return a, _value(b, env)
     return None
 
@@ -253,7 +268,9 @@ def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
             return text_test(TESTS.index(item.op) + 8 * item.negated, left, right)
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
-    denials = found.get((name, arity, False), set()) if positive else set()  # `p` does not take `~p` back
+    denials = (
+        found.get((name, arity, False), set()) if positive else set()
+    )  # `p` does not take `~p` back
     present = found if assumed is None else assumed
     rows = (row for row in present.get((name, arity, positive), ()) if row not in denials)
     return not any(_unify(item.atom.args, row, env) is not None for row in rows)

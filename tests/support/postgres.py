@@ -22,7 +22,9 @@ import pytest
 
 
 def psycopg() -> Any:
-    return pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'kbcore[postgres]'")
+    return pytest.importorskip(
+        "psycopg", reason="psycopg is not installed: pip install 'kbcore[postgres]'"
+    )
 
 
 def answering() -> str | None:
@@ -50,7 +52,9 @@ class OwnServer:
     def __init__(self, *, fsync: bool = False) -> None:
         initdb, self._postgres = _binary("initdb"), _binary("postgres")
         if initdb is None or self._postgres is None:
-            pytest.skip("no PostgreSQL server answers, and Debian's package postgresql is not installed")
+            pytest.skip(
+                "no PostgreSQL server answers, and Debian's package postgresql is not installed"
+            )
         # What kills it in tests is a signal, which the kernel survives.
         self._fsync = "on" if fsync else "off"
         self._as = self._user() if os.getuid() == 0 else []
@@ -58,7 +62,20 @@ class OwnServer:
         if self._as:
             shutil.chown(self.folder, self._as[2])
         data = str(self.folder / "data")
-        command = [*self._as, initdb, "-D", data, "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8", "--locale=C"]
+        command = [
+            *self._as,
+            initdb,
+            "-D",
+            data,
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]
         subprocess.run(command, check=True, capture_output=True, cwd="/", timeout=60)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -79,7 +96,16 @@ class OwnServer:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        settings = ["-p", str(self.port), "-h", "127.0.0.1", "-k", str(self.folder), "-c", "max_connections=40"]
+        settings = [
+            "-p",
+            str(self.port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            str(self.folder),
+            "-c",
+            "max_connections=40",
+        ]
         settings += ["-c", f"fsync={self._fsync}"]
         command = [*self._as, str(self._postgres), "-D", str(self.folder / "data"), *settings]
         with open(os.devnull, "w") as nowhere:

@@ -82,15 +82,24 @@ def wide_rules(draw):
     body = []
     for _ in range(draw(st.integers(2, 4))):
         name, arity = draw(st.sampled_from([*BASE[:3], *DERIVED[:3], *DERIVED[:3], ("on", 0)]))
-        args = [draw(st.sampled_from([*MANY_VARIABLES, *MANY_VARIABLES, ANONYMOUS, "a"])) for _ in range(arity)]
+        args = [
+            draw(st.sampled_from([*MANY_VARIABLES, *MANY_VARIABLES, ANONYMOUS, "a"]))
+            for _ in range(arity)
+        ]
         body.append(Literal(Atom(name, tuple(args))))
     bound = [v for v in MANY_VARIABLES if any(v in item.variables() for item in body)]
     terms = st.sampled_from([*bound, "a", "2"])
     if draw(st.integers(0, 2)) == 0:
-        body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())))
+        body.append(
+            Comparison(
+                draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())
+            )
+        )
     if draw(st.integers(0, 3)) == 0:
         result = Variable("made")
-        body.append(Comparison("=", result, draw(st.sampled_from(SHAPES))(draw(terms), draw(terms))))
+        body.append(
+            Comparison("=", result, draw(st.sampled_from(SHAPES))(draw(terms), draw(terms)))
+        )
         bound.append(result)
     if draw(st.integers(0, 2)) == 0:
         name, arity = draw(st.sampled_from([*BASE[:3], *DERIVED[:3]]))
@@ -126,20 +135,39 @@ def computing_rules(draw):
         body.append(Literal(Atom(name, tuple(args))))
     bound = [v for v in VARIABLES if any(v in item.variables() for item in body)]
     terms = st.sampled_from([*bound, *bound, *bound, "1", "a", "2"])
-    values = st.one_of(terms, st.builds(lambda shape, a, b: shape(a, b), st.sampled_from(SHAPES), terms, terms))
+    values = st.one_of(
+        terms, st.builds(lambda shape, a, b: shape(a, b), st.sampled_from(SHAPES), terms, terms)
+    )
     made = []
     for _ in range(draw(st.integers(0, 2))):
         kind = draw(st.integers(0, 5))
         if kind == 0:
-            body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(values), draw(values), draw(st.booleans())))
+            body.append(
+                Comparison(
+                    draw(st.sampled_from(COMPARISONS)),
+                    draw(values),
+                    draw(values),
+                    draw(st.booleans()),
+                )
+            )
         elif kind == 1:
-            body.append(Comparison(draw(st.sampled_from(TESTS)), draw(values), draw(values), draw(st.booleans())))
+            body.append(
+                Comparison(
+                    draw(st.sampled_from(TESTS)), draw(values), draw(values), draw(st.booleans())
+                )
+            )
         else:
             made.append(Variable(f"made{len(made)}"))
             body.append(Comparison("=", made[-1], draw(values)))
             if draw(st.integers(0, 3)) == 0:  # joined with what is stored or derived
                 name, arity = draw(predicates.filter(lambda one: one[1] > 0))
-                args = (made[-1], *(draw(st.sampled_from([*bound, ANONYMOUS])) if bound else "1" for _ in range(arity - 1)))
+                args = (
+                    made[-1],
+                    *(
+                        draw(st.sampled_from([*bound, ANONYMOUS])) if bound else "1"
+                        for _ in range(arity - 1)
+                    ),
+                )
                 body.append(Literal(Atom(name, args), draw(st.integers(0, 2)) == 0))
     known = [*bound, *made] or ["a"]
     name, arity = draw(st.sampled_from(DERIVED[:4]))
@@ -147,9 +175,16 @@ def computing_rules(draw):
     if any(isinstance(one, Variable) for one in known) and draw(st.integers(0, 2)) == 0:
         for _ in range(draw(st.integers(1, 2))):
             function = draw(st.sampled_from(["count", "sum", "sum", "min", "max", "avg", "*"]))
-            one = Aggregate("count", None) if function == "*" else Aggregate(function, draw(st.sampled_from(known)))
+            one = (
+                Aggregate("count", None)
+                if function == "*"
+                else Aggregate(function, draw(st.sampled_from(known)))
+            )
             args[draw(st.integers(0, arity - 1))] = one
-    return Rule(Atom(name, tuple(args), draw(st.sampled_from([True] * 5 + [False]))), tuple(draw(st.permutations(body))))
+    return Rule(
+        Atom(name, tuple(args), draw(st.sampled_from([True] * 5 + [False]))),
+        tuple(draw(st.permutations(body))),
+    )
 
 
 @st.composite
@@ -157,29 +192,46 @@ def rules(draw, signs: bool = True, negation: bool = True):
     body = []
     for _ in range(draw(st.integers(1, 3))):
         name, arity = draw(predicates)
-        args = tuple(draw(st.sampled_from([*VARIABLES, *VARIABLES, ANONYMOUS, "a", "1"])) for _ in range(arity))
+        args = tuple(
+            draw(st.sampled_from([*VARIABLES, *VARIABLES, ANONYMOUS, "a", "1"]))
+            for _ in range(arity)
+        )
         body.append(Literal(Atom(name, args, draw(st.sampled_from([True] * 5 + [not signs])))))
     bound = [v for v in VARIABLES if any(v in item.variables() for item in body)]
     terms = st.sampled_from([*bound, *bound, "a", "b"])
     if negation and draw(st.booleans()):
         name, arity = draw(predicates)
         args = tuple(draw(st.one_of(terms, st.just(ANONYMOUS))) for _ in range(arity))
-        body.append(Literal(Atom(name, args, draw(st.sampled_from([True, True, True, not signs]))), negated=True))
+        body.append(
+            Literal(
+                Atom(name, args, draw(st.sampled_from([True, True, True, not signs]))), negated=True
+            )
+        )
     if draw(st.integers(0, 3)) == 0:
-        body.append(Comparison(draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())))
+        body.append(
+            Comparison(
+                draw(st.sampled_from(COMPARISONS)), draw(terms), draw(terms), draw(st.booleans())
+            )
+        )
     if draw(st.integers(0, 5)) == 0:
         name = Variable("named")
         body.append(Comparison("=", name, draw(terms)))
         terms = st.sampled_from([*bound, name])
     name, arity = draw(st.sampled_from(DERIVED))
-    head = Atom(name, tuple(draw(terms) for _ in range(arity)), draw(st.sampled_from([True] * 5 + [not signs])))
+    head = Atom(
+        name,
+        tuple(draw(terms) for _ in range(arity)),
+        draw(st.sampled_from([True] * 5 + [not signs])),
+    )
     return Rule(head, tuple(draw(st.permutations(body))))
 
 
 @st.composite
 def goals(draw):
     name, arity = draw(st.sampled_from(DERIVED))
-    args = tuple(draw(st.sampled_from([*VARIABLES[:2], ANONYMOUS, *CONSTANTS[:4]])) for _ in range(arity))
+    args = tuple(
+        draw(st.sampled_from([*VARIABLES[:2], ANONYMOUS, *CONSTANTS[:4]])) for _ in range(arity)
+    )
     return Atom(name, args, draw(st.sampled_from([True] * 5 + [False])))
 
 
@@ -237,10 +289,14 @@ class World:
             if possible and view.rules.uncertain(denied, schema):
                 schema = replace(schema, truth=POSSIBLE)
             schema = replace(schema, restrictions=goal_equalities(pattern))
-            compiled = self.cache.get(view.rules, schema, adornment_of(goal.args), denied, view.statistics)
+            compiled = self.cache.get(
+                view.rules, schema, adornment_of(goal.args), denied, view.statistics
+            )
             return self._ask(goal, pattern, compiled, view.bind, means, keep)
 
-    def _ask(self, goal, pattern, compiled, bind, means: Slices, keep: bool) -> set[tuple[str, ...]]:
+    def _ask(
+        self, goal, pattern, compiled, bind, means: Slices, keep: bool
+    ) -> set[tuple[str, ...]]:
         key = (id(compiled), None if not compiled.plan.one_seed else tuple(pattern))
         run = self.kept.pop(key, None)
         if run is not None and run.run.check() is RunState.STALE:

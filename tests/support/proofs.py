@@ -63,12 +63,22 @@ class Checker:
                 assert node["depth"] == self.heights[atom]
                 premises = [table[name] for name in node["premises"]]
                 assert all(premise["depth"] < node["depth"] for premise in premises)
-                self.step(atom, node["rule"]["text"], node["bindings"], [(p["kind"], row_atom(p["fact"])) for p in premises])
+                self.step(
+                    atom,
+                    node["rule"]["text"],
+                    node["bindings"],
+                    [(p["kind"], row_atom(p["fact"])) for p in premises],
+                )
             elif node["kind"] == "aggregate":
                 assert node["depth"] == self.heights[atom]
                 premises = [table[name] for name in node["premises"]]
                 assert all(premise["depth"] < node["depth"] for premise in premises)
-                self.aggregate(atom, node["rule"]["text"], node, [(p["kind"], row_atom(p["fact"])) for p in premises])
+                self.aggregate(
+                    atom,
+                    node["rule"]["text"],
+                    node,
+                    [(p["kind"], row_atom(p["fact"])) for p in premises],
+                )
             elif node["kind"] == "elided":
                 assert found["proof"]["truncated"]
                 assert atom in self.heights
@@ -96,7 +106,9 @@ class Checker:
             step = node["step"]
             kind, atom = step["type"], row_atom(node["goal"])
             if node is top:
-                self.same_result(atom, found["result"], "absent" if kind == "negation_as_failure" else kind)
+                self.same_result(
+                    atom, found["result"], "absent" if kind == "negation_as_failure" else kind
+                )
             if kind in ("rule_application", "aggregate"):
                 below = step["bodyProofs"]
                 premises = []
@@ -105,7 +117,12 @@ class Checker:
                     if of == "negation_as_failure":
                         goal = Atom(goal.predicate, goal.args, not goal.positive)
                         of = "absent"
-                    if of != "builtin" and of != "absent" and atom in self.heights and goal not in self.facts:
+                    if (
+                        of != "builtin"
+                        and of != "absent"
+                        and atom in self.heights
+                        and goal not in self.facts
+                    ):
                         assert self.heights[goal] < self.heights[atom]
                     premises.append((of, goal))
                 if kind == "aggregate":
@@ -114,7 +131,10 @@ class Checker:
                     self.step(atom, step["rule"], node["substitution"], premises)
                 todo.extend((premise, level + 1) for premise in below)
             elif kind in ("fact_match", "explicit_negative"):
-                told = {**node["goal"], "metadata": {}}  # what an answer says beside the fact is not told
+                told = {
+                    **node["goal"],
+                    "metadata": {},
+                }  # what an answer says beside the fact is not told
                 assert step["fact"] == told
                 assert atom in self.facts
                 assert (kind == "fact_match") is atom.positive
@@ -135,7 +155,9 @@ class Checker:
             assert atom == shown
             assert shown in self.heights
 
-    def step(self, head: Atom, text: str, bindings: dict[str, str], premises: list[tuple[str, Atom]]) -> None:
+    def step(
+        self, head: Atom, text: str, bindings: dict[str, str], premises: list[tuple[str, Atom]]
+    ) -> None:
         """An application of a rule: its instance is what stands above and below."""
         rule = parse_rule(text)
         assert rule in self.rules
@@ -143,15 +165,30 @@ class Checker:
         assert self._at(rule.head, env) == head
         self.body(rule, env, premises)
 
-    def aggregate(self, head: Atom, text: str, taken: dict[str, Any], premises: list[tuple[str, Atom]]) -> None:
+    def aggregate(
+        self, head: Atom, text: str, taken: dict[str, Any], premises: list[tuple[str, Atom]]
+    ) -> None:
         """An application of a rule with aggregates: every input shown is a binding of its group."""
         rule = parse_rule(text)
         assert rule in self.rules
-        (members,) = (m for row, m in naive.grouped(rule, list(naive.envs(rule, self.model))).items() if row == head.args)
-        inputs = [{Variable(name[1:]): value for name, value in given.items()} for given in taken["inputs"]]
+        (members,) = (
+            m
+            for row, m in naive.grouped(rule, list(naive.envs(rule, self.model))).items()
+            if row == head.args
+        )
+        inputs = [
+            {Variable(name[1:]): value for name, value in given.items()}
+            for given in taken["inputs"]
+        ]
         aggregates = [term for term in rule.head.args if isinstance(term, Aggregate)]
-        ((of_values, variable), *others) = {(one.function in ("min", "max", "count"), one.variable) for one in aggregates}
-        rows = len({env[variable] for env in members}) if of_values and variable and not others else len(members)
+        ((of_values, variable), *others) = {
+            (one.function in ("min", "max", "count"), one.variable) for one in aggregates
+        }
+        rows = (
+            len({env[variable] for env in members})
+            if of_values and variable and not others
+            else len(members)
+        )
         assert taken["rows"] == rows
         assert len(inputs) == min(rows, 10)
         width = len(rule.body)
@@ -187,14 +224,21 @@ class Checker:
             if item.negated:
                 assert item.atom.positive  # `not ~p` rests on an absence only
                 asked = Atom(asked.predicate, asked.args, False)
-            assert (atom.predicate, atom.positive, atom.arity) == (asked.predicate, asked.positive, asked.arity)
+            assert (atom.predicate, atom.positive, atom.arity) == (
+                asked.predicate,
+                asked.positive,
+                asked.arity,
+            )
             for have, want in zip(atom.args, asked.args, strict=True):
                 assert isinstance(want, Variable) or have == want
             assert atom in self.heights
 
     @staticmethod
     def _at(atom: Atom, env: dict[Variable, str]) -> Atom:
-        args = tuple(env[arg] if isinstance(arg, Variable) and not arg.anonymous else arg for arg in atom.args)
+        args = tuple(
+            env[arg] if isinstance(arg, Variable) and not arg.anonymous else arg
+            for arg in atom.args
+        )
         return Atom(atom.predicate, args, atom.positive)
 
     def _filled(self, expr: Any, env: dict[Variable, str]) -> Any:

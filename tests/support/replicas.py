@@ -15,18 +15,27 @@ TOKEN = "0123456789-secret-of-all-nodes"
 
 
 def leader(folder, port=0, **more):
-    return Server(folder, "--port", str(port), REPLICATION_MODE="LEADER", REPLICATION_TOKEN=TOKEN, **more)
+    return Server(
+        folder, "--port", str(port), REPLICATION_MODE="LEADER", REPLICATION_TOKEN=TOKEN, **more
+    )
 
 
 def follower(folder, url, port=0, **more):
-    settings = {"REPLICATION_MODE": "FOLLOWER", "LEADER_URL": url, "REPLICATION_TOKEN": TOKEN, **more}
+    settings = {
+        "REPLICATION_MODE": "FOLLOWER",
+        "LEADER_URL": url,
+        "REPLICATION_TOKEN": TOKEN,
+        **more,
+    }
     return Server(folder, "--port", str(port), **{"REPLICATION_POLL_MS": "200", **settings})
 
 
 def get(server, path, **headers):
     connection = server.connect()
     try:
-        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = connection.getresponse()
         return answer.status, answer.read(), dict(answer.getheaders())
     finally:
@@ -62,7 +71,9 @@ def numbers(server, **headers):
     connection = server.connect()
     try:
         headers = {"Content-Type": "application/json", "X-Tenant-ID": "t", **headers}
-        connection.request("POST", "/query", json.dumps({"predicate": "n", "args": ["?x"]}), headers)
+        connection.request(
+            "POST", "/query", json.dumps({"predicate": "n", "args": ["?x"]}), headers
+        )
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == 200, body

@@ -17,7 +17,9 @@ from kbcore.node.runtime import Runtime, open_runtime
 BASE = Config.from_env({"ENGINE_VERIFY": os.environ.get("ENGINE_VERIFY", "0")})
 
 
-def runtime(folder: Path | None = None, *, clock: ManualClock | None = None, **settings: Any) -> Runtime:
+def runtime(
+    folder: Path | None = None, *, clock: ManualClock | None = None, **settings: Any
+) -> Runtime:
     """A runtime on a folder, or in memory; settings by their field names in Config."""
     if folder is None:
         config = replace(BASE, storage_backend="memory", **settings)

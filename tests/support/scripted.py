@@ -28,7 +28,9 @@ class Scripted:
 
     def complete(self, request: CompletionRequest) -> Completion:
         self.asked.append(request)
-        answer: Any = self.answers.pop(0) if self.answers else think(request.system, request.messages[0].text)
+        answer: Any = (
+            self.answers.pop(0) if self.answers else think(request.system, request.messages[0].text)
+        )
         if callable(answer):
             answer = answer(request)
         if isinstance(answer, Exception):

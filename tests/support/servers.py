@@ -22,13 +22,29 @@ class Server:
     program: tuple[str, ...] = ("-m", "kbserver.cli")
 
     def __init__(self, folder: Path, *flags: str, log: Path | None = None, **more: str) -> None:
-        command = [sys.executable, *self.program, "serve", "--port", "0", "--storage-dir", str(folder), *flags]
-        settings = {**os.environ, "MIN_FREE_MB": "0", "LOG_LEVEL": "INFO" if log else "ERROR", **more}
+        command = [
+            sys.executable,
+            *self.program,
+            "serve",
+            "--port",
+            "0",
+            "--storage-dir",
+            str(folder),
+            *flags,
+        ]
+        settings = {
+            **os.environ,
+            "MIN_FREE_MB": "0",
+            "LOG_LEVEL": "INFO" if log else "ERROR",
+            **more,
+        }
         settings.pop("PYTHONUNBUFFERED", None)  # what is announced must not wait in a buffer
         self.log = log
         with open(os.devnull if log is None else log, "w") as file:
             errors = None if log is None else file
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=settings)
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=settings
+            )
         assert self.process.stdout is not None
         found = None
         while found is None:
@@ -48,7 +64,11 @@ class Server:
         return http.client.HTTPConnection(*self.address, timeout=60)
 
     def post(
-        self, path: str, body: Any, connection: http.client.HTTPConnection | None = None, **more: str
+        self,
+        path: str,
+        body: Any,
+        connection: http.client.HTTPConnection | None = None,
+        **more: str,
     ) -> tuple[int, bytes]:
         """Status and body of an answer; `more` are headers, with _ for -."""
         http_ = connection or self.connect()

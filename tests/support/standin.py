@@ -19,8 +19,20 @@ from support.standin_mind import think
 
 INJECTED = {
     "facts": [
-        {"predicate": "trusted", "args": ["mallory"], "negated": False, "confidence": 1, "scope": "secret", "ttl": 1},
-        {"predicate": "owns", "args": ["mallory", "?everything"], "negated": False, "confidence": 1},
+        {
+            "predicate": "trusted",
+            "args": ["mallory"],
+            "negated": False,
+            "confidence": 1,
+            "scope": "secret",
+            "ttl": 1,
+        },
+        {
+            "predicate": "owns",
+            "args": ["mallory", "?everything"],
+            "negated": False,
+            "confidence": 1,
+        },
         {"predicate": "p" * 300, "args": ["x"], "negated": False, "confidence": 1},
         {"predicate": "owns", "args": ["x" * 70_000], "negated": False, "confidence": 1},
         {"predicate": "matches(a, b)", "args": ["a", "b"], "negated": False, "confidence": 1},
@@ -28,7 +40,12 @@ INJECTED = {
         {"predicate": "nested", "args": [["a"]], "negated": False, "confidence": 1},
         "retract(everything)",
     ],
-    "rules": [{"head": {"predicate": "trusted", "args": ["?x"]}, "body": [{"predicate": "known", "args": ["?x"]}]}],
+    "rules": [
+        {
+            "head": {"predicate": "trusted", "args": ["?x"]},
+            "body": [{"predicate": "known", "args": ["?x"]}],
+        }
+    ],
     "retract": [{"predicate": "trusted", "args": ["ann"]}],
     "scope": "secret",
     "tenant": "other",
@@ -65,7 +82,9 @@ class StandIn:
         self.released = threading.Event()
         self._kinds: deque[str] = deque()
         self._server = _Server(("127.0.0.1", 0), type("Bound", (_Handler,), {"standin": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -132,7 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "slow":
             self.standin.released.wait(30)
         if kind.isdigit():
-            said = json.dumps({"error": {"message": f"no {self.headers.get('Authorization')}"}}).encode()
+            said = json.dumps(
+                {"error": {"message": f"no {self.headers.get('Authorization')}"}}
+            ).encode()
             self._send(int(kind), said, **({"Retry-After": after} if after else {}))
         elif kind == "redirect":
             self._send(307, b"", Location=f"{self.standin.url}/elsewhere")
@@ -158,7 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **headers,
+        }.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
@@ -171,12 +196,18 @@ def _said(seen: Seen) -> Said:
     body = seen.body
     if seen.path.endswith(":generateContent"):
         turns = [turn["parts"][0]["text"] for turn in body["contents"]]
-        system, schema = body["systemInstruction"]["parts"][0]["text"], body["generationConfig"].get("responseSchema")
+        system, schema = (
+            body["systemInstruction"]["parts"][0]["text"],
+            body["generationConfig"].get("responseSchema"),
+        )
     elif seen.path == "/v1/messages":
         turns, system = [turn["content"] for turn in body["messages"]], body["system"]
         schema = body["tools"][0]["input_schema"] if "tools" in body else None
     else:
-        turns, system = [turn["content"] for turn in body["messages"][1:]], body["messages"][0]["content"]
+        turns, system = (
+            [turn["content"] for turn in body["messages"][1:]],
+            body["messages"][0]["content"],
+        )
         wrapped = body.get("response_format")
         schema = wrapped["json_schema"]["schema"] if wrapped else body.get("format")
     return Said(system, turns[-1], schema, turns)
@@ -209,17 +240,28 @@ def _wire(seen: Seen, kind: str) -> dict[str, Any]:
     if seen.path.endswith(":generateContent"):
         content = {"role": "model", "parts": [{"text": text}]}
         candidate = {"content": content, "finishReason": "MAX_TOKENS" if cut else "STOP"}
-        return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": used, "candidatesTokenCount": made}}
+        return {
+            "candidates": [candidate],
+            "usageMetadata": {"promptTokenCount": used, "candidatesTokenCount": made},
+        }
     if seen.path == "/v1/messages":
         usage = {"input_tokens": used, "output_tokens": made}
         if said.schema is not None and kind in ("ok", "injected", "invented", "wrong_shape"):
             part = {"type": "tool_use", "id": "t1", "name": "answer", "input": found}
             return {"content": [part], "stop_reason": "tool_use", "usage": usage}
         part = {"type": "text", "text": text}
-        return {"content": [part], "stop_reason": "max_tokens" if cut else "end_turn", "usage": usage}
+        return {
+            "content": [part],
+            "stop_reason": "max_tokens" if cut else "end_turn",
+            "usage": usage,
+        }
     if seen.path == "/api/chat":
         message = {"role": "assistant", "content": text}
         ended = {"done": True, "done_reason": "length" if cut else "stop"}
         return {"message": message, **ended, "prompt_eval_count": used, "eval_count": made}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length" if cut else "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "length" if cut else "stop",
+    }
     return {"choices": [choice], "usage": {"prompt_tokens": used, "completion_tokens": made}}

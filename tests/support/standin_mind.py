@@ -8,9 +8,13 @@ from typing import Any
 _MARK = r"<{0}>\n(.*?)\n</{0}>"
 _VERB = r"(?:likes?|loves?|owns?|knows?|visits?|drinks?|manages?|sells?|works? (?:at|for)|lives? in|moves? to)"
 _NAME = r"[A-Z][\w-]*(?: [A-Z][\w-]*)*"
-_SENTENCE = re.compile(rf"(?P<s>{_NAME}) (?P<maybe>probably |perhaps )?(?P<no>does not |doesn't )?(?P<v>{_VERB}) (?P<o>.+)")
+_SENTENCE = re.compile(
+    rf"(?P<s>{_NAME}) (?P<maybe>probably |perhaps )?(?P<no>does not |doesn't )?(?P<v>{_VERB}) (?P<o>.+)"
+)
 _IS = re.compile(rf"(?P<s>{_NAME}) is (?P<no>not )?(?:an?|the) (?P<n>\w+)(?: of (?P<o>.+))?")
-_RULE = re.compile(r"Everyone who (?P<v>\w+(?: at| in| for)?) (?P<o>\w+) (?P<w>\w+(?: at| in| for)?) (?P<p>\w+)")
+_RULE = re.compile(
+    r"Everyone who (?P<v>\w+(?: at| in| for)?) (?P<o>\w+) (?P<w>\w+(?: at| in| for)?) (?P<p>\w+)"
+)
 _FACT = re.compile(r"(?:\d+\. )?(not |~)?(\w+)\((.*?)\)")
 
 
@@ -49,7 +53,14 @@ def extract(text: str, rules: bool) -> dict[str, Any]:
         subject = fact["s"]
         sure = 0.6 if fact.groupdict().get("maybe") else 0.9
         for predicate, args in _atoms(fact):
-            found.append({"predicate": predicate, "args": args, "negated": bool(fact["no"]), "confidence": sure})
+            found.append(
+                {
+                    "predicate": predicate,
+                    "args": args,
+                    "negated": bool(fact["no"]),
+                    "confidence": sure,
+                }
+            )
     return {"facts": found, **({"rules": general} if rules else {})}
 
 
@@ -85,25 +96,42 @@ def answer(facts: str) -> dict[str, Any]:
         args = _args(found[3])
         verb = found[2].replace("_", " ")
         verb = verb if verb.split()[0].endswith("s") else f"is {verb}"
-        said = f"{args[0]} {'does not ' if found[1] else ''}{verb} {' '.join(args[1:])}".strip() + "."
+        said = (
+            f"{args[0]} {'does not ' if found[1] else ''}{verb} {' '.join(args[1:])}".strip() + "."
+        )
         sentences.append({"text": said, "facts": [number]})
     return {"sentences": sentences, "confidence": 0.95}
 
 
 def _atoms(fact: re.Match[str]) -> list[tuple[str, list[str]]]:
     if "n" in fact.groupdict():
-        return [(f"{fact['n']}_of", [fact["s"], fact["o"]]) if fact["o"] else ("is_a", [fact["s"], fact["n"]])]
+        return [
+            (f"{fact['n']}_of", [fact["s"], fact["o"]])
+            if fact["o"]
+            else ("is_a", [fact["s"], fact["n"]])
+        ]
     verb = fact["v"].split()
     first = verb[0] if verb[0].endswith("s") else verb[0] + "s"
-    return [("_".join([first, *verb[1:]]), [fact["s"], thing]) for thing in re.split(r" and |, ", fact["o"])]
+    return [
+        ("_".join([first, *verb[1:]]), [fact["s"], thing])
+        for thing in re.split(r" and |, ", fact["o"])
+    ]
 
 
 def _rule(found: re.Match[str]) -> dict[str, Any]:
     def atom(verb: str, thing: str) -> dict[str, Any]:
         return {"predicate": verb.replace(" ", "_"), "args": ["?x", thing], "negated": False}
 
-    return {"head": atom(found["w"], found["p"]), "body": [atom(found["v"], found["o"])], "confidence": 0.8}
+    return {
+        "head": atom(found["w"], found["p"]),
+        "body": [atom(found["v"], found["o"])],
+        "confidence": 0.8,
+    }
 
 
 def _args(text: str) -> list[str]:
-    return [quoted or bare.strip() for quoted, bare in re.findall(r'"([^"]*)"|([^,"]+)', text) if quoted or bare.strip()]
+    return [
+        quoted or bare.strip()
+        for quoted, bare in re.findall(r'"([^"]*)"|([^,"]+)', text)
+        if quoted or bare.strip()
+    ]

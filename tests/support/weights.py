@@ -29,11 +29,15 @@ class Oracle:
 
     def __post_init__(self) -> None:
         self.model = naive.model(self.rules, self.facts)
-        self.instances = [(r, *found) for r in self.rules for found in naive.instances(r, self.model)]
+        self.instances = [
+            (r, *found) for r in self.rules for found in naive.instances(r, self.model)
+        ]
 
     def _best(self, own, step, better):
         """The fixpoint of values: `own` for told facts (None: no value), `step` from a rule's instance."""
-        values = {atom: value for atom in self.facts if (value := own(self.facts[atom])) is not None}
+        values = {
+            atom: value for atom in self.facts if (value := own(self.facts[atom])) is not None
+        }
         changed = True
         while changed:
             changed = False
@@ -51,7 +55,11 @@ class Oracle:
         best = None
         for facts in choices:
             if all(fact in values for fact in facts):
-                value = values[facts[0]] if len(facts) == 1 else step(rule, [values[fact] for fact in facts], False)
+                value = (
+                    values[facts[0]]
+                    if len(facts) == 1
+                    else step(rule, [values[fact] for fact in facts], False)
+                )
                 if best is None or better(value, best):
                     best = value
         return best
@@ -71,7 +79,8 @@ class Oracle:
             more = {
                 head
                 for rule, head, members, _ in self.instances
-                if rule.confidence is not None or any(carried.intersection(f) for choices in members for f in choices)
+                if rule.confidence is not None
+                or any(carried.intersection(f) for choices in members for f in choices)
             }
             grown = not more <= carried
             carried |= more
@@ -80,7 +89,9 @@ class Oracle:
     def windows(self) -> dict[Atom, tuple[int, int, bool]]:
         """Start and end of each fact's best window, and whether a proof with this window rests on no absence."""
         ends = self._best(
-            lambda told: told.end, lambda rule, values, absent: min([FOREVER, *values]), lambda new, old: new > old
+            lambda told: told.end,
+            lambda rule, values, absent: min([FOREVER, *values]),
+            lambda new, old: new > old,
         )
         found = {}
         starts = {
@@ -94,7 +105,9 @@ class Oracle:
         for atom, end in ends.items():
             start = starts[end][atom]
             firm = self._best(
-                lambda told, start=start, end=end: True if told.start <= start and told.end >= end else None,
+                lambda told, start=start, end=end: (
+                    True if told.start <= start and told.end >= end else None
+                ),
                 lambda rule, values, absent: None if absent else True,
                 lambda new, old: False,
             )

@@ -57,7 +57,9 @@ def facts(entries: Iterable[dict[str, str]]) -> Iterator[tuple[str, ...]]:
         yield "package", name
         wanted = ", ".join(filter(None, (entry.get("Pre-Depends"), entry.get("Depends"))))
         for number, group in enumerate(filter(None, wanted.split(","))):
-            found = [match.group() for one in group.split("|") if (match := NAME.match(one.strip()))]
+            found = [
+                match.group() for one in group.split("|") if (match := NAME.match(one.strip()))
+            ]
             if len(found) == 1:
                 yield "depends", name, found[0]
             for other in found if len(found) > 1 else ():
@@ -96,7 +98,9 @@ def run(scratch: Path, folder: Path) -> int:
         if row[0] == "depends":
             edges.setdefault(row[1], set()).add(row[2])
             back.setdefault(row[2], set()).add(row[1])
-    print(f"{len(packages)} packages, {sum(map(len, edges.values()))} dependencies, {len(rows)} facts")
+    print(
+        f"{len(packages)} packages, {sum(map(len, edges.values()))} dependencies, {len(rows)} facts"
+    )
 
     command = [
         sys.executable,
@@ -113,7 +117,11 @@ def run(scratch: Path, folder: Path) -> int:
     def without(x: str) -> set[str]:
         return packages - reachable(back, x) - {x}
 
-    names = [n for n in ("libreoffice", "python3", "gnome", "apt", "postgresql-15", "firefox-esr") if n in edges][:4]
+    names = [
+        n
+        for n in ("libreoffice", "python3", "gnome", "apt", "postgresql-15", "firefox-esr")
+        if n in edges
+    ][:4]
     goals: list[tuple[str, set[str]]] = [(f'needs("{n}", ?q)', reachable(edges, n)) for n in names]
     goals += [(f'breaks("{n}", ?p)', reachable(back, n)) for n in ("libssl3", "python3", "libc6")]
     goals += [(f'without(?p, "{n}")', without(n)) for n in ("libc6", "python3")]
@@ -127,7 +135,9 @@ def run(scratch: Path, folder: Path) -> int:
             variable = 0 if goal.startswith(("without", "leaf")) else 1
             same = {row[variable] for row in found} == expected
             wrong += not same
-            print(f"{goal:28} {len(found):6} answers {ms:8.1f} ms  {'as searched' if same else 'WRONG'}")
+            print(
+                f"{goal:28} {len(found):6} answers {ms:8.1f} ms  {'as searched' if same else 'WRONG'}"
+            )
     return 1 if wrong else 0
 
 

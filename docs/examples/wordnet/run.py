@@ -57,8 +57,12 @@ def main() -> int:
     wrong = 0
     with kbcore.open_kb() as kb:
         start = time.perf_counter()
-        kb.tell_many("hypernym", [(child, parent) for child, own in parents.items() for parent in own])
-        kb.tell_many("sense", [(word, name[offset]) for offset, words, _ in found for word in words])
+        kb.tell_many(
+            "hypernym", [(child, parent) for child, own in parents.items() for parent in own]
+        )
+        kb.tell_many(
+            "sense", [(word, name[offset]) for offset, words, _ in found for word in words]
+        )
         kb.load((HERE / "rules.kb").read_text(encoding="utf-8"))
         print(f"{len(found)} synsets loaded in {time.perf_counter() - start:.1f} s")
         for word in ("violin", "chess", "photosynthesis"):
@@ -68,7 +72,9 @@ def main() -> int:
             ms = (time.perf_counter() - start) * 1000
             same = answers == above(parents, synset)
             wrong += not same
-            print(f"{word}: {len(answers)} ancestors in {ms:.1f} ms  {'as searched' if same else 'WRONG'}")
+            print(
+                f"{word}: {len(answers)} ancestors in {ms:.1f} ms  {'as searched' if same else 'WRONG'}"
+            )
         for one, other in (("violin", "trumpet"), ("dog", "cat"), ("chess", "poker")):
             a, b = first[one], first[other]
             start = time.perf_counter()
@@ -77,7 +83,9 @@ def main() -> int:
             both = above(parents, a) & above(parents, b)
             same = answers == {g for g in both if not any(g in above(parents, low) for low in both)}
             wrong += not same
-            print(f"{one} and {other}: {', '.join(sorted(answers))} in {ms:.1f} ms  {'as searched' if same else 'WRONG'}")
+            print(
+                f"{one} and {other}: {', '.join(sorted(answers))} in {ms:.1f} ms  {'as searched' if same else 'WRONG'}"
+            )
     return 1 if wrong else 0
 
 

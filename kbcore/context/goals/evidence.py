@@ -84,7 +84,12 @@ class Witness:
         opposite = counterpart(literal)
         rows = self.reasoner.rows(partition, literal, self.budget, None, 1) if atom.ground else []
         if rows and rows[0]["metadata"].get("basis") == "absence":
-            yield [Group(goal, Candidate(rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())))]
+            yield [
+                Group(
+                    goal,
+                    Candidate(rows[0], 0.0, self.supply.scores.now, None, Provenance(ABSENCE, ())),
+                )
+            ]
         elif rows or not atom.ground:
             yield from self._positive(goal, partition, opposite)
 
@@ -116,11 +121,17 @@ class Witness:
         found = self.supply.candidates([self.supply.supplied(fact) for fact in best])
         return [Group(goal, self._stored.setdefault(one.key, one)) for one in found]
 
-    def _concluded(self, stored: StoredRelation | None, rows: array[int], count: int, arity: int) -> list[int]:
+    def _concluded(
+        self, stored: StoredRelation | None, rows: array[int], count: int, arity: int
+    ) -> list[int]:
         """The places of the first answers that are not stored."""
         if stored is None or not stored.relation.counts().live:
             return list(range(min(count, self.most)))
-        ids, at, found = stored.relation.locate(rows, count), self.reasoner.tenant.at(0), list[int]()
+        ids, at, found = (
+            stored.relation.locate(rows, count),
+            self.reasoner.tenant.at(0),
+            list[int](),
+        )
         for place in self.budget.paced(range(count)):
             if ids[place] == NO_ROW or not visible(stored, ids[place], at):
                 found.append(place)
@@ -128,7 +139,9 @@ class Witness:
                     break
         return found
 
-    def _proved(self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]) -> list[Group]:
+    def _proved(
+        self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]
+    ) -> list[Group]:
         """Conclusions with the base facts of their proofs, the best first."""
         prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
         found: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
@@ -136,7 +149,9 @@ class Witness:
             for row, (top, proof) in zip(shown, proofs, strict=True):
                 bases, rules, whole = self._walked(top, proof)
                 rule = top.rule.text if top.rule is not None else ""
-                found.append((row, Provenance(rule, tuple(map(_said, top.premises))), bases, rules, whole))
+                found.append(
+                    (row, Provenance(rule, tuple(map(_said, top.premises))), bases, rules, whole)
+                )
         self._place(partition, [node for _, _, bases, _, _ in found for node in bases])
         groups = []
         for row, provenance, bases, rules, whole in found:
@@ -147,7 +162,9 @@ class Witness:
             groups.append(Group(goal, answer, facts, rules, whole))
         return sorted(groups, key=lambda group: -group.answer.salience)
 
-    def _walked(self, top: ProofNode, proof: Proof) -> tuple[list[ProofNode], list[StoredRule], bool]:
+    def _walked(
+        self, top: ProofNode, proof: Proof
+    ) -> tuple[list[ProofNode], list[StoredRule], bool]:
         """The stored facts below a conclusion from left to right, the rules on the way, and whether these are all."""
         bases: list[ProofNode] = []
         rules: dict[str, StoredRule] = {}
@@ -179,7 +196,9 @@ class Witness:
         find = self.reasoner.tenant.engine.find
         for schema, known in groups.items():
             stored = partition.need(schema)
-            symbols = array("I", [find(str(arg)) for node in known.values() for arg in node.atom.args])
+            symbols = array(
+                "I", [find(str(arg)) for node in known.values() for arg in node.atom.args]
+            )
             ids = stored.relation.locate(symbols, len(known))
             for fact in self.supply.candidates(self.supply.placed(stored, ids)):
                 self._stored[fact.key] = fact
@@ -194,4 +213,6 @@ def _said(node: ProofNode) -> str:
     """A premise as text."""
     if node.item is not None:
         return print_item(node.item)
-    return print_row(node.atom.predicate, [str(arg) for arg in terms_of(node.atom)], not node.atom.positive)
+    return print_row(
+        node.atom.predicate, [str(arg) for arg in terms_of(node.atom)], not node.atom.positive
+    )

@@ -67,7 +67,11 @@ class Partial:
                     if fact is not None:
                         facts.setdefault(fact.key, fact)
                     more = dict(known)
-                    more.update((t, a) for t, a in zip(atom.args, args, strict=True) if isinstance(t, Variable))
+                    more.update(
+                        (t, a)
+                        for t, a in zip(atom.args, args, strict=True)
+                        if isinstance(t, Variable)
+                    )
                     grown.append(more)
             if grown:
                 branches = grown[:BRANCHES]
@@ -81,15 +85,24 @@ class Partial:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored, pattern = self._partition.get(schema), goal_pattern(atom.args, tenant.find)
         if stored is not None and pattern is not None:
-            best = witness.supply.scores.most_of([(stored, pattern if any(pattern) else None)], BRANCHES)
+            best = witness.supply.scores.most_of(
+                [(stored, pattern if any(pattern) else None)], BRANCHES
+            )
             if best:
-                for fact in witness.supply.candidates([witness.supply.supplied(one) for one in best]):
+                for fact in witness.supply.candidates(
+                    [witness.supply.supplied(one) for one in best]
+                ):
                     yield fact, fact.row["args"]
                 return
         if schema in tenant.rules.visible(self._partition.name).derived:
             rows, count = witness.reasoner.solve(self._partition, atom, witness.budget)
             for place in range(min(count, BRANCHES)):
-                yield None, tenant.engine.texts(array("I", rows[place * atom.arity : (place + 1) * atom.arity]))
+                yield (
+                    None,
+                    tenant.engine.texts(
+                        array("I", rows[place * atom.arity : (place + 1) * atom.arity])
+                    ),
+                )
 
 
 def _unified(head: Atom, goal: Atom) -> Values | None:
@@ -110,6 +123,7 @@ def _unified(head: Atom, goal: Atom) -> Values | None:
 
 def _filled(atom: Atom, values: Values) -> Atom:
     args: tuple[HeadTerm, ...] = tuple(
-        values.get(arg, arg) if isinstance(arg, Variable) and not arg.anonymous else arg for arg in atom.args
+        values.get(arg, arg) if isinstance(arg, Variable) and not arg.anonymous else arg
+        for arg in atom.args
     )
     return Atom(atom.predicate, args, atom.positive)

@@ -24,7 +24,14 @@ from kbplanner.syntax.printer import print_item
 class Goals:
     """The goals of a window being made."""
 
-    def __init__(self, request: WindowRequest, witness: Witness, room: Room, selection: Selection, judge: Judge) -> None:
+    def __init__(
+        self,
+        request: WindowRequest,
+        witness: Witness,
+        room: Room,
+        selection: Selection,
+        judge: Judge,
+    ) -> None:
         self._goals = request.goals
         self._predicates = None if request.predicates is None else frozenset(request.predicates)
         self._witness = witness
@@ -64,7 +71,9 @@ class Goals:
             goal_text = print_item(self._goals[group.goal])
             if self._admits(group.answer) and self._room.refusal([group.answer], goal_text) is None:
                 self._rules(group)
-                self._selection.take_relevant(group.answer, "answer of a goal; its proof does not fit", goal_text)
+                self._selection.take_relevant(
+                    group.answer, "answer of a goal; its proof does not fit", goal_text
+                )
         for number, goal in enumerate(self._goals):
             if not self.found[number]:
                 self._take_partial(number, goal)
@@ -88,7 +97,9 @@ class Goals:
             return "contradicted"
         if not group.whole:
             return "maxFacts"
-        return self._room.refusal(list(filter(self._admits, group.facts)), print_item(self._goals[group.goal]))
+        return self._room.refusal(
+            list(filter(self._admits, group.facts)), print_item(self._goals[group.goal])
+        )
 
     def _admits(self, fact: Candidate) -> bool:
         return self._predicates is None or fact.predicate in self._predicates
@@ -120,9 +131,16 @@ class Goals:
                         continue
                     have.append(fact.text)
                     if self._admits(fact) and self._room.refusal([fact], goal_text) is None:
-                        self._selection.take_partial(fact, f"matches part of a rule for {goal_text}", goal_text)
+                        self._selection.take_partial(
+                            fact, f"matches part of a rule for {goal_text}", goal_text
+                        )
                 self.partial.append(
-                    {"goal": goal_text, "rule": part.rule.text, "have": have, "missing": list(part.missing)}
+                    {
+                        "goal": goal_text,
+                        "rule": part.rule.text,
+                        "have": have,
+                        "missing": list(part.missing),
+                    }
                 )
 
 

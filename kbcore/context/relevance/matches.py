@@ -27,7 +27,11 @@ ASKER_FACTOR = 2.0
 
 
 def matching_facts(
-    tenant: Tenant, partitions: Sequence[Partition], request: WindowRequest, salience_weight: float, budget: Budget
+    tenant: Tenant,
+    partitions: Sequence[Partition],
+    request: WindowRequest,
+    salience_weight: float,
+    budget: Budget,
 ) -> Lexical:
     """Return the BM25 share of the facts that match the query best, twice that for facts about the asker.
 
@@ -46,7 +50,8 @@ def matching_facts(
     ]
     about = _facts_about(asker, hits, tenant) if asker is not None else set()
     return {
-        (stored, row): share * ASKER_FACTOR if (stored, row) in about else share for stored, row, share in hits
+        (stored, row): share * ASKER_FACTOR if (stored, row) in about else share
+        for stored, row, share in hits
     }
 
 
@@ -59,7 +64,12 @@ def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
 
 
 def _best_matches(
-    index: LexicalIndex, partition: Partition, text: str, request: WindowRequest, salience_weight: float, budget: Budget
+    index: LexicalIndex,
+    partition: Partition,
+    text: str,
+    request: WindowRequest,
+    salience_weight: float,
+    budget: Budget,
 ) -> list[Found]:
     """Return the best matches of a partition, so many that no match left out could be among the first `max_facts`.
 
@@ -78,7 +88,9 @@ def _best_matches(
         count = min(8 * count, MAX_TIED_MATCHES)
 
 
-def _facts_about(constant: str, hits: Sequence[Found], tenant: Tenant) -> set[tuple[StoredRelation, int]]:
+def _facts_about(
+    constant: str, hits: Sequence[Found], tenant: Tenant
+) -> set[tuple[StoredRelation, int]]:
     """Return those of some facts that have a constant among their arguments."""
     symbol = tenant.engine.find(constant)
     ids: dict[StoredRelation, array[int]] = {}
@@ -88,6 +100,8 @@ def _facts_about(constant: str, hits: Sequence[Found], tenant: Tenant) -> set[tu
     for stored, rows in ids.items():
         arity, symbols = stored.schema.arity, stored.relation.rows(rows)
         about.update(
-            (stored, row) for at, row in enumerate(rows) if symbol in symbols[at * arity : (at + 1) * arity]
+            (stored, row)
+            for at, row in enumerate(rows)
+            if symbol in symbols[at * arity : (at + 1) * arity]
         )
     return about

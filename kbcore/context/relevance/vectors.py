@@ -73,7 +73,9 @@ class Vectors:
         """Those of a tenant, none at first; a transaction has those of the tenant below."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
         found = home.attached.get("vectors")
-        return cast(Vectors, home.attached.setdefault("vectors", cls(dimension)) if found is None else found)
+        return cast(
+            Vectors, home.attached.setdefault("vectors", cls(dimension)) if found is None else found
+        )
 
     def __len__(self) -> int:
         return len(self._known)
@@ -89,7 +91,9 @@ class Vectors:
         """
         wanted = dict.fromkeys([query, *texts])
         with self._lock:
-            known = {text: vector for text in wanted if (vector := self._known.get(text)) is not None}
+            known = {
+                text: vector for text in wanted if (vector := self._known.get(text)) is not None
+            }
         new = [text for text in wanted if text not in known]
         known.update(zip(new, embedding.vectors(new), strict=False))
         with self._lock:
@@ -99,4 +103,8 @@ class Vectors:
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
         asked = known.get(query)
-        return None if asked is None else {text: sum(map(mul, asked, vector)) for text, vector in known.items()}
+        return (
+            None
+            if asked is None
+            else {text: sum(map(mul, asked, vector)) for text, vector in known.items()}
+        )

@@ -78,7 +78,9 @@ class Draft(ABC):
     `goal_driven` that entries were chosen for goals.
     """
 
-    def __init__(self, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False) -> None:
+    def __init__(
+        self, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False
+    ) -> None:
         self._units = units
         self._resolved = resolved
         self._goal_driven = goal_driven
@@ -197,15 +199,22 @@ class FactsDraft(Draft):
             return
         goal, scope = ("goal", item.goal), ("scope", item.goal, item.scope)
         if headed and goal not in self._blocks:
-            yield Piece(goal, Block("% Other facts\n" if item.goal is None else f"% Goal: {item.goal}\n", ""))
+            yield Piece(
+                goal,
+                Block("% Other facts\n" if item.goal is None else f"% Goal: {item.goal}\n", ""),
+            )
         if scope not in self._blocks:
-            heading = "% Base\n" if item.scope is None else f"% Scope {print_constant(item.scope)}\n"
+            heading = (
+                "% Base\n" if item.scope is None else f"% Scope {print_constant(item.scope)}\n"
+            )
             yield Piece(scope, Block("", "", heading))
         notes = [*_notes(item)]
         if item.provenance is not None:
             notes.append(f"because {', '.join(item.provenance.premises) or item.provenance.rule}")
         comment = f"  % {'; '.join(notes)}" if notes else ""
-        yield Piece(("fact", *scope[1:], len(self._steps)), Block("", "\n"), f"{item.text}.{comment}")
+        yield Piece(
+            ("fact", *scope[1:], len(self._steps)), Block("", "\n"), f"{item.text}.{comment}"
+        )
 
     def _ordered(self) -> Iterator[Block]:
         groups: dict[object, dict[object, list[Block]]] = {}
@@ -214,7 +223,9 @@ class FactsDraft(Draft):
             if key[0] in ("rule", "rules"):
                 rules.append(block)
             else:  # the heading of a goal comes before its first scope
-                groups.setdefault(key[1], {}).setdefault(key[2] if len(key) > 2 else key, []).append(block)
+                groups.setdefault(key[1], {}).setdefault(
+                    key[2] if len(key) > 2 else key, []
+                ).append(block)
         for scopes in groups.values():
             for blocks in scopes.values():
                 yield from blocks
@@ -222,7 +233,11 @@ class FactsDraft(Draft):
 
 
 def draft_for(
-    name: str, units: Callable[[str], int] = len, *, resolved: bool = True, goal_driven: bool = False
+    name: str,
+    units: Callable[[str], int] = len,
+    *,
+    resolved: bool = True,
+    goal_driven: bool = False,
 ) -> Draft:
     """Return an empty draft in a format; `structured` is measured as the text that `facts` gives."""
     kind = NaturalDraft if name == NATURAL else FactsDraft

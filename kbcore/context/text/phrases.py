@@ -38,7 +38,10 @@ def words(predicate: str) -> tuple[str, ...]:
     """The words of an identifier: `works_at`, `works-at` and `worksAt` are all `works at`; a strange name has none."""
     if not re.fullmatch(r"[\w-]+", predicate):
         return ()
-    return tuple(part if part.isupper() and len(part) > 1 else part.lower() for part in _PARTS.findall(predicate))
+    return tuple(
+        part if part.isupper() and len(part) > 1 else part.lower()
+        for part in _PARTS.findall(predicate)
+    )
 
 
 def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = True) -> str | None:
@@ -50,7 +53,12 @@ def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = Tru
     if not found or not 1 <= len(args) <= 2:
         return None
     auxiliary, verb = found[0] in _AUXILIARY, _is_verb(found[0])
-    if len(args) == 2 and found[-1] not in _PREPOSITIONS and not verb and not (auxiliary and len(found) > 1):
+    if (
+        len(args) == 2
+        and found[-1] not in _PREPOSITIONS
+        and not verb
+        and not (auxiliary and len(found) > 1)
+    ):
         return None
     if not auxiliary and not verb and not (len(args) == 2 and found[0].endswith("ed")):
         found, auxiliary = ("is", *found), True
@@ -67,7 +75,9 @@ def sentence(atom: Atom) -> str:
     if phrase is not None:
         return f"{print_term(atom.args[0])} {phrase}"
     if not atom.args and words(atom.predicate):
-        return f"it {'holds' if atom.positive else 'does not hold'}: {' '.join(words(atom.predicate))}"
+        return (
+            f"it {'holds' if atom.positive else 'does not hold'}: {' '.join(words(atom.predicate))}"
+        )
     if not atom.positive:
         return f"it is false that {sentence(Atom(atom.predicate, atom.args))}"
     return print_atom(atom)
@@ -99,7 +109,9 @@ def rule_phrase(text: str) -> str:
         rule: Rule = parse_rule(text)
     except KBError:
         return text
-    surely = "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
+    surely = (
+        "" if rule.confidence is None else f" (confidence {print_constant(f'{rule.confidence:g}')})"
+    )
     return f"{sentence(rule.head)} if {' and '.join(map(_condition, rule.body))}{surely}"
 
 

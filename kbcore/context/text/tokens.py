@@ -41,7 +41,9 @@ class TokenCounter:
         """Return the tokens of a text; an empty text has none. Raises PluginFailed."""
         if not text:
             return 0
-        return tokens(len(text)) if self._tokenizer is None else self._counted(self._tokenizer, text)
+        return (
+            tokens(len(text)) if self._tokenizer is None else self._counted(self._tokenizer, text)
+        )
 
     @staticmethod
     def _counted(tokenizer: Tokenizer, text: str) -> int:
@@ -50,5 +52,7 @@ class TokenCounter:
         except Exception as error:  # plugin code may raise anything
             raise PluginFailed(f"tokenizer {tokenizer.name} failed: {error!r}") from error
         if type(count) is not int or count < 0:
-            raise PluginFailed(f"tokenizer {tokenizer.name} returned {count!r} instead of a number of tokens")
+            raise PluginFailed(
+                f"tokenizer {tokenizer.name} returned {count!r} instead of a number of tokens"
+            )
         return count

@@ -18,7 +18,11 @@ from kbcore.plug.conformance.llm import LLMProviderConformance
 from kbcore.plug.conformance.log_store import LogStoreConformance
 from kbcore.plug.conformance.log_store_faults import LogStoreFaultConformance
 from kbcore.plug.conformance.metrics_sink import MetricsSinkConformance
-from kbcore.plug.conformance.strategies import CONFLICTS, MergeStrategyConformance, SalienceScorerConformance
+from kbcore.plug.conformance.strategies import (
+    CONFLICTS,
+    MergeStrategyConformance,
+    SalienceScorerConformance,
+)
 from kbcore.plug.conformance.tokenizer import TokenizerConformance
 
 __all__ = [

@@ -35,12 +35,25 @@ class Conformance(ABC):  # noqa: B024 - the abstract method is that of each prot
         misnamed = _misnamed(cls)
         if misnamed:
             message += f"; rename {misnamed} to {cls.factory}"
-        raise TypeError(f"{message} (a class for others to derive from is declared with abstract=True)")
+        raise TypeError(
+            f"{message} (a class for others to derive from is declared with abstract=True)"
+        )
 
 
 def _misnamed(cls: type[Conformance]) -> str | None:
     """Return the method that was probably meant as the factory, None where nothing looks like
     it."""
-    own = [name for name, value in vars(cls).items() if callable(value) and not name.startswith(("_", "test_"))]
+    own = [
+        name
+        for name, value in vars(cls).items()
+        if callable(value) and not name.startswith(("_", "test_"))
+    ]
     former = [name for name in own if name in FORMER.get(cls.factory, ())]
-    return next(iter(former or get_close_matches(cls.factory, own, 1) or [n for n in own if n.startswith("make")]), None)
+    return next(
+        iter(
+            former
+            or get_close_matches(cls.factory, own, 1)
+            or [n for n in own if n.startswith("make")]
+        ),
+        None,
+    )

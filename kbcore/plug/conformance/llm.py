@@ -33,7 +33,11 @@ _SCHEMA = {
 }
 
 REQUEST = CompletionRequest(
-    "You answer with JSON.", (Message("user", 'Say {"facts": []} and nothing else.'),), _SCHEMA, 500, 60.0
+    "You answer with JSON.",
+    (Message("user", 'Say {"facts": []} and nothing else.'),),
+    _SCHEMA,
+    500,
+    60.0,
 )
 
 
@@ -79,12 +83,20 @@ class LLMProviderConformance(Conformance, abstract=True):
         answer = provider.complete(replace(REQUEST, schema=None))
         assert isinstance(answer, Completion)
         assert isinstance(answer.text, str)
-        assert all(count is None or count >= 0 for count in (answer.input_tokens, answer.output_tokens))
+        assert all(
+            count is None or count >= 0 for count in (answer.input_tokens, answer.output_tokens)
+        )
 
     def test_turns_of_both_sides_are_taken(self, provider: LLMProvider) -> None:
         """Check the messages of a repair: a question, a bad answer, its errors."""
-        turns = (*REQUEST.messages, Message("assistant", "Sure!"), Message("user", "That is no JSON. Again."))
-        assert isinstance(provider.complete(replace(REQUEST, schema=None, messages=turns)), Completion)
+        turns = (
+            *REQUEST.messages,
+            Message("assistant", "Sure!"),
+            Message("user", "That is no JSON. Again."),
+        )
+        assert isinstance(
+            provider.complete(replace(REQUEST, schema=None, messages=turns)), Completion
+        )
 
     def test_no_time_is_a_timeout(self, provider: LLMProvider) -> None:
         """Check that a request with no time left fails like one that took too long."""
@@ -95,7 +107,10 @@ class LLMProviderConformance(Conformance, abstract=True):
     def test_several_may_ask_at_a_time(self, provider: LLMProvider) -> None:
         """Check that calls from separate threads are all answered."""
         answers: list[Completion] = []
-        threads = [threading.Thread(target=lambda: answers.append(provider.complete(REQUEST))) for _ in range(3)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(provider.complete(REQUEST)))
+            for _ in range(3)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

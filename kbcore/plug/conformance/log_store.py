@@ -17,7 +17,11 @@ from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, Storage
 from kbcore.plug.conformance.base import Conformance
 from kbcore.plug.ports import LogSeed, LogStore, RemembersLeader, TakesOver
 
-SMALL: Sequence[tuple[int, int, bytes]] = ((1, 1, b"one"), (2, 1, b"two"), (255, 255, b"\0\xff three"))
+SMALL: Sequence[tuple[int, int, bytes]] = (
+    (1, 1, b"one"),
+    (2, 1, b"two"),
+    (255, 255, b"\0\xff three"),
+)
 
 
 class LogStoreConformance(Conformance, abstract=True):
@@ -39,7 +43,9 @@ class LogStoreConformance(Conformance, abstract=True):
     @pytest.fixture
     def config(self, tmp_path: Path) -> Config:
         """Return settings with an empty folder and small segments."""
-        return replace(Config(), storage_dir=str(tmp_path / "data"), min_free_mb=0, wal_segment_mb=1)
+        return replace(
+            Config(), storage_dir=str(tmp_path / "data"), min_free_mb=0, wal_segment_mb=1
+        )
 
     def keeping(self, config: Config) -> LogStore:
         """Open the store under test; skip the test if the store forgets by design."""
@@ -53,7 +59,12 @@ class LogStoreConformance(Conformance, abstract=True):
         """Check a new log: head 0, nothing to read, no snapshot, writable, and an id."""
         store = self.make_store(config)
         status = store.status()
-        assert (status.head, status.durable, status.snapshot, status.tail_bytes_dropped) == (0, 0, 0, 0)
+        assert (status.head, status.durable, status.snapshot, status.tail_bytes_dropped) == (
+            0,
+            0,
+            0,
+            0,
+        )
         assert status.writable
         assert status.log_id
         assert status.epoch >= 1
@@ -80,7 +91,9 @@ class LogStoreConformance(Conformance, abstract=True):
         store.close()
 
     @pytest.mark.parametrize("bad", [(1, 1, b""), (256, 1, b"x"), (1, 256, b"x"), (-1, 1, b"x")])
-    def test_a_bad_record_is_refused_with_its_whole_batch(self, config: Config, bad: tuple[int, int, bytes]) -> None:
+    def test_a_bad_record_is_refused_with_its_whole_batch(
+        self, config: Config, bad: tuple[int, int, bytes]
+    ) -> None:
         """Check all or none: the good record before the bad one is not written either."""
         store = self.make_store(config)
         with pytest.raises(InvalidInput):
@@ -173,7 +186,9 @@ class LogStoreConformance(Conformance, abstract=True):
             store.close(clean=number % 2 == 0)
             store = self.make_store(config)
             assert store.status().head == store.status().durable == number
-            assert [record.payload for record in store.read(0)] == [b"%d" % n for n in range(1, number + 1)]
+            assert [record.payload for record in store.read(0)] == [
+                b"%d" % n for n in range(1, number + 1)
+            ]
         assert store.status().log_id == log_id
         store.close()
 
@@ -211,7 +226,10 @@ class LogStoreConformance(Conformance, abstract=True):
     def test_records_of_all_sizes_come_back(self, config: Config) -> None:
         """Check sizes from one byte to more than a segment."""
         store = self.keeping(config)
-        payloads = [bytes([size % 251]) * size for size in (1, 2, 31, 32, 33, 4096, 70_000, 1 << 20, 3 << 20, 5)]
+        payloads = [
+            bytes([size % 251]) * size
+            for size in (1, 2, 31, 32, 33, 4096, 70_000, 1 << 20, 3 << 20, 5)
+        ]
         for payload in payloads:
             store.append([(1, 1, payload)])
         store.sync()
@@ -289,10 +307,19 @@ class LogStoreConformance(Conformance, abstract=True):
             store.append(SMALL[:count])
             store.sync()
             status = store.status()
-            assert (status.log_id, status.epoch, status.head, status.snapshot) == (seed.log_id, 7, seq + count, seq)
+            assert (status.log_id, status.epoch, status.head, status.snapshot) == (
+                seed.log_id,
+                7,
+                seq + count,
+                seq,
+            )
             loaded = store.load_snapshot()
-            assert (loaded and (loaded[0], list(loaded[1]))) == ((seq, [b"theirs", b""]) if seq else None)
-            assert [record.seq for record in store.read(seq)] == list(range(seq + 1, seq + count + 1))
+            assert (loaded and (loaded[0], list(loaded[1]))) == (
+                (seq, [b"theirs", b""]) if seq else None
+            )
+            assert [record.seq for record in store.read(seq)] == list(
+                range(seq + 1, seq + count + 1)
+            )
             store.close(clean=False)
             store = self.taking_over(config)
         self._snapshot_is(store, seq + 3, [b"next"])

@@ -154,7 +154,9 @@ class Disk:
     def _synced(self, fd: int, path: str) -> None:
         if os.path.isdir(path):
             with os.scandir(path) as entries:
-                self._names[path] = {entry.name: (entry.inode(), entry.is_dir()) for entry in entries}
+                self._names[path] = {
+                    entry.name: (entry.inode(), entry.is_dir()) for entry in entries
+                }
             return
         status = os.fstat(fd)
         reader = self._readers.get(status.st_ino)
@@ -208,7 +210,9 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         config = replace(Config(), min_free_mb=0, wal_segment_mb=1, fsync_policy="always")
         return replace(config, storage_dir=str(tmp_path / "data"))
 
-    def test_a_kill_between_append_and_sync_loses_nothing_acknowledged(self, fault_config: Config) -> None:
+    def test_a_kill_between_append_and_sync_loses_nothing_acknowledged(
+        self, fault_config: Config
+    ) -> None:
         """Check that another process finds every synced record, and a prefix of the others, in
         order and whole."""
         books, copies = Books(), list[tuple[Path, Books]]()
@@ -276,7 +280,9 @@ class LogStoreFaultConformance(Conformance, abstract=True):
                     store.close()
             self._check(run, books)
             if not disk.hit:
-                assert fault > 1, "the store made no call that the test intercepts; set syncs_unseen if that is intended"
+                assert fault > 1, (
+                    "the store made no call that the test intercepts; set syncs_unseen if that is intended"
+                )
                 return
 
     def _work(self, store: LogStore, books: Books, step: Callable[[], None]) -> None:
@@ -285,12 +291,16 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         Stop when the store has failed.
         """
         for number in range(1, 7):
-            if not self._append(store, books, [(7, 1, b"%d." % number * 40 * number), (8, 1, b"x" * number)], step):
+            if not self._append(
+                store, books, [(7, 1, b"%d." % number * 40 * number), (8, 1, b"x" * number)], step
+            ):
                 return
             if number % 2 == 0 and not self._snapshot(store, books, step):
                 return
 
-    def _append(self, store: LogStore, books: Books, records: Sequence[Record], step: Callable[[], None]) -> bool:
+    def _append(
+        self, store: LogStore, books: Books, records: Sequence[Record], step: Callable[[], None]
+    ) -> bool:
         books.sent.extend(records)
         try:
             last = store.append(records)
@@ -335,14 +345,21 @@ class LogStoreFaultConformance(Conformance, abstract=True):
         continues."""
         store = self.make_store(config)
         head = store.status().head
-        assert books.durable <= head <= len(books.sent), "acknowledged records are lost, or others appeared"
+        assert books.durable <= head <= len(books.sent), (
+            "acknowledged records are lost, or others appeared"
+        )
         loaded = store.load_snapshot()
         seq, chunks = (0, []) if loaded is None else (loaded[0], list(loaded[1]))
         assert seq >= books.snapshot, "a stored snapshot is lost"
         assert seq == 0 or chunks == books.snapshots[seq]
         after = max(seq, 0) if books.dropped else 0
-        stored = [(record.seq, record.type, record.version, record.payload) for record in store.read(after)]
-        assert stored == [(number, *books.sent[number - 1]) for number in range(after + 1, head + 1)]
+        stored = [
+            (record.seq, record.type, record.version, record.payload)
+            for record in store.read(after)
+        ]
+        assert stored == [
+            (number, *books.sent[number - 1]) for number in range(after + 1, head + 1)
+        ]
         assert store.append([(1, 1, b"next")]) == head + 1
         store.sync()
         store.close()

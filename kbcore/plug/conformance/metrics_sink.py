@@ -39,7 +39,10 @@ class MetricsSinkConformance(Conformance, abstract=True):
     @pytest.mark.parametrize("spec", FAMILIES, ids=lambda spec: spec.name)
     def test_it_takes_values_of_every_family(self, sink: MetricsSink, spec: MetricSpec) -> None:
         """Check values of every kind, with usual and unusual labels."""
-        for labels in (tuple("x" for _ in spec.labels), tuple('a "b"\n\\{},|#:é' for _ in spec.labels)):
+        for labels in (
+            tuple("x" for _ in spec.labels),
+            tuple('a "b"\n\\{},|#:é' for _ in spec.labels),
+        ):
             tell = sink.bind(spec, labels)
             for value in VALUES:
                 tell(value)
@@ -58,7 +61,9 @@ class MetricsSinkConformance(Conformance, abstract=True):
         """Check that no value is lost, if the sink shows values."""
         spec = next(spec for spec in FAMILIES if not spec.labels and spec.kind is Kind.COUNTER)
         tell = sink.bind(spec, ())
-        threads = [threading.Thread(target=lambda: [tell(1) for _ in range(2000)]) for _ in range(4)]
+        threads = [
+            threading.Thread(target=lambda: [tell(1) for _ in range(2000)]) for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -45,7 +45,9 @@ class MergeStrategyConformance(Conformance, abstract=True):
     def make_strategy(self) -> MergeStrategy:
         """Return the strategy under test."""
 
-    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    @pytest.mark.parametrize(
+        "conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"]
+    )
     def test_it_decides_every_conflict(self, conflict: MergeConflict) -> None:
         """Check that the result is a Resolution, with facts of different signs only for
         `Keep.FACTS`."""
@@ -56,16 +58,24 @@ class MergeStrategyConformance(Conformance, abstract=True):
         assert len({fact.positive for fact in resolution.facts}) == len(resolution.facts)
         assert not resolution.facts or resolution.keep is Keep.FACTS
 
-    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    @pytest.mark.parametrize(
+        "conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"]
+    )
     def test_it_is_pure(self, conflict: MergeConflict) -> None:
         """Check that repeated calls and another instance return the same, and leave the conflict
         unchanged."""
         before = repr(conflict)
         strategy = self.make_strategy()
-        assert strategy.resolve(conflict) == strategy.resolve(conflict) == self.make_strategy().resolve(conflict)
+        assert (
+            strategy.resolve(conflict)
+            == strategy.resolve(conflict)
+            == self.make_strategy().resolve(conflict)
+        )
         assert repr(conflict) == before
 
-    @pytest.mark.parametrize("conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"])
+    @pytest.mark.parametrize(
+        "conflict", CONFLICTS, ids=["metadata", "sign", "window", "three facts"]
+    )
     def test_what_it_always_decides_it_decides_here(self, conflict: MergeConflict) -> None:
         """Check that `always` is None, or the decision of `resolve` for every conflict."""
         strategy = self.make_strategy()
@@ -100,7 +110,9 @@ class SalienceScorerConformance(Conformance, abstract=True):
                 for priority, confidence in ((0.5, None), (0.0, 0.0), (1.0, 1.0), (0.25, 0.5)):
                     created = self.NOW - age
                     last = min(self.NOW, created + 500)
-                    yield FactUse("p", age % 2 == 0, None, created, last, accesses, priority, confidence)
+                    yield FactUse(
+                        "p", age % 2 == 0, None, created, last, accesses, priority, confidence
+                    )
 
     def test_scores_are_from_0_to_1(self, scorer: SalienceScorer) -> None:
         """Check the range of scores for every fact."""
@@ -110,7 +122,11 @@ class SalienceScorerConformance(Conformance, abstract=True):
         """Check that repeated calls and another scorer with the same settings return the same."""
         twin = self.make_scorer(Config())
         for fact in self.facts():
-            assert scorer.score(fact, self.NOW) == scorer.score(fact, self.NOW) == twin.score(fact, self.NOW)
+            assert (
+                scorer.score(fact, self.NOW)
+                == scorer.score(fact, self.NOW)
+                == twin.score(fact, self.NOW)
+            )
 
     def test_weights_stay_and_say_the_same_as_scores(self, scorer: SalienceScorer) -> None:
         """Check that the engine's formula and `score` agree, if there are weights."""
@@ -118,9 +134,13 @@ class SalienceScorerConformance(Conformance, abstract=True):
         assert scorer.weights == weights
         if weights is None:
             return
-        salience = Salience(weights.recency, weights.frequency, weights.priority, weights.half_life_ms, self.NOW)
+        salience = Salience(
+            weights.recency, weights.frequency, weights.priority, weights.half_life_ms, self.NOW
+        )
         assert salience.is_valid()
         for fact in self.facts():
             known = float("nan") if fact.confidence is None else fact.confidence
-            formula = salience.score(fact.created_at, fact.last_access, fact.accesses, fact.priority, known)
+            formula = salience.score(
+                fact.created_at, fact.last_access, fact.accesses, fact.priority, known
+            )
             assert scorer.score(fact, self.NOW) == pytest.approx(formula, abs=1e-12)

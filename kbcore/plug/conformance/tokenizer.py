@@ -21,7 +21,14 @@ import pytest
 from kbcore.plug.conformance.base import Conformance
 from kbcore.plug.tokenizer import Tokenizer
 
-TEXTS = ("ann works at acme.", "", "naïve café 東京", "a " * 5000, "% Goal: p(?x)\np(a).\n", "\u0000\ud7ff\U0010ffff")
+TEXTS = (
+    "ann works at acme.",
+    "",
+    "naïve café 東京",
+    "a " * 5000,
+    "% Goal: p(?x)\np(a).\n",
+    "\u0000\ud7ff\U0010ffff",
+)
 LONG = "works_at(ann, acme).\n" * 10_000
 """A text of 210,000 characters."""
 

@@ -102,7 +102,9 @@ class Difference:
         return list(conflicts)
 
 
-def differences(source: Partition | None, target: Partition | None, validity: Validity) -> Iterator[Difference]:
+def differences(
+    source: Partition | None, target: Partition | None, validity: Validity
+) -> Iterator[Difference]:
     """The differences of two partitions (None: an empty one), by predicate and arity, in this
     order."""
     names = {
@@ -129,10 +131,16 @@ def standing(stored: StoredRelation, ids: array[int], keys: Sequence[RowKey]) ->
     read = stored.relation.attributes
     created, confidences = read(Attribute.CREATED_AT, ids), read(Attribute.CONFIDENCE, ids)
     facts = []
-    for key, at, (start, end), confidence in zip(keys, created, stored.windows(ids), confidences, strict=True):
+    for key, at, (start, end), confidence in zip(
+        keys, created, stored.windows(ids), confidences, strict=True
+    ):
         sure = None if confidence != confidence else confidence
         until = None if end == FOREVER else end
-        facts.append(Standing(stored.schema.positive, int(at), start, until, sure, stored.metadata.get(key, {})))
+        facts.append(
+            Standing(
+                stored.schema.positive, int(at), start, until, sure, stored.metadata.get(key, {})
+            )
+        )
     return facts
 
 
@@ -168,7 +176,10 @@ def _compare(one: OneSign, arity: int, validity: Validity) -> None:
 
 def _compare_cells(one: OneSign, source: StoredRelation, target: StoredRelation) -> None:
     comparison = source.relation.compare(target.relation)
-    one.only_source, one.only_target = _rows_at(source, comparison.only_here), _rows_at(target, comparison.only_there)
+    one.only_source, one.only_target = (
+        _rows_at(source, comparison.only_here),
+        _rows_at(target, comparison.only_there),
+    )
     one.modified, one.equal = _rows_at(source, comparison.modified_here), comparison.equal
 
 
@@ -190,7 +201,9 @@ def _rows_at(stored: StoredRelation, ids: array[int]) -> array[int]:
     return picked
 
 
-def _compare_metadata(one: OneSign, source: StoredRelation, target: StoredRelation, arity: int) -> None:
+def _compare_metadata(
+    one: OneSign, source: StoredRelation, target: StoredRelation, arity: int
+) -> None:
     """Move pairs that differ only in metadata from equal to modified."""
     mine, other = source.metadata, target.metadata
     if mine == other:
@@ -212,7 +225,10 @@ def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -
     """
     keys = list(limited)
     symbols = array("I", [symbol for key in keys for symbol in key])
-    sides = [None if s is None else s.relation.locate(symbols, len(keys)) for s in (one.source, one.target)]
+    sides = [
+        None if s is None else s.relation.locate(symbols, len(keys))
+        for s in (one.source, one.target)
+    ]
     modified = set(_keys(one.modified, arity))
     here, there = (array("I", [NO_ROW]) * len(keys) if ids is None else ids for ids in sides)
     both = sum(1 for a, b in zip(here, there, strict=True) if NO_ROW not in (a, b))
@@ -234,19 +250,30 @@ def _judge(one: OneSign, arity: int, limited: set[RowKey], validity: Validity) -
             one.only_target.extend(key or (0,))
 
 
-def _counted(stored: StoredRelation | None, ids: array[int], key: RowKey, validity: Validity) -> tuple[object, ...] | None:
+def _counted(
+    stored: StoredRelation | None, ids: array[int], key: RowKey, validity: Validity
+) -> tuple[object, ...] | None:
     """Return what distinguishes a fact from another with the same arguments.
 
     The result is None for a fact that does not exist or does not count.
 
     A fact asserted without `validFrom` is valid from its assertion time.
     """
-    if stored is None or ids[0] == NO_ROW or (key in stored.limited and not validity.counts(stored, ids)):
+    if (
+        stored is None
+        or ids[0] == NO_ROW
+        or (key in stored.limited and not validity.counts(stored, ids))
+    ):
         return None
     confidence = stored.relation.attributes(Attribute.CONFIDENCE, ids)[0]
     begins = stored.relation.attributes(Attribute.VALID_FROM, ids)[0]
     _, end = next(stored.windows(ids))
-    return begins, end, None if confidence != confidence else confidence, stored.metadata.get(key, {})
+    return (
+        begins,
+        end,
+        None if confidence != confidence else confidence,
+        stored.metadata.get(key, {}),
+    )
 
 
 def _cross(difference: Difference, sign: bool) -> None:
@@ -255,8 +282,13 @@ def _cross(difference: Difference, sign: bool) -> None:
     mine, other = difference.signs[sign], difference.signs[not sign]
     if not mine.only_source or not other.only_target:
         return
-    if any(s is not None and s.limited for s in (mine.source, mine.target, other.source, other.target)):
-        opposite, own = set(difference.keys(other.only_target)), set(difference.keys(mine.only_source))
+    if any(
+        s is not None and s.limited for s in (mine.source, mine.target, other.source, other.target)
+    ):
+        opposite, own = (
+            set(difference.keys(other.only_target)),
+            set(difference.keys(mine.only_source)),
+        )
         crossed = [key in opposite for key in difference.keys(mine.only_source)]
         gone = [key in own for key in difference.keys(other.only_target)]
     else:
@@ -268,7 +300,10 @@ def _cross(difference: Difference, sign: bool) -> None:
 
 
 def _in_one(
-    difference: Difference, rows: array[int], there: StoredRelation | None, absent: StoredRelation | None
+    difference: Difference,
+    rows: array[int],
+    there: StoredRelation | None,
+    absent: StoredRelation | None,
 ) -> list[bool]:
     """Return for each row True if the first relation has it and the second has not."""
     engine_rows, count = cells(rows, difference.arity), difference.count(rows)
@@ -277,7 +312,10 @@ def _in_one(
     yes = [id != NO_ROW for id in there.relation.locate(engine_rows, count)]
     if absent is None:
         return yes
-    return [a and id == NO_ROW for a, id in zip(yes, absent.relation.locate(engine_rows, count), strict=True)]
+    return [
+        a and id == NO_ROW
+        for a, id in zip(yes, absent.relation.locate(engine_rows, count), strict=True)
+    ]
 
 
 def _chosen(rows: array[int], arity: int, selected: Sequence[bool]) -> array[int]:

@@ -76,7 +76,9 @@ class _Merge:
             key = tuple(self._tenant.engine.find(arg) for arg in args)
             others.setdefault((predicate, len(args)), {})[key] = decision
         conflicts = 0
-        for difference in differences(self._source, self._target, Validity(self._change.at, future=True)):
+        for difference in differences(
+            self._source, self._target, Validity(self._change.at, future=True)
+        ):
             decided = others.get((difference.predicate, difference.arity), {})
             conflicts += self._merge_relation(difference, decided)
         self._delta.details.update(merged=self._merged, conflicts=conflicts)
@@ -85,7 +87,9 @@ class _Merge:
         """Merge the facts of one predicate and arity; return the number of conflicts."""
         for sign in SIGNS:
             drawn = difference.drawn(sign, source=True)
-            self._copy(difference, sign, _without(difference, difference.signs[sign].only_source, drawn))
+            self._copy(
+                difference, sign, _without(difference, difference.signs[sign].only_source, drawn)
+            )
         usual = self._change.usual
         if not decided:
             self._settle(difference, usual, None)
@@ -111,7 +115,9 @@ class _Merge:
             if keep is Keep.SOURCE:
                 lost = other.crossed + flat(difference.drawn(sign, source=False))
                 self._erase(one.target, difference, _within(difference, lost, group))
-                self._copy(difference, sign, _within(difference, one.modified + one.crossed + drawn, group))
+                self._copy(
+                    difference, sign, _within(difference, one.modified + one.crossed + drawn, group)
+                )
             else:
                 self._combine(difference, sign, _within(difference, one.modified, group))
                 self._copy(difference, sign, _within(difference, one.crossed + drawn, group))
@@ -130,7 +136,9 @@ class _Merge:
         ids = source.relation.locate(cells(rows, difference.arity), count)
         for attribute in Attribute:
             if source.relation.uses(attribute) or target.relation.uses(attribute):
-                target.relation.set_attribute(attribute, ids_in_target, source.relation.attributes(attribute, ids))
+                target.relation.set_attribute(
+                    attribute, ids_in_target, source.relation.attributes(attribute, ids)
+                )
         if source.metadata or target.metadata:
             for key in difference.keys(rows):
                 target.describe(key, source.metadata.get(key))
@@ -146,12 +154,21 @@ class _Merge:
         if not count or source is None or target is None:
             return
         target = self._target.writable(target.schema)
-        sides = [(stored, stored.relation.locate(cells(rows, difference.arity), count)) for stored in (source, target)]
+        sides = [
+            (stored, stored.relation.locate(cells(rows, difference.arity), count))
+            for stored in (source, target)
+        ]
         created = [min(both) for both in _cells(Attribute.CREATED_AT, sides)]
-        surest = [UNKNOWN if a != a or b != b else max(a, b) for a, b in _cells(Attribute.CONFIDENCE, sides)]
+        surest = [
+            UNKNOWN if a != a or b != b else max(a, b)
+            for a, b in _cells(Attribute.CONFIDENCE, sides)
+        ]
         windows = zip(*(stored.windows(ids) for stored, ids in sides), strict=True)
         starts, ends = zip(*((min(a[0], b[0]), max(a[1], b[1])) for a, b in windows), strict=True)
-        begins = [beginning_cell(None if start == at else start) for start, at in zip(starts, created, strict=True)]
+        begins = [
+            beginning_cell(None if start == at else start)
+            for start, at in zip(starts, created, strict=True)
+        ]
         ids_in_target = sides[1][1]
         for attribute, values in (
             (Attribute.CREATED_AT, created),
@@ -164,7 +181,9 @@ class _Merge:
         self._noted(target, count, 0)
         for key, begin, end in zip(difference.keys(rows), begins, ends, strict=True):
             if source.metadata or target.metadata:
-                target.describe(key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})})
+                target.describe(
+                    key, {**target.metadata.get(key, {}), **source.metadata.get(key, {})}
+                )
             self._limit(target, key, begin != 0 or end != FOREVER)
 
     def _replace(self, difference: Difference, key: RowKey, facts: Sequence[Standing]) -> None:
@@ -173,7 +192,9 @@ class _Merge:
         for sign in SIGNS:
             self._erase(difference.signs[sign].target, difference, row)
         for fact in facts:
-            stored = self._target.writable(RelationSchema(difference.predicate, difference.arity, fact.positive))
+            stored = self._target.writable(
+                RelationSchema(difference.predicate, difference.arity, fact.positive)
+            )
             ids, added = stored.relation.insert(cells(row, difference.arity), 1)
             end = FOREVER if fact.valid_until is None else fact.valid_until
             begin = beginning_cell(None if fact.valid_from == fact.created_at else fact.valid_from)
@@ -190,11 +211,15 @@ class _Merge:
             self._noted(stored, 1, added)
             self._limit(stored, key, begin != 0 or end != FOREVER)
 
-    def _erase(self, stored: StoredRelation | None, difference: Difference, rows: array[int]) -> None:
+    def _erase(
+        self, stored: StoredRelation | None, difference: Difference, rows: array[int]
+    ) -> None:
         if stored is None or not rows:
             return
         stored = self._target.writable(stored.schema)
-        stored_rows, ids = located(stored.relation, cells(rows, difference.arity), difference.count(rows))
+        stored_rows, ids = located(
+            stored.relation, cells(rows, difference.arity), difference.count(rows)
+        )
         if not len(ids):
             return
         stored.remove(stored_rows, len(ids))
@@ -215,12 +240,16 @@ class _Merge:
         self._delta.updated += count - added
 
 
-def _cells(attribute: Attribute, sides: Iterable[tuple[StoredRelation, array[int]]]) -> Iterable[tuple[float, float]]:
+def _cells(
+    attribute: Attribute, sides: Iterable[tuple[StoredRelation, array[int]]]
+) -> Iterable[tuple[float, float]]:
     mine, other = (stored.relation.attributes(attribute, ids) for stored, ids in sides)
     return zip(mine, other, strict=True)
 
 
-def _within(difference: Difference, rows: array[int], group: Collection[RowKey] | None) -> array[int]:
+def _within(
+    difference: Difference, rows: array[int], group: Collection[RowKey] | None
+) -> array[int]:
     return rows if group is None else flat([key for key in difference.keys(rows) if key in group])
 
 

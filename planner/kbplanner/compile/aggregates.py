@@ -70,13 +70,18 @@ def total(values: Sequence[int], texts: Mapping[int, str]) -> Total:
     """Return the total of a column: a symbol for each row, and the text of each symbol."""
     known = {symbol: number(texts[symbol]) for symbol in set(values)}
     numbers = [value for symbol in values if (value := known[symbol]) is not None]
-    ordered = sorted((symbol for symbol in known if known[symbol] is not None), key=lambda symbol: answer_key(texts[symbol]))
+    ordered = sorted(
+        (symbol for symbol in known if known[symbol] is not None),
+        key=lambda symbol: answer_key(texts[symbol]),
+    )
     reals = [value for value in numbers if isinstance(value, float)]
     return Total(
         len(values),
         len(numbers),
         sum(value for value in numbers if isinstance(value, int)),
-        sum((Fraction(value) for value in reals if math.isfinite(value)), Fraction()) if reals else None,
+        sum((Fraction(value) for value in reals if math.isfinite(value)), Fraction())
+        if reals
+        else None,
         any(map(math.isinf, reals)),
         *((ordered[0], ordered[-1]) if ordered else (0, 0)),
         next((symbol for symbol in values if known[symbol] is None), 0),

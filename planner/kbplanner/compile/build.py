@@ -60,7 +60,9 @@ def build(program: Program, statistics: Statistics) -> Plan:
     heads = program.heads()
     stages = []
     for part in strata(program):
-        clauses = [clause for schema in heads if schema in part.relations for clause in heads[schema]]
+        clauses = [
+            clause for schema in heads if schema in part.relations for clause in heads[schema]
+        ]
         builder.growing = part.relations
         plans = [plan for clause in clauses for plan in builder.join_plans(clause, statistics)]
         relations = tuple(sorted(builder.slot(schema) for schema in part.relations))
@@ -96,7 +98,9 @@ class _Builder:
                 if isinstance(item, (ClauseAtom, Computation)):
                     constants.update((arg, None) for arg in item.args if isinstance(arg, str))
                 elif isinstance(item, Comparison):
-                    constants.update((side, None) for side in (item.left, item.right) if isinstance(side, str))
+                    constants.update(
+                        (side, None) for side in (item.left, item.right) if isinstance(side, str)
+                    )
         for extra in (program.seed, program.answer):
             if extra is not None:
                 schemas[extra] = None
@@ -119,7 +123,8 @@ class _Builder:
         plans = []
         for index, driver in enumerate(reads):
             views = {
-                id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL for i, atom in enumerate(reads)
+                id(atom): View.DELTA if i == index else View.OLD if i < index else View.FULL
+                for i, atom in enumerate(reads)
             }
             items = order_items(clause.body, (), statistics, first=driver, seed=self._seed)
             plans.append(self._join_plan(clause, items, views))
@@ -137,9 +142,13 @@ class _Builder:
             registers[item.target] = len(self.constants) + len(registers)
             column = 0 if item.variable is None else source.args.index(item.variable)
             operators.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
-        return self._finished(clause, [Group(self._slot[source.schema], columns, tuple(operators))], registers)
+        return self._finished(
+            clause, [Group(self._slot[source.schema], columns, tuple(operators))], registers
+        )
 
-    def _join_plan(self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]) -> JoinPlan:
+    def _join_plan(
+        self, clause: Clause, items: Iterable[ClauseItem], views: dict[int, View]
+    ) -> JoinPlan:
         registers: dict[Variable, int] = {}
         steps: list[Step] = []
         for item in items:
@@ -151,14 +160,20 @@ class _Builder:
                 steps.append(AntiJoin(self._slot[item.schema], self._columns(item, registers)))
             elif isinstance(item, ClauseAtom):
                 read = self._read(item, views[id(item)], registers)
-                both = _intersection(steps[-1], read) if steps and self._is_settled(item.schema) else None
+                both = (
+                    _intersection(steps[-1], read)
+                    if steps and self._is_settled(item.schema)
+                    else None
+                )
                 if both is None:
                     steps.append(read)
                 elif isinstance(item, ClauseAtom):
                     steps[-1] = both
         return self._finished(clause, steps, registers)
 
-    def _finished(self, clause: Clause, steps: list[Step], registers: dict[Variable, int]) -> JoinPlan:
+    def _finished(
+        self, clause: Clause, steps: list[Step], registers: dict[Variable, int]
+    ) -> JoinPlan:
         head = tuple(self._register(arg, registers) for arg in clause.head.args)
         steps.append(Project(self._slot[clause.head.schema], head))
         self.registers = max(self.registers, len(self.constants) + len(registers))
@@ -206,9 +221,13 @@ class _Builder:
             return Match(self._register(item.left, registers), str(item.right), item.negated)
         if item.op in TESTS:
             op = TESTS.index(item.op) + (8 if item.negated else 0)
-            return TextTest(op, self._register(item.left, registers), self._register(item.right, registers))
+            return TextTest(
+                op, self._register(item.left, registers), self._register(item.right, registers)
+            )
         op = COMPARISONS.index(item.op) + (8 if item.negated else 0)
-        return Filter(op, self._register(item.left, registers), self._register(item.right, registers))
+        return Filter(
+            op, self._register(item.left, registers), self._register(item.right, registers)
+        )
 
     def _computation(self, item: Computation, registers: dict[Variable, int]) -> list[Step]:
         """Return the step that computes, or an equality step if the target is already bound."""

@@ -54,7 +54,14 @@ class Opcode(IntEnum):
 
 def encode(plan: Plan) -> array[int]:
     """Return the bytecode of a plan, as unsigned 32-bit words."""
-    words = [MAGIC, VERSION, len(plan.slots), len(plan.parameters), plan.registers, len(plan.strata)]
+    words = [
+        MAGIC,
+        VERSION,
+        len(plan.slots),
+        len(plan.parameters),
+        plan.registers,
+        len(plan.strata),
+    ]
     words += [NO_SLOT if plan.seed is None else plan.seed, plan.answer]
     for schema, derived, demand in zip(plan.slots, plan.derived, plan.demand, strict=True):
         words += [schema.arity, int(derived) + int(demand)]
@@ -76,7 +83,12 @@ _READS = {Scan: Opcode.SCAN, Probe: Opcode.PROBE, Member: Opcode.MEMBER}
 
 def _step(step: Step) -> list[int]:
     if isinstance(step, (Scan, Probe, Member)):
-        return [_READS[type(step)], step.slot, step.view, *(_column(column) for column in step.columns)]
+        return [
+            _READS[type(step)],
+            step.slot,
+            step.view,
+            *(_column(column) for column in step.columns),
+        ]
     if isinstance(step, Intersect):
         return [Opcode.INTERSECT, *_step(step.probe)[1:], *_step(step.other)[1:]]
     if isinstance(step, AntiJoin):

@@ -56,7 +56,11 @@ def _item(item: ClauseItem) -> str:
     if isinstance(item, Aggregation):
         return f"{item.target} := {print_term(Aggregate(item.function, item.variable))}"
     if isinstance(item, Computation):
-        value = print_term(item.args[0]) if item.function == "=" else print_expression(Apply(item.function, item.args))
+        value = (
+            print_term(item.args[0])
+            if item.function == "="
+            else print_expression(Apply(item.function, item.args))
+        )
         return f"{item.target} := {value}"
     args = ", ".join(print_term(arg) for arg in item.args)
     return f"{'absent ' if item.absent else ''}{item.schema}({args})"
@@ -81,7 +85,9 @@ def answer_name(plan: Plan) -> str:
 
 def atom_text(plan: Plan, join: JoinPlan, slot: int, columns: Sequence[Column]) -> str:
     """Return what a step reads as an atom with the rule's variables, `_` for ignored columns."""
-    parts = ["_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns]
+    parts = [
+        "_" if column.kind is ColumnKind.ANY else join.names[column.register] for column in columns
+    ]
     name = str(replace(plan.slots[slot], restrictions=())).rsplit("/", 1)[0]
     return f"{name}({', '.join(parts)})"
 
@@ -99,7 +105,10 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
     if isinstance(step, Intersect):
         return f"intersect {step_text(step.probe, join, plan)[6:]}, {step_text(step.other, join, plan)[6:]}"
     if isinstance(step, Group):
-        folds = ", ".join(f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}" for fold in step.folds)
+        folds = ", ".join(
+            f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}"
+            for fold in step.folds
+        )
         return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"
     if isinstance(step, AntiJoin):
         return f"absent {plan.slots[step.slot]} {_columns(step.columns, join.names)}"
@@ -123,5 +132,7 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
 
 def _columns(columns: Sequence[Column], names: Mapping[int, str]) -> str:
     marks = {ColumnKind.KEY: "=", ColumnKind.LOAD: "", ColumnKind.SAME: "same "}
-    parts = ["_" if c.kind is ColumnKind.ANY else marks[c.kind] + names[c.register] for c in columns]
+    parts = [
+        "_" if c.kind is ColumnKind.ANY else marks[c.kind] + names[c.register] for c in columns
+    ]
     return f"({', '.join(parts)})"

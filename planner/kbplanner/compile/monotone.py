@@ -17,4 +17,7 @@ class MonotoneRules(RuleSet):
 
 def tests_absence(clause: Clause) -> bool:
     """Return True if an item of a clause tests that no (further) row matches: absence or aggregate."""
-    return any(isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS) for item in clause.body)
+    return any(
+        isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS)
+        for item in clause.body
+    )

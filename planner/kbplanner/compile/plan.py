@@ -162,7 +162,21 @@ class Project:
 
 
 Read = Scan | Probe | Member
-Step = Scan | Probe | Member | Intersect | Group | AntiJoin | Filter | TextTest | Match | Call | Copy | Equal | Project
+Step = (
+    Scan
+    | Probe
+    | Member
+    | Intersect
+    | Group
+    | AntiJoin
+    | Filter
+    | TextTest
+    | Match
+    | Call
+    | Copy
+    | Equal
+    | Project
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,4 +230,6 @@ class Plan:
     @property
     def base(self) -> tuple[RelationSchema, ...]:
         """The stored relations to bind, in slot order."""
-        return tuple(slot for slot, derived in zip(self.slots, self.derived, strict=True) if not derived)
+        return tuple(
+            slot for slot, derived in zip(self.slots, self.derived, strict=True) if not derived
+        )

@@ -27,14 +27,22 @@ class RuleSet:
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
-        self._rests: dict[tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]] = {}
+        self._rests: dict[
+            tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
+        ] = {}
         clauses = self.clauses(frozenset())
         check_stratified(clauses)
-        self.derived = frozenset(RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules)
+        self.derived = frozenset(
+            RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules
+        )
         """Stored schemas of the predicates that have rules."""
         self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
         """Rules of a recursion through a computed value, which may not terminate."""
-        self.computes = any(isinstance(item, (Computation, Aggregation)) for clause in clauses for item in clause.body)
+        self.computes = any(
+            isinstance(item, (Computation, Aggregation))
+            for clause in clauses
+            for item in clause.body
+        )
         """True if conclusions can have arguments that occur in no fact and no rule."""
         self.reads = frozenset(
             item.schema.stored
@@ -59,7 +67,9 @@ class RuleSet:
         for rule in self.rules:
             for part in (rule.head, *rule.body):
                 if isinstance(part, Comparison):
-                    constants.update(side for side in (part.left, part.right) if isinstance(side, str))
+                    constants.update(
+                        side for side in (part.left, part.right) if isinstance(side, str)
+                    )
                 else:
                     atom = part.atom if isinstance(part, Literal) else part
                     constants.update(arg for arg in atom.args if isinstance(arg, str))
@@ -73,7 +83,9 @@ class RuleSet:
             self._negative[denied] = negative_components(self.clauses(denied))
         return self._negative[denied]
 
-    def needed(self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None) -> list[int]:
+    def needed(
+        self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
+    ) -> list[int]:
         """Return the indexes of the components that goals on stored schemas (None: any) depend on, in order."""
         parts = self.negative(denied)
         if goals is None:
@@ -85,15 +97,25 @@ class RuleSet:
         """Return the indexes of the components that the given one depends on, in order."""
         parts = self.negative(denied)
         reached = self._reached(denied, parts[index].relations)
-        return [other for other, part in enumerate(parts[:index]) if not reached.isdisjoint(part.relations)]
+        return [
+            other
+            for other, part in enumerate(parts[:index])
+            if not reached.isdisjoint(part.relations)
+        ]
 
-    def touched(self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]) -> frozenset[RelationSchema]:
+    def touched(
+        self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]
+    ) -> frozenset[RelationSchema]:
         """Return the relations of those components that depend on any of these stored relations."""
         read = frozenset(stored)
         parts = (part.relations for part in self.negative(denied))
-        return frozenset(schema for own in parts if read & self._reached(denied, own) for schema in own)
+        return frozenset(
+            schema for own in parts if read & self._reached(denied, own) for schema in own
+        )
 
-    def _reached(self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]) -> frozenset[RelationSchema]:
+    def _reached(
+        self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]
+    ) -> frozenset[RelationSchema]:
         """Return the relations that `roots` depend on, including `roots`."""
         if (denied, roots) in self._rests:
             return self._rests[denied, roots]
@@ -152,5 +174,7 @@ class SettledRules(RuleSet):
         """Return True if a stored schema's conclusions can be undefined."""
         if denied not in self._uncertain:
             parts = self._source.negative(denied)
-            self._uncertain[denied] = uncertain(self._source.clauses(denied), parts, self._undefined)
+            self._uncertain[denied] = uncertain(
+                self._source.clauses(denied), parts, self._undefined
+            )
         return goal.derived in self._uncertain[denied]

@@ -190,7 +190,12 @@ class Relation(Protocol):
         """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
 
     def match(
-        self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
+        self,
+        pattern: Sequence[int],
+        *,
+        hidden: bool = False,
+        limit: int = 0,
+        rest: Rest | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all.
 
@@ -217,10 +222,14 @@ class Relation(Protocol):
     def distinct(self, columns: Sequence[int]) -> int:
         """Return the number of distinct values of these columns, estimated without an index; 0 when unknown."""
 
-    def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
+    def set_attribute(
+        self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]
+    ) -> None:
         """Write one cell for each id."""
 
-    def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
+    def fill_attribute(
+        self, attribute: Attribute, first: int, count: int, value: int | float
+    ) -> None:
         """Write one value into the cells of ids first .. first+count-1."""
 
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
@@ -271,7 +280,14 @@ class Run(Protocol):
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
 
-    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+    def ask(
+        self,
+        seed: Sequence[int] | None,
+        slot: int,
+        pattern: Sequence[int],
+        limits: Limits,
+        fuel: int,
+    ) -> Asked:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot.
 
         Nothing is read unless the run is DONE within `fuel`, or if there are many answers.
@@ -374,7 +390,9 @@ class Engine(Protocol):
     def load(self, words: array[int]) -> CompiledPlan:
         """Verify bytecode; raises EngineFault naming the word at fault."""
 
-    def open_run(self, plan: CompiledPlan, base: Sequence[Relation], params: Sequence[int], limits: Limits) -> Run:
+    def open_run(
+        self, plan: CompiledPlan, base: Sequence[Relation], params: Sequence[int], limits: Limits
+    ) -> Run:
         """Start an evaluation of a plan over base relations, given in slot order."""
 
     def model(self, ground: Ground, limits: Limits) -> Model:

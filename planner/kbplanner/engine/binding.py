@@ -21,7 +21,9 @@ def check(status: int, memory: int = 0) -> int:
         raise BudgetExceeded("the knowledge base is out of memory", "memoryBytes", memory)
     if status == lib.KB_CANCELLED:
         raise Cancelled("the evaluation was cancelled")
-    raise EngineFault(f"engine: {ffi.string(lib.kb_status_text(status)).decode()}", {"status": status})
+    raise EngineFault(
+        f"engine: {ffi.string(lib.kb_status_text(status)).decode()}", {"status": status}
+    )
 
 
 def opcodes() -> dict[str, tuple[int, int]]:

@@ -33,6 +33,11 @@ class Counted:
         self._call(lib.kb_run_counts, rules, sizes[0], steps, sizes[1], sizes, sizes + 1)
         passed = iter(ffi.unpack(steps, sizes[1]) if sizes[1] else ())
         return [
-            RuleCounts(rule.rows_made, rule.rows_read, rule.probes, tuple(next(passed) for _ in range(rule.steps)))
+            RuleCounts(
+                rule.rows_made,
+                rule.rows_read,
+                rule.probes,
+                tuple(next(passed) for _ in range(rule.steps)),
+            )
             for rule in rules
         ]

@@ -206,7 +206,9 @@ class Engine(Matches, Freezing):
         out, bad = ffi.new("kb_plan **"), ffi.new("size_t *")
         status = lib.kb_plan_load(ffi.from_buffer("kb_word[]", words), len(words), out, bad)
         if status == lib.KB_BADPLAN:
-            raise EngineFault(f"engine: the bytecode was refused at word {bad[0]}", {"word": bad[0]})
+            raise EngineFault(
+                f"engine: the bytecode was refused at word {bad[0]}", {"word": bad[0]}
+            )
         check(status)
         return CompiledPlan(ffi.gc(out[0], lib.kb_plan_free), words)
 
@@ -225,7 +227,9 @@ class Engine(Matches, Freezing):
         out = ffi.new("kb_run **")
         options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
         bound, parameters = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
-        self.call(lib.kb_run_open, plan.handle, bound, len(handles), parameters, len(params), options, out)
+        self.call(
+            lib.kb_run_open, plan.handle, bound, len(handles), parameters, len(params), options, out
+        )
         return Run(self, plan, out[0], budget)
 
     def model(self, ground: Ground, limits: Limits) -> Model:
@@ -309,8 +313,14 @@ class Run(Counted):
             return check(status or 0, self._engine.max_bytes)
         stats = self._read(handle)
         name = stats.budget or "memoryBytes"
-        value = {"derivedRows": self._limits.rows, "memoryBytes": self._limits.bytes, "steps": self._limits.steps}[name]
-        raise BudgetExceeded(f"the evaluation exceeded its budget {name} of {value}", name, value, str(stats.rule))
+        value = {
+            "derivedRows": self._limits.rows,
+            "memoryBytes": self._limits.bytes,
+            "steps": self._limits.steps,
+        }[name]
+        raise BudgetExceeded(
+            f"the evaluation exceeded its budget {name} of {value}", name, value, str(stats.rule)
+        )
 
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
@@ -319,7 +329,14 @@ class Run(Counted):
             raise EngineFault("engine: fewer rows than announced")
         self._call(lib.kb_run_seed, view, count)
 
-    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+    def ask(
+        self,
+        seed: Sequence[int] | None,
+        slot: int,
+        pattern: Sequence[int],
+        limits: Limits,
+        fuel: int,
+    ) -> Asked:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot."""
         width = len(pattern)
         if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
@@ -329,12 +346,26 @@ class Run(Counted):
             scratch = self._engine._scratch
             scratch.pattern[0:width] = pattern
             budget, seed_view, answer = scratch.limits, ffi.NULL, scratch.answer
-            budget.max_rows, budget.max_bytes, budget.max_steps = limits.rows, limits.bytes, limits.steps
+            budget.max_rows, budget.max_bytes, budget.max_steps = (
+                limits.rows,
+                limits.bytes,
+                limits.steps,
+            )
             if seed is not None:
                 seed_view = scratch.seed
                 seed_view[0 : len(seed)] = seed
             room = SCRATCH // (width or 1)
-            status = self._alone(lib.kb_run_ask, seed_view, budget, fuel, slot, scratch.pattern, scratch.rows, room, answer)
+            status = self._alone(
+                lib.kb_run_ask,
+                seed_view,
+                budget,
+                fuel,
+                slot,
+                scratch.pattern,
+                scratch.rows,
+                room,
+                answer,
+            )
             if status != lib.KB_DONE:
                 return Asked(RunState(status))
             count = answer.count
@@ -342,7 +373,14 @@ class Run(Counted):
             if count <= room:
                 rows = array("I")
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
-            return Asked(RunState.DONE, rows, answer.bytes, bool(answer.worked), answer.warnings, answer.rows_made)
+            return Asked(
+                RunState.DONE,
+                rows,
+                answer.bytes,
+                bool(answer.worked),
+                answer.warnings,
+                answer.rows_made,
+            )
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
         """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
@@ -383,7 +421,9 @@ class Run(Counted):
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
-        self._call(lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps)))
+        self._call(
+            lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
+        )
         self._limits = limits
 
     def cancel(self) -> None:

@@ -144,7 +144,11 @@ def paced(items: Iterable[T], rest: Callable[[], None], every: int = AT_ONCE) ->
 
 def _premise_counts(ground: Ground) -> list[int]:
     ends = ground.ends
-    return [end - start for start, end in zip(array("I", [0]) + ends[:-1], ends, strict=True)] if len(ends) else []
+    return (
+        [end - start for start, end in zip(array("I", [0]) + ends[:-1], ends, strict=True)]
+        if len(ends)
+        else []
+    )
 
 
 def _users(ground: Ground, rest: Callable[[], None] = lambda: None) -> tuple[list[int], array[int]]:

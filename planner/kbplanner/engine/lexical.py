@@ -51,9 +51,16 @@ class PlainMatches:
         for places, weight in how.words:
             for index, times in Counter(places).items():
                 if how.asked(index):
-                    part = weight * times * how.scale / (times + how.flat + how.slope * how.lengths[index])
+                    part = (
+                        weight
+                        * times
+                        * how.scale
+                        / (times + how.flat + how.slope * how.lengths[index])
+                    )
                     scores[index] = scores.get(index, 0.0) + part
-        best = heapq.nsmallest(k, scores, key=lambda index: (-scores[index], how.ranks[how.owners[index]], index))
+        best = heapq.nsmallest(
+            k, scores, key=lambda index: (-scores[index], how.ranks[how.owners[index]], index)
+        )
         return array("I", best), array("d", [scores[index] for index in best])
 
     def having(self, how: Matching) -> list[int]:

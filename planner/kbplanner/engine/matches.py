@@ -17,7 +17,10 @@ class Matches:
         k = min(k, len(how.lengths))
         places, scores, filled = room(k), array("d", bytes(8 * k)), ffi.new("size_t *")
         with _Given(how) as request:
-            places_view, scores_view = ffi.from_buffer("uint32_t[]", places), ffi.from_buffer("double[]", scores)
+            places_view, scores_view = (
+                ffi.from_buffer("uint32_t[]", places),
+                ffi.from_buffer("double[]", scores),
+            )
             check(lib.kb_lexical_best(request, places_view, scores_view, k, filled))
             ffi.release(places_view)
             ffi.release(scores_view)
@@ -43,7 +46,11 @@ class _Given:
         how = self._how
         words = ffi.new("kb_posting[]", len(how.words) or 1)
         for word, (places, weight) in zip(words, how.words, strict=False):
-            word.facts, word.count, word.weight = self._view("uint32_t[]", places), len(places), weight
+            word.facts, word.count, word.weight = (
+                self._view("uint32_t[]", places),
+                len(places),
+                weight,
+            )
         request = ffi.new("kb_lexical *")
         request.words, request.word_count = words, len(how.words)
         request.scale, request.flat, request.slope = how.scale, how.flat, how.slope

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbplanner.engine.backend import Limits, RunState, RunStats, Via
@@ -28,7 +29,9 @@ class Model:
         self._limits = limits
         self._nodes = ground.nodes
         self._gate = threading.Lock()  # cancel and close may run at the same time
-        self._views = [ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)]  # borrowed
+        self._views = [
+            ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)
+        ]  # borrowed
         if len(ground.ends) != len(ground.heads):
             raise EngineFault("engine: a ground program with fewer instances than announced")
         out = ffi.new("kb_model **")
@@ -54,7 +57,8 @@ class Model:
                 if via is None:
                     status = lib.kb_model_step(handle, amount)
                 else:
-                    status = via(lambda handle=handle, amount=amount: int(lib.kb_model_step(handle, amount)))  # type: ignore[misc]
+                    step = partial(lib.kb_model_step, handle, amount)
+                    status = int(via(step))
             if status == lib.KB_LIMIT:
                 raise _spent("steps", self._limits.steps)
             check(status, self._engine.max_bytes)

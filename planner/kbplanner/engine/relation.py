@@ -85,7 +85,12 @@ class Relation:
         return ids
 
     def match(
-        self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
+        self,
+        pattern: Sequence[int],
+        *,
+        hidden: bool = False,
+        limit: int = 0,
+        rest: Rest | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all."""
         rows, ids = array("I"), array("I")
@@ -110,7 +115,10 @@ class Relation:
         while True:
             ask = min(size, limit - total) if limit else size
             some_rows, some_ids = room(ask * self._arity), room(ask)
-            rows_view, ids_view = ffi.from_buffer("kb_sym[]", some_rows), ffi.from_buffer("uint32_t[]", some_ids)
+            rows_view, ids_view = (
+                ffi.from_buffer("kb_sym[]", some_rows),
+                ffi.from_buffer("uint32_t[]", some_ids),
+            )
             self._call(lib.kb_match, values, flags, cursor, rows_view, ids_view, ask, filled)
             got = filled[0]
             total += got
@@ -137,7 +145,9 @@ class Relation:
                 rest()
         added, words, reals = sums.sum, ffi.unpack(sums.sum.exact.words, lib.KB_EXACT_WORDS), None
         if added.reals:
-            reals = Fraction(sum(word << 32 * i for i, word in enumerate(words)), 1 << 1074)  # a bit of the first is 2^-1074
+            reals = Fraction(
+                sum(word << 32 * i for i, word in enumerate(words)), 1 << 1074
+            )  # a bit of the first is 2^-1074
         whole = (added.high << 64) + added.low
         seen = sums.least, sums.greatest, sums.other
         return Total(sums.matched, added.count, whole, reals, bool(added.infinite), *seen)
@@ -158,15 +168,22 @@ class Relation:
         self._call(lib.kb_distinct, _mask(columns), out)
         return int(out[0])
 
-    def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
+    def set_attribute(
+        self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]
+    ) -> None:
         """Write one cell for each id."""
         if len(ids) != len(values):
             raise EngineFault("engine: not one value for each id")
         cells: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", values)
-        cells_view, ids_view = ffi.from_buffer("int64_t[]", cells), ffi.from_buffer("uint32_t[]", ids)
+        cells_view, ids_view = (
+            ffi.from_buffer("int64_t[]", cells),
+            ffi.from_buffer("uint32_t[]", ids),
+        )
         self._call(lib.kb_attribute_set, attribute, ids_view, cells_view, len(ids))
 
-    def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
+    def fill_attribute(
+        self, attribute: Attribute, first: int, count: int, value: int | float
+    ) -> None:
         """Write one value into the cells of ids first .. first+count-1."""
         cell: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", [value])
         bits = ffi.from_buffer("int64_t[]", cell)[0]
@@ -175,7 +192,10 @@ class Relation:
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
         """Return one cell for each id."""
         cells: array[Any] = array("d" if attribute in REAL_ATTRIBUTES else "q", bytes(8 * len(ids)))
-        cells_view, ids_view = ffi.from_buffer("int64_t[]", cells), ffi.from_buffer("uint32_t[]", ids)
+        cells_view, ids_view = (
+            ffi.from_buffer("int64_t[]", cells),
+            ffi.from_buffer("uint32_t[]", ids),
+        )
         self._call(lib.kb_attribute_get, attribute, ids_view, len(ids), cells_view)
         return cells
 
@@ -207,7 +227,12 @@ class Relation:
             out.only_here, out.only_there, out.modified_here, out.modified_there = views
             out.room = size
             self._call(lib.kb_relation_compare, there, cursor, out)
-            counts = out.only_here_count, out.only_there_count, out.modified_count, out.modified_count
+            counts = (
+                out.only_here_count,
+                out.only_there_count,
+                out.modified_count,
+                out.modified_count,
+            )
             for ids, buffer, count in zip(lists, buffers, counts, strict=True):
                 ids.extend(buffer[:count])
             equal += out.equal
@@ -218,7 +243,10 @@ class Relation:
     def salience(self, ids: array[int], how: Salience) -> array[float]:
         """Return the score of each row."""
         scores = array("d", bytes(8 * len(ids)))
-        ids_view, scores_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("double[]", scores)
+        ids_view, scores_view = (
+            ffi.from_buffer("uint32_t[]", ids),
+            ffi.from_buffer("double[]", scores),
+        )
         self._call(lib.kb_salience_scores, _how(how), ids_view, len(ids), scores_view)
         return scores
 
@@ -227,13 +255,20 @@ class Relation:
     ) -> tuple[array[int], array[float]]:
         """Return ids and scores of the `k` visible matching rows with the highest scores >= `minimum`, best first."""
         if k < 0 or (pattern is not None and len(pattern) != self._arity):
-            raise EngineFault("engine: fewer rows than none, or a pattern of another arity than the relation")
+            raise EngineFault(
+                "engine: fewer rows than none, or a pattern of another arity than the relation"
+            )
         values = ffi.NULL if pattern is None else ffi.new("kb_sym[]", list(pattern))
         filled = ffi.new("size_t *")
         k = min(k, self.counts().visible)
         ids, scores = room(k), array("d", bytes(8 * k))
-        ids_view, scores_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("double[]", scores)
-        self._call(lib.kb_salience_most, _how(how), values, minimum, ids_view, scores_view, k, filled)
+        ids_view, scores_view = (
+            ffi.from_buffer("uint32_t[]", ids),
+            ffi.from_buffer("double[]", scores),
+        )
+        self._call(
+            lib.kb_salience_most, _how(how), values, minimum, ids_view, scores_view, k, filled
+        )
         return ids[: filled[0]], scores[: filled[0]]
 
     def least_salient(self, threshold: float, how: Salience) -> array[int]:
@@ -266,7 +301,9 @@ class Relation:
 
 
 def _how(how: Salience) -> Any:
-    return ffi.new("kb_salience *", (how.recency, how.frequency, how.priority, how.half_life_ms, how.now_ms))
+    return ffi.new(
+        "kb_salience *", (how.recency, how.frequency, how.priority, how.half_life_ms, how.now_ms)
+    )
 
 
 def handle_of(relation: backend.Relation, engine: Engine) -> int:

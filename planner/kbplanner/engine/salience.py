@@ -24,12 +24,16 @@ class Salience:
         weights = self.recency, self.frequency, self.priority, self.half_life_ms
         return all(0 <= weight <= 1e300 for weight in weights) and self.half_life_ms > 0
 
-    def score(self, created_at: int, last_access: int, accesses: int, priority: float, confidence: float) -> float:
+    def score(
+        self, created_at: int, last_access: int, accesses: int, priority: float, confidence: float
+    ) -> float:
         """Return the salience of a row, 0 to 1; `last_access` 0 means at creation, `confidence` NaN unknown."""
         age = max(0, self.now_ms - (last_access or created_at))
         recency = 2.0 ** -(age / self.half_life_ms)
         frequency = 1.0 if accesses >= ENOUGH else math.log(1 + max(accesses, 0)) / math.log(100)
-        value = clamp(self.recency * recency + self.frequency * frequency + self.priority * priority)
+        value = clamp(
+            self.recency * recency + self.frequency * frequency + self.priority * priority
+        )
         return value if math.isnan(confidence) else value * clamp(confidence)
 
 

@@ -22,11 +22,15 @@ def shortest(engine: backend.Engine, ground: Ground, via: Via | None = None) -> 
     if not isinstance(engine, Engine):
         return shortest_in_python(ground)
     proofs = Shortest(room(ground.nodes), room(ground.nodes), room(ground.nodes))
-    _solve(engine, lib.kb_ground_shortest, ground, via, proofs.heights, proofs.chosen, proofs.counts)
+    _solve(
+        engine, lib.kb_ground_shortest, ground, via, proofs.heights, proofs.chosen, proofs.counts
+    )
     return proofs
 
 
-def widest(engine: backend.Engine, ground: Ground, ranks: array[int], via: Via | None = None) -> array[int]:
+def widest(
+    engine: backend.Engine, ground: Ground, ranks: array[int], via: Via | None = None
+) -> array[int]:
     """Return the best values of a ground program, as `ground.widest`; no rank is greater than the number of instances."""
     if not isinstance(engine, Engine):
         return widest_in_python(ground, ranks)
@@ -35,8 +39,12 @@ def widest(engine: backend.Engine, ground: Ground, ranks: array[int], via: Via |
     return best
 
 
-def _solve(engine: Engine, function: Any, ground: Ground, via: Via | None, *arrays: array[int]) -> None:
-    heads, ends, premises = (ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises))
+def _solve(
+    engine: Engine, function: Any, ground: Ground, via: Via | None, *arrays: array[int]
+) -> None:
+    heads, ends, premises = (
+        ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)
+    )
     fields = (ground.nodes, len(ground), ground.free, len(ground.premises), heads, ends, premises)
     program = ffi.new("kb_ground *", fields)
     views = [ffi.from_buffer("uint32_t[]", array_) for array_ in arrays]

@@ -51,12 +51,21 @@ class RowShape:
         if not self._pieces:
             encoded = [text.encode() for text in self.texts]
             buffers = [ffi.from_buffer("char[]", text) for text in encoded]
-            self._pieces[:] = [ffi.new("char *[]", buffers), ffi.new("size_t[]", list(map(len, encoded))), buffers]
+            self._pieces[:] = [
+                ffi.new("char *[]", buffers),
+                ffi.new("size_t[]", list(map(len, encoded))),
+                buffers,
+            ]
         return self._pieces[0], self._pieces[1]
 
 
 def rows_json(
-    engine: backend.Engine, shape: RowShape, stored: backend.Relation | None, rows: array[int], arity: int, count: int
+    engine: backend.Engine,
+    shape: RowShape,
+    stored: backend.Relation | None,
+    rows: array[int],
+    arity: int,
+    count: int,
 ) -> Iterator[bytes]:
     """Yield the objects of `count` rows in slices, each row with a comma before it.
 
@@ -76,7 +85,17 @@ def rows_json(
     while written < count:
         remaining_view, left = view + written * arity, count - written
         engine.call(
-            lib.kb_rows_json, handle, remaining_view, arity, left, pieces, lengths, buffer + 1, size - 1, counts, counts + 1
+            lib.kb_rows_json,
+            handle,
+            remaining_view,
+            arity,
+            left,
+            pieces,
+            lengths,
+            buffer + 1,
+            size - 1,
+            counts,
+            counts + 1,
         )
         if not counts[0]:
             size *= 4
@@ -88,13 +107,20 @@ def rows_json(
 
 
 def _in_python(
-    engine: backend.Engine, shape: RowShape, stored: backend.Relation | None, rows: array[int], arity: int, count: int
+    engine: backend.Engine,
+    shape: RowShape,
+    stored: backend.Relation | None,
+    rows: array[int],
+    arity: int,
+    count: int,
 ) -> Iterator[bytes]:
     texts = engine.texts(rows)
     for i in range(count):
         row = rows[i * arity : (i + 1) * arity]
         values = _values(stored, row) if stored is not None else (None,) * 4
-        args = ",".join(json.dumps(text, ensure_ascii=False) for text in texts[i * arity : (i + 1) * arity])
+        args = ",".join(
+            json.dumps(text, ensure_ascii=False) for text in texts[i * arity : (i + 1) * arity]
+        )
         parts = [",", shape.head, args]
         for piece, value in zip(shape.texts[1:], values, strict=False):
             parts += [piece, "null" if value is None else str(value)]

@@ -23,7 +23,14 @@ from kbplanner.engine.ground import NEGATED, NONE, Ground, paced
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
-from kbplanner.passes.wellfounded import POSSIBLE, TRUE, Instances, NegativeComponent, Overestimate, settled
+from kbplanner.passes.wellfounded import (
+    POSSIBLE,
+    TRUE,
+    Instances,
+    NegativeComponent,
+    Overestimate,
+    settled,
+)
 
 AT_ONCE = 5_000
 """Instances read between two calls of `rest`: about a millisecond."""
@@ -33,7 +40,13 @@ class ComponentReader:
     """Reader of one finished run; `rest` is called between pieces of the work."""
 
     def __init__(
-        self, engine: Engine, run: Run, plan: Plan, part: NegativeComponent, program: Overestimate, rest: Rest
+        self,
+        engine: Engine,
+        run: Run,
+        plan: Plan,
+        part: NegativeComponent,
+        program: Overestimate,
+        rest: Rest,
     ) -> None:
         self._engine = engine
         self._rest = rest
@@ -41,7 +54,9 @@ class ComponentReader:
         self._sources = program.instances
         self._inverted = program.inverted
         self._relations = {
-            schema: run.relation(slot) for slot, schema in enumerate(plan.slots) if schema.role is not Role.STORED
+            schema: run.relation(slot)
+            for slot, schema in enumerate(plan.slots)
+            if schema.role is not Role.STORED
         }
         self._offsets: dict[RelationSchema, int] = {}
         self._doubt = 0
@@ -56,7 +71,9 @@ class ComponentReader:
         """Return the instances, as a ground program."""
         heads, ends, premises = array("I"), array("I"), array("I")
         for index, source in enumerate(self._sources):
-            rows, ids = self._relations[source.schema].match([0] * source.schema.arity, rest=self._rest)
+            rows, ids = self._relations[source.schema].match(
+                [0] * source.schema.arity, rest=self._rest
+            )
             count = len(ids)
             if source.head.schema in self._inverted:
                 self._invert(source, index, rows, count, heads, ends, premises)
@@ -65,20 +82,29 @@ class ComponentReader:
             arity = source.schema.arity
             for first in range(0, count, AT_ONCE):
                 self._rest()
-                batch, size = rows[first * arity : (first + AT_ONCE) * arity], min(AT_ONCE, count - first)
+                batch, size = (
+                    rows[first * arity : (first + AT_ONCE) * arity],
+                    min(AT_ONCE, count - first),
+                )
                 heads.extend(self._nodes(source, source.head, batch, size))
                 flat = array("I", [self._doubt]) * (width * size)
                 for column, atom in enumerate(source.premises):
                     flat[column::width] = self._nodes(source, atom, batch, size)
                 start = len(premises)
                 premises.extend(flat)
-                ends.extend(range(start + width, start + width * size + 1, width) if width else array("I", [start]) * size)
+                ends.extend(
+                    range(start + width, start + width * size + 1, width)
+                    if width
+                    else array("I", [start]) * size
+                )
         heads.append(self._doubt)
         premises.append(NEGATED | self._doubt)
         ends.append(len(premises))
         return Ground(self._doubt + 1, heads, ends, premises)
 
-    def settled(self, values: bytes) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
+    def settled(
+        self, values: bytes
+    ) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
         """Return the settled relations, with a `Truth` for each node, and the relations with undefined rows."""
         relations: dict[RelationSchema, Relation] = {}
         undefined = set()
@@ -120,7 +146,10 @@ class ComponentReader:
             return
         if source.sure and index and self._sources[index - 1].head == source.head:
             return  # the same rows are among the possible ones
-        fails = [[_opposite(node) for node in self._nodes(source, atom, rows, count)] for atom in source.premises]
+        fails = [
+            [_opposite(node) for node in self._nodes(source, atom, rows, count)]
+            for atom in source.premises
+        ]
         if not source.sure:
             sure = self._relations[self._sources[index + 1].schema].locate(rows, count)
             fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
@@ -131,7 +160,9 @@ class ComponentReader:
                     premises.append(fail)
                     ends.append(len(premises))
 
-    def _nodes(self, source: Instances, atom: ClauseAtom, rows: array[int], count: int) -> array[int]:
+    def _nodes(
+        self, source: Instances, atom: ClauseAtom, rows: array[int], count: int
+    ) -> array[int]:
         """Return an atom's node in each instance as a premise: NEGATED where it is absent, NONE where it cannot hold."""
         known = self._relations.get(atom.schema)
         if known is None:
@@ -172,7 +203,9 @@ def _negated(premises: array[int]) -> array[int]:
     """Return each premise with its sign bit set, in one operation on a large number; NONE stays NONE."""
     size = len(premises) * premises.itemsize
     signs = int.from_bytes(array("I", [NEGATED]) * len(premises), sys.byteorder)
-    return array("I", (int.from_bytes(premises, sys.byteorder) | signs).to_bytes(size, sys.byteorder))
+    return array(
+        "I", (int.from_bytes(premises, sys.byteorder) | signs).to_bytes(size, sys.byteorder)
+    )
 
 
 def _opposite(premise: int) -> int:
@@ -181,4 +214,7 @@ def _opposite(premise: int) -> int:
 
 _TRUE = bytes(value == Truth.TRUE for value in range(256))
 _POSSIBLE = bytes(value != Truth.FALSE for value in range(256))
-_OPPOSITE = bytes({Truth.TRUE: Truth.FALSE, Truth.FALSE: Truth.TRUE}.get(Truth(v), v) if v < 3 else v for v in range(256))
+_OPPOSITE = bytes(
+    {Truth.TRUE: Truth.FALSE, Truth.FALSE: Truth.TRUE}.get(Truth(v), v) if v < 3 else v
+    for v in range(256)
+)

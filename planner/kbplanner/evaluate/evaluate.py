@@ -123,13 +123,17 @@ class PlanCache:
         While `version` is the same as at the last call, sizes have not changed. With `many` the plan answers many
         bindings in one run, even where one at a time has a better plan.
         """
-        return self._get((rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version)
+        return self._get(
+            (rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version
+        )
 
     def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
         rules, goal, adornment, denied, kind = key
         with self._mutex:
             cached = self._plans.get(key)
-            if cached is not None and (self._seen.get(key) == version != -1 or not moved(cached.sizes, statistics)):
+            if cached is not None and (
+                self._seen.get(key) == version != -1 or not moved(cached.sizes, statistics)
+            ):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
                 return cached
@@ -163,7 +167,9 @@ class PlanCache:
 
 def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
     """Return False if the program recurses through computed values: demand may be the only bound on them."""
-    return rules.endless.isdisjoint(rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule)
+    return rules.endless.isdisjoint(
+        rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule
+    )
 
 
 def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
@@ -213,7 +219,9 @@ class GoalRun:
         self._ordered = columns == list(range(len(columns)))
         self._whole = self._ordered and not plan.one_seed
 
-    def ask(self, pattern: Sequence[int], means: Means, bind: Bind | None = None) -> tuple[array[int], int] | None:
+    def ask(
+        self, pattern: Sequence[int], means: Means, bind: Bind | None = None
+    ) -> tuple[array[int], int] | None:
         """Return the answers, as whole rows in answer order, and their number; None if the run is stale.
 
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
@@ -262,7 +270,11 @@ class GoalRun:
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
         answer_pattern = self._wanted(pattern)
-        return len(self.run.relation(self._plan.answer).match(answer_pattern)[1]) if any(answer_pattern) else self._holds()
+        return (
+            len(self.run.relation(self._plan.answer).match(answer_pattern)[1])
+            if any(answer_pattern)
+            else self._holds()
+        )
 
     def serves(self, pattern: Sequence[int]) -> RunState:
         """Return DONE if the run has the answers of a goal, READY if it can continue, STALE if it is useless."""
@@ -279,7 +291,9 @@ class GoalRun:
         answer_pattern = [0] * self._plan.slots[self._plan.answer].arity
         for value, column in zip(pattern, columns, strict=True):
             if column is not None:
-                answer_pattern[column] = SAME | _column(columns, value & ~SAME) if value & SAME else value
+                answer_pattern[column] = (
+                    SAME | _column(columns, value & ~SAME) if value & SAME else value
+                )
         return answer_pattern
 
     def _finish(self, drive: Drive, limits: Limits) -> None:
@@ -302,7 +316,11 @@ class GoalRun:
     def _many(self, answer_pattern: Sequence[int], means: Means) -> array[int]:
         """Return the answers of a run that is done, where one call did not return them."""
         stats = self.run.stats()
-        self.bytes, self.warnings, self.rows_made = stats.bytes, stats.warnings, stats.rows_made + self._dropped_rows
+        self.bytes, self.warnings, self.rows_made = (
+            stats.bytes,
+            stats.warnings,
+            stats.rows_made + self._dropped_rows,
+        )
         width = len(answer_pattern)
         if means.first is not None and self._ordered and width:
             return self._first(answer_pattern, means.first * width, width, means)
@@ -310,7 +328,9 @@ class GoalRun:
         means.check_whole(len(ids))
         return self._engine.sort(rows, width, means.via)
 
-    def _first(self, answer_pattern: Sequence[int], limit: int, width: int, means: Means) -> array[int]:
+    def _first(
+        self, answer_pattern: Sequence[int], limit: int, width: int, means: Means
+    ) -> array[int]:
         """Return the first `limit` symbols of answers in order; sort and cut the buffer as it grows."""
         best = array("I")
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
@@ -335,7 +355,9 @@ class GoalRun:
                 seeds[column :: len(bound)] = rows[index::arity]
             self.run.seed(seeds, count)
         self._finish(drive, self._limits)
-        return [index != NO_ROW for index in self.run.relation(self._plan.answer).locate(rows, count)]
+        return [
+            index != NO_ROW for index in self.run.relation(self._plan.answer).locate(rows, count)
+        ]
 
     def close(self) -> None:
         """Close the run."""
@@ -359,15 +381,21 @@ def _column(columns: Sequence[int | None], argument: int) -> int:
     return column
 
 
-def _widen(rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]) -> array[int]:
+def _widen(
+    rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]
+) -> array[int]:
     width = sum(1 for column in columns if column is not None)
     wide = array("I", bytes(4 * count * len(pattern)))
     for index, (value, column) in enumerate(zip(pattern, columns, strict=True)):
-        wide[index :: len(pattern)] = array("I", [value]) * count if column is None else rows[column::width]
+        wide[index :: len(pattern)] = (
+            array("I", [value]) * count if column is None else rows[column::width]
+        )
     return wide
 
 
-def goal_shape(args: Iterable[HeadTerm], symbol: Callable[[str], int]) -> tuple[list[int], str] | None:
+def goal_shape(
+    args: Iterable[HeadTerm], symbol: Callable[[str], int]
+) -> tuple[list[int], str] | None:
     """Return the match pattern of goal arguments and their adornment: `b` per constant, `f` per variable.
 
     None if a constant has no symbol, so that nothing can match.

@@ -15,4 +15,8 @@ def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
     if not isinstance(expr, Apply):
         return expr
     args = [value_of(arg, known) for arg in expr.args]
-    return compute(expr.function, [arg for arg in args if arg is not None]) if None not in args else None
+    return (
+        compute(expr.function, [arg for arg in args if arg is not None])
+        if None not in args
+        else None
+    )

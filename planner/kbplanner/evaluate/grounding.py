@@ -28,7 +28,9 @@ from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.order import Statistics
 
-PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None]
+PlanKey = tuple[
+    RuleSet, RelationSchema, str, frozenset[RelationSchema], frozenset[RelationSchema] | None
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,9 @@ class GroundPlans:
         shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
         clauses = rules.stepwise(denied, weighing=not shaped)
         skip = OPTIONAL if weighed is None else {"restrict"}
-        program = instances(rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed)
+        program = instances(
+            rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed
+        )
         plan = build(program.program, statistics)
         compiled = GroundGoal(
             program,
@@ -109,7 +113,9 @@ class Block:
     def part(self, first: int, end: int) -> Block:
         """Return its instances from index `first` to before `end`."""
         width = len(self.source.variables)
-        return Block(self.source, self.start + first, end - first, self.rows[first * width : end * width])
+        return Block(
+            self.source, self.start + first, end - first, self.rows[first * width : end * width]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,9 @@ class GroundRun:
     def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
         self.engine = engine
         self.goal = goal
-        self.run: Run = engine.open_run(goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits)
+        self.run: Run = engine.open_run(
+            goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits
+        )
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
         self.parts = 0
@@ -165,7 +173,9 @@ class GroundRun:
         seed_relation = program.given
         concluded = dict.fromkeys(i.clause.head.schema for i in program.instances)
         concluded.update((atom.schema, None) for i in program.instances for atom in i.premises)
-        concluded.update((schema, None) for group in program.groups for schema in (group.schema, group.bindings))
+        concluded.update(
+            (schema, None) for group in program.groups for schema in (group.schema, group.bindings)
+        )
         if seed_relation is not None:
             concluded[seed_relation] = None
         for schema in concluded:
@@ -180,7 +190,9 @@ class GroundRun:
         for group in program.groups:
             self._add_groups(group, arrays, rest)
         free = len(arrays.heads)
-        for source in (source for source in program.instances if not (source.is_part or _free(source))):
+        for source in (
+            source for source in program.instances if not (source.is_part or _free(source))
+        ):
             self._add(source, arrays, rest)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
         if seed_relation is not None:  # the seeds of a rewritten goal hold without premises
@@ -190,7 +202,9 @@ class GroundRun:
 
     def _add(self, source: InstanceRelation, arrays: _Arrays, rest: Rest) -> None:
         """Add the instances of a clause to the arrays."""
-        rows, ids = self.run.relation(self.goal.slots[source.schema]).match([0] * source.schema.arity, rest=rest)
+        rows, ids = self.run.relation(self.goal.slots[source.schema]).match(
+            [0] * source.schema.arity, rest=rest
+        )
         block = Block(source, len(arrays.heads), len(ids), rows)
         self._starts.append(block.start)
         self.blocks.append(block)
@@ -213,12 +227,18 @@ class GroundRun:
 
     def _add_groups(self, group: GroupRelation, arrays: _Arrays, rest: Rest) -> None:
         """Add for each group an instance whose premises are all its bindings."""
-        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match([0] * group.bindings.arity, rest=rest)
+        rows, ids = self.run.relation(self.goal.slots[group.bindings]).match(
+            [0] * group.bindings.arity, rest=rest
+        )
         members: dict[tuple[int, ...], list[int]] = {}
         arity, offset = group.bindings.arity, self._offsets[group.bindings]
         for i, index in paced(enumerate(ids), rest):
-            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(offset + index)
-        rows, ids = self.run.relation(self.goal.slots[group.schema]).match([0] * group.schema.arity, rest=rest)
+            members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(
+                offset + index
+            )
+        rows, ids = self.run.relation(self.goal.slots[group.schema]).match(
+            [0] * group.schema.arity, rest=rest
+        )
         arity, offset = group.schema.arity, self._offsets[group.schema]
         for i, index in paced(enumerate(ids), rest, 1000):
             arrays.heads.append(offset + index)

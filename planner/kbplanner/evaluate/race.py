@@ -134,7 +134,11 @@ class Race:
         limits = self._limits
         rows = demand.rows_made - self._rows_before + full.rows_made
         steps = demand.steps - self._steps_before + full.steps
-        used = ((rows, limits.rows), (demand.bytes + full.bytes, limits.bytes), (steps, limits.steps))
+        used = (
+            (rows, limits.rows),
+            (demand.bytes + full.bytes, limits.bytes),
+            (steps, limits.steps),
+        )
         return any(limit and amount >= limit for amount, limit in used)
 
     def _drop_full(self) -> None:

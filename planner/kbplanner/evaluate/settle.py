@@ -55,10 +55,15 @@ class Settled:
 
     def current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
         """Return True if nothing that it depends on has changed; nothing has while `version` is the same."""
-        if len(below) != len(self.below) or any(a is not b for a, b in zip(below, self.below, strict=True)):
+        if len(below) != len(self.below) or any(
+            a is not b for a, b in zip(below, self.below, strict=True)
+        ):
             return False
         if self.version != version:
-            if any(bind(schema) is not relation or relation.counts() != counts for schema, relation, counts in self.reads):
+            if any(
+                bind(schema) is not relation or relation.counts() != counts
+                for schema, relation, counts in self.reads
+            ):
                 return False
             self.version = version
         return True
@@ -104,8 +109,12 @@ class Models:
         self._engine = engine
         self._mutex = threading.Lock()
         self._kept: OrderedDict[Key, Settled] = OrderedDict()
-        self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = OrderedDict()
-        self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = OrderedDict()
+        self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = (
+            OrderedDict()
+        )
+        self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = (
+            OrderedDict()
+        )
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -140,7 +149,9 @@ class Models:
         used: dict[int, Settled] = {}
         try:
             for index in rules.needed(denied, goals):
-                used[index] = self._settled(source, own, index, used, bind, statistics, limits, drive, rest, scope, version)
+                used[index] = self._settled(
+                    source, own, index, used, bind, statistics, limits, drive, rest, scope, version
+                )
             yield self._view(rules, denied, used, bind, statistics)
         finally:
             for model in used.values():
@@ -180,9 +191,17 @@ class Models:
                     self._kept.move_to_end(key)
                     cached.users += 1
                     return cached
-        view = self._view(rules, denied, {i: model for i, model in used.items() if model in below}, bind, statistics)
+        view = self._view(
+            rules,
+            denied,
+            {i: model for i, model in used.items() if model in below},
+            bind,
+            statistics,
+        )
         try:
-            settled = _settle(self._engine, self._program(rules, index, view), view, limits, drive, rest)
+            settled = _settle(
+                self._engine, self._program(rules, index, view), view, limits, drive, rest
+            )
         except BudgetExceeded as error:
             raise naming_rule(error, rules.rules) from error
         settled.below, settled.version, settled.users = below, version, 1
@@ -193,8 +212,12 @@ class Models:
                 before = self._kept.pop(key, None)
                 self._kept[key] = settled
                 old = [] if before is None else [before]
-                forgotten = [other for other in self._kept if other[0] == scope and other[1] is not rules]
-                old += [self._kept.pop(other) for other in forgotten]  # rules that have been replaced are not asked again
+                forgotten = [
+                    other for other in self._kept if other[0] == scope and other[1] is not rules
+                ]
+                old += [
+                    self._kept.pop(other) for other in forgotten
+                ]  # rules that have been replaced are not asked again
                 while len(self._kept) > MAX_KEPT:
                     old.append(self._kept.popitem(last=False)[1])
                 for model in old:
@@ -218,7 +241,9 @@ class Models:
         plan = build(source.program, view.statistics)
         params = tuple(self._engine.intern(text) for text in plan.parameters)
         sizes = {schema: view.statistics.rows(schema) for schema in plan.base}
-        program = _Program(parts[index], source, plan, self._engine.load(encode(plan)), params, sizes)
+        program = _Program(
+            parts[index], source, plan, self._engine.load(encode(plan)), params, sizes
+        )
         with self._mutex:
             self._programs[key] = program
             if len(self._programs) > MAX_KEPT:
@@ -248,7 +273,9 @@ class Models:
                 over = self._rules[rules, undefined] = SettledRules(rules, undefined)
                 if len(self._rules) > MAX_KEPT:
                     self._rules.popitem(last=False)
-        relations = {schema: relation for model in models for schema, relation in model.relations.items()}
+        relations = {
+            schema: relation for model in models for schema, relation in model.relations.items()
+        }
 
         def read(schema: RelationSchema) -> Relation:
             return relations[schema] if schema.truth else bind(schema)
@@ -275,12 +302,19 @@ class _Sizes:
 
 
 def _settle(
-    engine: Engine, program: _Program, view: View, limits: Limits, drive: Callable[[Steps], None], rest: Rest
+    engine: Engine,
+    program: _Program,
+    view: View,
+    limits: Limits,
+    drive: Callable[[Steps], None],
+    rest: Rest,
 ) -> Settled:
     """Return the model of one component."""
     base = [(schema, view.bind(schema)) for schema in program.plan.base]
     reads = [(schema, relation, relation.counts()) for schema, relation in base if not schema.truth]
-    run = engine.open_run(program.compiled, [relation for _, relation in base], program.params, limits)
+    run = engine.open_run(
+        program.compiled, [relation for _, relation in base], program.params, limits
+    )
     try:
         run.limit(limits)
         drive(run)

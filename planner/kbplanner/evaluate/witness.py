@@ -38,7 +38,9 @@ AT_ONCE = 256
 class Witnesses:
     """Search for values of unseen items, by the given values; each is searched for once."""
 
-    def __init__(self, engine: Engine, bind: Bind, statistics: Statistics, limits: Limits, rest: Rest) -> None:
+    def __init__(
+        self, engine: Engine, bind: Bind, statistics: Statistics, limits: Limits, rest: Rest
+    ) -> None:
         self._engine = engine
         self._bind = bind
         self._statistics = statistics
@@ -59,7 +61,9 @@ class Witnesses:
     def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
         """Find the values for at least one of the keys, for all of them where that is quick."""
         plan, compiled, params = self._plan(unseen)
-        run = self._engine.open_run(compiled, [self._bind(schema) for schema in plan.base], params, self._limits)
+        run = self._engine.open_run(
+            compiled, [self._bind(schema) for schema in plan.base], params, self._limits
+        )
         try:
             run.seed(array("I", (symbol for key in keys for symbol in key)), len(keys))
             fuel = FUEL + FUEL_A_KEY * len(keys)
@@ -86,8 +90,13 @@ class Witnesses:
             columns = (*unseen.given, *unseen.found)
             seed = RelationSchema("", len(unseen.given), role=Role.GUARD)
             answer = RelationSchema("", len(columns), role=Role.PART)
-            clause = Clause(ClauseAtom(answer, columns), (ClauseAtom(seed, unseen.given), *unseen.items))
-            plan = build(Program((clause,), answer, seed, answer, tuple(range(len(columns)))), self._statistics)
+            clause = Clause(
+                ClauseAtom(answer, columns), (ClauseAtom(seed, unseen.given), *unseen.items)
+            )
+            plan = build(
+                Program((clause,), answer, seed, answer, tuple(range(len(columns)))),
+                self._statistics,
+            )
             params = [self._engine.intern(text) for text in plan.parameters]
             compiled = self._plans[unseen] = plan, self._engine.load(encode(plan)), params
         return compiled
@@ -134,7 +143,9 @@ class Complete:
         columns = self.columns(block, (number - block.start,))
         return Instance(block.source, {variable: values[0] for variable, values in columns.items()})
 
-    def _part(self, atom: ClauseAtom, columns: dict[Variable, list[int]], count: int) -> tuple[Block, list[int]]:
+    def _part(
+        self, atom: ClauseAtom, columns: dict[Variable, list[int]], count: int
+    ) -> tuple[Block, list[int]]:
         """Return the instances that provide a part; they are all of one block."""
         shared = [columns[arg] for arg in atom.args if isinstance(arg, Variable)]
         rows = array("I", (symbol for row in zip(*shared, strict=True) for symbol in row))
@@ -146,5 +157,12 @@ class Complete:
 def named(source: InstanceRelation) -> tuple[Variable, ...]:
     """Return the variables of a clause whose instances have values for them."""
     clause = source.whole
-    items = (clause.head, *(item for item in clause.body if not (isinstance(item, ClauseAtom) and item.absent)))
-    return tuple(dict.fromkeys(variable for item in items for variable in item.variables() if not variable.anonymous))
+    items = (
+        clause.head,
+        *(item for item in clause.body if not (isinstance(item, ClauseAtom) and item.absent)),
+    )
+    return tuple(
+        dict.fromkeys(
+            variable for item in items for variable in item.variables() if not variable.anonymous
+        )
+    )

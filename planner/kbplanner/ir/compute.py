@@ -44,7 +44,9 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     if len(numbers) < len(values):
         return None
     value = _ARITHMETIC[function](numbers)
-    if value is None or not (_LEAST <= value <= _MOST if isinstance(value, int) else math.isfinite(value)):
+    if value is None or not (
+        _LEAST <= value <= _MOST if isinstance(value, int) else math.isfinite(value)
+    ):
         return None
     return number_text(value)
 

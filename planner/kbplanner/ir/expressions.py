@@ -29,14 +29,23 @@ from kbplanner.ir.terms import (
 Items = list[Literal | Comparison | Computation]
 
 
-def flatten(body: Sequence[BodyItem], head: tuple[HeadTerm, ...]) -> tuple[Items, tuple[HeadTerm, ...]]:
+def flatten(
+    body: Sequence[BodyItem], head: tuple[HeadTerm, ...]
+) -> tuple[Items, tuple[HeadTerm, ...]]:
     """Return the body with plain comparisons and computations only, and the head's arguments after substitution."""
     items: list[BodyItem] = list(dict.fromkeys(body))
-    bound = {v for item in items if isinstance(item, Literal) and not item.negated for v in item.variables()}
+    bound = {
+        v
+        for item in items
+        if isinstance(item, Literal) and not item.negated
+        for v in item.variables()
+    }
     computed: dict[Variable, Expr] = {}
     aggregated = {term.variable for term in head if isinstance(term, Aggregate)}
     while True:
-        binding = next(((item, *named) for item in items if (named := _named(item, bound)) is not None), None)
+        binding = next(
+            ((item, *named) for item in items if (named := _named(item, bound)) is not None), None
+        )
         if binding is None:
             break
         equation, variable, value = binding
@@ -66,7 +75,9 @@ class _Flat:
         if not isinstance(expr, Apply):
             self.items.append(Computation(target, "=", (expr,)))
             return
-        self.items.append(Computation(target, expr.function, tuple(self.value(arg) for arg in expr.args)))
+        self.items.append(
+            Computation(target, expr.function, tuple(self.value(arg) for arg in expr.args))
+        )
 
     def value(self, expr: Expr) -> Term:
         if not isinstance(expr, Apply):
@@ -85,7 +96,9 @@ def _named(item: BodyItem, bound: set[Variable]) -> tuple[Variable, Expr] | None
     for variable, value in ((item.left, item.right), (item.right, item.left)):
         if not isinstance(variable, Variable) or variable.anonymous or variable in bound:
             continue
-        if (item.op == "=" or not isinstance(value, Apply)) and bound.issuperset(expression_variables(value)):
+        if (item.op == "=" or not isinstance(value, Apply)) and bound.issuperset(
+            expression_variables(value)
+        ):
             return variable, value
     return None
 

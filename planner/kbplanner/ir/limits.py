@@ -67,13 +67,23 @@ class Limits:
         """Return what is wrong with a constant, or None."""
         problem = text_problem(text)
         # A code point takes at most four bytes: so most texts need not be encoded.
-        if problem is None and len(text) * 4 > self.arg_bytes and len(text.encode()) > self.arg_bytes:
-            return f"an argument has at most {self.arg_bytes} bytes, this one has {len(text.encode())}"
+        if (
+            problem is None
+            and len(text) * 4 > self.arg_bytes
+            and len(text.encode()) > self.arg_bytes
+        ):
+            return (
+                f"an argument has at most {self.arg_bytes} bytes, this one has {len(text.encode())}"
+            )
         return problem
 
     def args_problem(self, count: int) -> str | None:
         """Return an error message if an atom has too many arguments, else None."""
-        return f"an atom has at most {self.args} arguments, this one has {count}" if count > self.args else None
+        return (
+            f"an atom has at most {self.args} arguments, this one has {count}"
+            if count > self.args
+            else None
+        )
 
     def body_problem(self, count: int) -> str | None:
         """Return an error message if a body is too long, else None."""

@@ -72,10 +72,14 @@ def _reads(program: Sequence[int], at: int, point: int) -> bool:
     if program[at] != Instruction.RANGES:
         return False
     first = at + 2
-    return any(program[i] <= point <= program[i + 1] for i in range(first, first + 2 * program[at + 1], 2))
+    return any(
+        program[i] <= point <= program[i + 1] for i in range(first, first + 2 * program[at + 1], 2)
+    )
 
 
-def _follow(program: Sequence[int], places: list[int], start: bool, end: bool) -> tuple[list[int], bool]:
+def _follow(
+    program: Sequence[int], places: list[int], start: bool, end: bool
+) -> tuple[list[int], bool]:
     reached = dict.fromkeys(places)
     todo = list(reached)
     while todo:
@@ -122,7 +126,9 @@ class _Compiler:
     def error(self, problem: str) -> InvalidInput:
         """Return the error: the problem and its position."""
         excerpt = self.pattern if len(self.pattern) <= 40 else self.pattern[:39] + "…"
-        return InvalidInput(f'the pattern "{excerpt}" is no regular expression here: {problem} at character {self.at + 1}')
+        return InvalidInput(
+            f'the pattern "{excerpt}" is no regular expression here: {problem} at character {self.at + 1}'
+        )
 
     def alternatives(self, depth: int) -> _Words:
         if depth > MOST_GROUPS:
@@ -149,10 +155,19 @@ class _Compiler:
             for _ in range(least):
                 repeated = self._joined(repeated, words)
             if most is None:
-                loop = [Instruction.SPLIT, 3, 5 + len(words), *_placed(words, 3), Instruction.JUMP, 0]
+                loop = [
+                    Instruction.SPLIT,
+                    3,
+                    5 + len(words),
+                    *_placed(words, 3),
+                    Instruction.JUMP,
+                    0,
+                ]
                 repeated = self._joined(repeated, loop)
             for _ in range((most or least) - least):
-                repeated = self._joined(repeated, [Instruction.SPLIT, 3, 3 + len(words), *_placed(words, 3)])
+                repeated = self._joined(
+                    repeated, [Instruction.SPLIT, 3, 3 + len(words), *_placed(words, 3)]
+                )
             words = repeated
             self._take("?")  # lazy or greedy makes no difference to whether it matches
         return words

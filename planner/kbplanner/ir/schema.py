@@ -103,5 +103,7 @@ class RelationSchema:
 
 def _restriction(item: Comparison) -> str:
     """Return a restriction as text, without its constant."""
-    left, right = (side.name if isinstance(side, Variable) else "_" for side in (item.left, item.right))
+    left, right = (
+        side.name if isinstance(side, Variable) else "_" for side in (item.left, item.right)
+    )
     return f"{'not ' if item.negated else ''}{left} {item.op} {right}"

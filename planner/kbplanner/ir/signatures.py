@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-OPPOSITE = {"=": "!=", "!=": "=", "==": "!==", "!==": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+OPPOSITE = {
+    "=": "!=",
+    "!=": "=",
+    "==": "!==",
+    "!==": "==",
+    "<": ">=",
+    ">=": "<",
+    ">": "<=",
+    "<=": ">",
+}
 """The comparison that `not` before a comparison means."""
 
-FUNCTION_ARITY = {"abs": (1, 1), "round": (1, 2), "lower": (1, 1), "upper": (1, 1), "length": (1, 1)}
+FUNCTION_ARITY = {
+    "abs": (1, 1),
+    "round": (1, 2),
+    "lower": (1, 1),
+    "upper": (1, 1),
+    "length": (1, 1),
+}
 """Minimum and maximum number of arguments of functions; the others take one or more."""
 
 

@@ -63,7 +63,9 @@ def rewrite(
         raise EngineFault(f"passes that cannot be skipped: {', '.join(sorted(unknown))}")
     context = PassContext(adornment, statistics or NoStatistics())
     source = Program(tuple(clauses), goal)
-    if "restrict" not in skip:  # once: the passes that may run again name relations that are computed in full
+    if (
+        "restrict" not in skip
+    ):  # once: the passes that may run again name relations that are computed in full
         source = _run("restrict", PASSES[0][1], source, context, timings)
     if full:
         sliced = slice_program(source)
@@ -81,7 +83,9 @@ def rewrite(
         source = replace(source, full=widened)
 
 
-def _run(name: str, run: Pass, program: Program, context: PassContext, timings: dict[str, int] | None) -> Program:
+def _run(
+    name: str, run: Pass, program: Program, context: PassContext, timings: dict[str, int] | None
+) -> Program:
     start = perf_counter_ns()
     program = run(program, context)
     if timings is not None:

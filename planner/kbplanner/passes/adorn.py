@@ -32,7 +32,9 @@ def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
     The new goal may be more general than the original, where the rules ask it in a more general way themselves.
     """
     heads = program.heads()
-    general: dict[RelationSchema, list[str]] = {schema: ["f" * schema.arity] for schema in program.full}
+    general: dict[RelationSchema, list[str]] = {
+        schema: ["f" * schema.arity] for schema in program.full
+    }
     while True:
         clauses, asked = _spread(program.goal, adornment, heads, general, statistics)
         wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
@@ -45,7 +47,9 @@ def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
 
 def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
     """Return the arguments of an adorned atom that its adornment marks as bound."""
-    return tuple(arg for arg, mark in zip(atom.args, atom.schema.adornment, strict=True) if mark == "b")
+    return tuple(
+        arg for arg, mark in zip(atom.args, atom.schema.adornment, strict=True) if mark == "b"
+    )
 
 
 def _spread(
@@ -65,7 +69,9 @@ def _spread(
             head_variables = {arg for arg in bound_args(head) if isinstance(arg, Variable)}
             known = set(head_variables)
             body: list[ClauseItem] = []
-            for item in clause.body if clause.aggregates else order_items(clause.body, known, statistics):
+            for item in (
+                clause.body if clause.aggregates else order_items(clause.body, known, statistics)
+            ):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
                         requested = _wanted(item, head_variables, known, body, heads[item.schema])
@@ -90,10 +96,18 @@ def _spread(
 
 
 def _wanted(
-    item: ClauseAtom, head_variables: set[Variable], known: set[Variable], body: list[ClauseItem], clauses: list[Clause]
+    item: ClauseAtom,
+    head_variables: set[Variable],
+    known: set[Variable],
+    body: list[ClauseItem],
+    clauses: list[Clause],
 ) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
-    many = [i for i, arg in enumerate(item.args) if isinstance(arg, Variable) and arg in known and arg not in head_variables]
+    many = [
+        i
+        for i, arg in enumerate(item.args)
+        if isinstance(arg, Variable) and arg in known and arg not in head_variables
+    ]
     through = [index for index in many if _handed_through(item.schema, clauses, index)]
     if len(through) < marks.count("b"):
         others = [index for index in many if index not in through]
@@ -104,14 +118,20 @@ def _wanted(
     return "".join(marks)
 
 
-def _is_product(item: ClauseAtom, first: list[int], others: list[int], body: list[ClauseItem]) -> bool:
+def _is_product(
+    item: ClauseAtom, first: list[int], others: list[int], body: list[ClauseItem]
+) -> bool:
     """Return True if no item before `item` connects its arguments at indexes `first` with those at `others`."""
     reached = {item.args[index] for index in first}
     grows = True
     while grows:
         grows = False
         for other in body:
-            variables = set(other.variables()) if not (isinstance(other, ClauseAtom) and other.absent) else set()
+            variables = (
+                set(other.variables())
+                if not (isinstance(other, ClauseAtom) and other.absent)
+                else set()
+            )
             if variables & reached and not variables <= reached:
                 reached |= variables
                 grows = True
@@ -120,10 +140,15 @@ def _is_product(item: ClauseAtom, first: list[int], others: list[int], body: lis
 
 def _grouped(marks: str, clauses: list[Clause]) -> str:
     """Return marks with aggregates free: they are computed, not looked up; a binding is compared afterwards."""
-    targets = {item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)}
+    targets = {
+        item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)
+    }
     if not targets:
         return marks
-    return "".join("f" if arg in targets else mark for mark, arg in zip(marks, clauses[0].head.args, strict=True))
+    return "".join(
+        "f" if arg in targets else mark
+        for mark, arg in zip(marks, clauses[0].head.args, strict=True)
+    )
 
 
 def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
@@ -135,11 +160,14 @@ def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -
         if isinstance(item, ClauseAtom) and item.schema.bare == schema.bare
     ]
     return bool(calls) and all(
-        isinstance(head.args[index], Variable) and call.args[index] == head.args[index] for head, call in calls
+        isinstance(head.args[index], Variable) and call.args[index] == head.args[index]
+        for head, call in calls
     )
 
 
-def _canonical(schema: RelationSchema, adornment: str, general: dict[RelationSchema, list[str]]) -> str:
+def _canonical(
+    schema: RelationSchema, adornment: str, general: dict[RelationSchema, list[str]]
+) -> str:
     for candidate in general.get(schema, ()):
         if _covers(candidate, adornment):
             return candidate

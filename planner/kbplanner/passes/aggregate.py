@@ -25,17 +25,27 @@ from kbplanner.ir.terms import Aggregate, HeadTerm, Term, Variable
 
 
 def aggregate(
-    head: RelationSchema, terms: Sequence[HeadTerm], bodies: Sequence[tuple[ClauseItem, ...]], number: int
+    head: RelationSchema,
+    terms: Sequence[HeadTerm],
+    bodies: Sequence[tuple[ClauseItem, ...]],
+    number: int,
 ) -> Iterator[Clause]:
     """Yield the clauses of a rule with these head terms, at least one an aggregate; any of `bodies` may hold."""
     group = tuple(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
     everything = tuple(v for v in dict.fromkeys(_named(bodies)) if v not in group)
     aggregates = list(dict.fromkeys(term for term in terms if isinstance(term, Aggregate)))
-    narrow = all(aggregate.function in ("min", "max") or _counts_values(aggregate) for aggregate in aggregates)
+    narrow = all(
+        aggregate.function in ("min", "max") or _counts_values(aggregate)
+        for aggregate in aggregates
+    )
     sources: dict[tuple[Variable, ...], list[Aggregate]] = {}
     for aggregate in aggregates:
         alone = aggregate.variable is not None and (_counts_values(aggregate) or narrow)
-        rest = tuple(v for v in (aggregate.variable,) if v is not None and v not in group) if alone else everything
+        rest = (
+            tuple(v for v in (aggregate.variable,) if v is not None and v not in group)
+            if alone
+            else everything
+        )
         sources.setdefault(rest, []).append(aggregate)
     if len(group) + max(len(everything), len(aggregates)) > MAX_COLUMNS:
         raise InvalidInput(f"a rule with an aggregate has at most {MAX_COLUMNS} variables")
@@ -55,14 +65,21 @@ def aggregate(
         if rest != everything:
             bindings = ClauseAtom(schema(index, Role.BINDINGS, len(rest)), group + rest)
             yield from (Clause(bindings, body, number) for body in bodies)
-        targets = {aggregate: Variable(f"{aggregate.function}#{len(values) + i}") for i, aggregate in enumerate(folds, 1)}
+        targets = {
+            aggregate: Variable(f"{aggregate.function}#{len(values) + i}")
+            for i, aggregate in enumerate(folds, 1)
+        }
         values.update(targets)
-        aggregations = tuple(Aggregation(target, term.function, term.variable) for term, target in targets.items())
+        aggregations = tuple(
+            Aggregation(target, term.function, term.variable) for term, target in targets.items()
+        )
         groups_schema = schema(index if len(sources) > 1 else 0, Role.GROUPS, len(folds))
         groups = ClauseAtom(groups_schema, group + tuple(targets.values()))
         yield Clause(groups, (bindings, *aggregations), number)
         parts.append(groups)
-    args: tuple[Term, ...] = tuple(values[term] if isinstance(term, Aggregate) else term for term in terms)
+    args: tuple[Term, ...] = tuple(
+        values[term] if isinstance(term, Aggregate) else term for term in terms
+    )
     yield Clause(ClauseAtom(head, args), tuple(parts), number)
 
 

@@ -67,7 +67,9 @@ def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
     _check_builtins(rule)
 
 
-def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
+def check_statements(
+    statements: Sequence[Statement], limits: Limits = DEFAULT_LIMITS
+) -> list[RuleWarning]:
     """Check all facts and rules of a text; warnings carry their position.
 
     Raises RuleSyntaxError with the errors of all statements, each at its line and column.
@@ -78,12 +80,22 @@ def check_statements(statements: Sequence[Statement], limits: Limits = DEFAULT_L
         try:
             if isinstance(statement, RuleStatement):
                 for warning in check_rule(statement.rule, limits):
-                    warnings.append(RuleWarning(warning.code, warning.message, warning.hint, statement.span))
+                    warnings.append(
+                        RuleWarning(warning.code, warning.message, warning.hint, statement.span)
+                    )
             elif isinstance(statement, FactStatement):
                 check_fact(statement.atom, limits)
         except UnsafeRule as error:
             if isinstance(statement, RuleStatement):
-                errors.append(_placed(statement, statement.where(error.variable), "unsafe", error.message, error.hint))
+                errors.append(
+                    _placed(
+                        statement,
+                        statement.where(error.variable),
+                        "unsafe",
+                        error.message,
+                        error.hint,
+                    )
+                )
         except InvalidInput as error:
             errors.append(_placed(statement, statement.span, "invalid", error.message, None))
     if errors:
@@ -105,7 +117,11 @@ def counterpart(literal: Literal) -> Atom:
     if not atom.positive and variable is not None:
         name = str(variable)
         message = f'the variable {name} occurs only under "not"'
-        raise UnsafeRule(message, name, "add a literal that gives it values, or ask for the atom with ~ and without not")
+        raise UnsafeRule(
+            message,
+            name,
+            "add a literal that gives it values, or ask for the atom with ~ and without not",
+        )
     return Atom(atom.predicate, atom.args, not atom.positive)
 
 
@@ -144,7 +160,9 @@ def _check_safety(rule: Rule) -> None:
             raise UnsafeRule(message, "_", "name the variable and use it in the body")
         if variable.name not in bound:
             message = f"the variable {variable} of the head is not bound by a positive atom"
-            raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
+            raise UnsafeRule(
+                message, str(variable), hint or f"use {variable} in a positive body atom"
+            )
     for item in rule.body:
         if isinstance(item, Literal):
             if item.negated:
@@ -163,11 +181,15 @@ def _check_negated(item: Literal, bound: set[str], hint: str | None) -> None:
 def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> None:
     for variable in item.variables():
         if variable.anonymous:
-            raise UnsafeRule('"_" has no value to compare or compute with', "_", "name the variable")
+            raise UnsafeRule(
+                '"_" has no value to compare or compute with', "_", "name the variable"
+            )
         if variable.name not in bound:
             what = f"in {item.op}(...)" if item.op in STRING_TESTS else "of a comparison"
             message = f"the variable {variable} {what} is not bound by a positive atom"
-            raise UnsafeRule(message, str(variable), hint or f"use {variable} in a positive body atom")
+            raise UnsafeRule(
+                message, str(variable), hint or f"use {variable} in a positive body atom"
+            )
 
 
 def _check_builtins(rule: Rule) -> None:
@@ -193,7 +215,9 @@ def _variable_lookalikes(rule: Rule) -> list[RuleWarning]:
     """Warn about a rule without any variable that repeats an upper-case word: `p(X) :- q(X).`"""
     head = [arg for arg in rule.head.args if isinstance(arg, str) and _UPPER_WORD.fullmatch(arg)]
     body = set(_body_constants(rule))
-    if any(True for _ in rule.head.variables()) or any(True for item in rule.body for _ in item.variables()):
+    if any(True for _ in rule.head.variables()) or any(
+        True for item in rule.body for _ in item.variables()
+    ):
         return []
     return [
         RuleWarning("looks-like-variable", f'"{word}" is a constant here', f"did you mean ?{word}?")
@@ -214,7 +238,9 @@ def _lookalike_hint(rule: Rule) -> str | None:
 
 def _body_constants(rule: Rule) -> Iterator[str]:
     for item in rule.body:
-        sides: tuple[object, ...] = item.atom.args if isinstance(item, Literal) else (item.left, item.right)
+        sides: tuple[object, ...] = (
+            item.atom.args if isinstance(item, Literal) else (item.left, item.right)
+        )
         yield from (side for side in sides if isinstance(side, str))
 
 
@@ -242,7 +268,9 @@ def _check_body_atom(atom: Atom, limits: Limits) -> None:
         raise InvalidInput("an aggregate can only stand in a rule head")
 
 
-def _placed(statement: Statement, span: Span, code: str, message: str, hint: str | None) -> Diagnostic:
+def _placed(
+    statement: Statement, span: Span, code: str, message: str, hint: str | None
+) -> Diagnostic:
     source, first = "", 1
     if isinstance(statement, RuleStatement):
         source = statement.text.split("\n")[span.line - statement.span.line].rstrip()

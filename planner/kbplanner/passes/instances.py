@@ -85,7 +85,9 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
     def tells(atom: ClauseAtom) -> bool:
         if weighed is None:  # unseen items are searched for among stored facts only
             return atom.schema.role is not Role.STORED
-        return not atom.absent and (_concluded(atom.schema, seed_relation) or atom.schema in weighed)
+        return not atom.absent and (
+            _concluded(atom.schema, seed_relation) or atom.schema in weighed
+        )
 
     names = map(str, count())
     relations: list[InstanceRelation] = []
@@ -95,7 +97,9 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
         if clause.aggregates:
             (bindings,) = clause.atoms()
             folds = sum(1 for item in clause.body if isinstance(item, Aggregation))
-            groups.append(GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds))
+            groups.append(
+                GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds)
+            )
             continue
         whole = _named(clause, seed_relation, weighed)
         for level in split(whole, names, tells):
@@ -109,9 +113,15 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
                 )
             own = level.clause
             parts = tuple(atom for atom in own.atoms() if atom.schema.role is Role.PART)
-            premises = tuple(atom for atom in own.atoms() if atom in parts or _concluded(atom.schema, seed_relation))
+            premises = tuple(
+                atom
+                for atom in own.atoms()
+                if atom in parts or _concluded(atom.schema, seed_relation)
+            )
             schema = RelationSchema(str(len(relations)), len(level.columns), role=Role.INSTANCE)
-            relations.append(InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen))
+            relations.append(
+                InstanceRelation(schema, own, whole, level.columns, premises, parts, level.unseen)
+            )
             clauses.extend(level.guards)
             if own.head.schema.role is Role.PART:
                 clauses.append(own)
@@ -131,7 +141,11 @@ def _supporting(program: Program, seed_relation: RelationSchema | None) -> Itera
                 if atom.schema not in reached and _concluded(atom.schema, seed_relation):
                     reached.add(atom.schema)
                     todo.append(atom.schema)
-    return iter(sorted((c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule))
+    return iter(
+        sorted(
+            (c for c in program.clauses if c.head.schema in reached), key=lambda clause: clause.rule
+        )
+    )
 
 
 def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> bool:
@@ -141,14 +155,18 @@ def _concluded(schema: RelationSchema, seed_relation: RelationSchema | None) -> 
 _CONCLUSIONS = (Role.DERIVED, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUPS)
 
 
-def _named(clause: Clause, seed_relation: RelationSchema | None, weighed: Collection[RelationSchema] | None) -> Clause:
+def _named(
+    clause: Clause, seed_relation: RelationSchema | None, weighed: Collection[RelationSchema] | None
+) -> Clause:
     """Return the clause with names for the anonymous variables that distinguish premises."""
     named = 0
     body: list[ClauseItem] = []
     for item in clause.body:
         if not isinstance(item, ClauseAtom) or item.absent:
             body.append(item)
-        elif _concluded(item.schema, seed_relation) or (weighed is not None and item.schema in weighed):
+        elif _concluded(item.schema, seed_relation) or (
+            weighed is not None and item.schema in weighed
+        ):
             args = []
             for arg in item.args:
                 anonymous = isinstance(arg, Variable) and arg.anonymous

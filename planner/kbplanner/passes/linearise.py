@@ -42,17 +42,26 @@ def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
 
 def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None:
     """Return the clause that closes the relation, if it is the only recursive one."""
-    recursive = [c for c in clauses if any(isinstance(i, ClauseAtom) and i.schema == schema for i in c.body)]
+    recursive = [
+        c for c in clauses if any(isinstance(i, ClauseAtom) and i.schema == schema for i in c.body)
+    ]
     if len(recursive) != 1 or len(recursive[0].body) != 2 or schema.arity != 2:
         return None
     clause = recursive[0]
     first, second = clause.body
-    if not isinstance(first, ClauseAtom) or not isinstance(second, ClauseAtom) or first.absent or second.absent:
+    if (
+        not isinstance(first, ClauseAtom)
+        or not isinstance(second, ClauseAtom)
+        or first.absent
+        or second.absent
+    ):
         return None
     x, z = clause.head.args
     for left, right in ((first, second), (second, first)):
         y = left.args[1] if len(left.args) == 2 else None
-        variables = [term for term in (x, y, z) if isinstance(term, Variable) and not term.anonymous]
+        variables = [
+            term for term in (x, y, z) if isinstance(term, Variable) and not term.anonymous
+        ]
         if (
             left.schema == right.schema == schema
             and len(set(variables)) == 3

@@ -23,7 +23,9 @@ MAX_VARIANTS = 64
 """A rule with more combinations of denied literals than this uses UNDENIED relations instead."""
 
 
-def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()) -> tuple[Clause, ...]:
+def lower(
+    rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
+) -> tuple[Clause, ...]:
     """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations that have rows.
 
     Raises InvalidInput for what the engine does not evaluate.
@@ -41,7 +43,9 @@ def lower(rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
 
 
 class _Lowering:
-    def __init__(self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]) -> None:
+    def __init__(
+        self, derived: set[RelationSchema], known: set[RelationSchema] | frozenset[RelationSchema]
+    ) -> None:
         self._derived = derived
         self._known = known
         self._undenied: dict[RelationSchema, None] = {}

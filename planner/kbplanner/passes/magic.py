@@ -20,19 +20,27 @@ GUARDS = (Role.DEMAND, Role.REACH)
 
 def magic(program: Program) -> Program:
     """Guard the clauses of an adorned program, and add the clauses that derive demand."""
-    adorned = {clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS}
+    adorned = {
+        clause.head.schema for clause in program.clauses if clause.head.schema.role in _CONCLUSIONS
+    }
     clauses: dict[Clause, None] = {}
     for clause in program.clauses:
         body = clause.body
         guarded = bool(body) and isinstance(body[0], ClauseAtom) and body[0].schema.role in GUARDS
-        guarded = guarded or clause.head.schema.role is Role.ANSWER  # reached rows came from the demand
+        guarded = (
+            guarded or clause.head.schema.role is Role.ANSWER
+        )  # reached rows came from the demand
         full = clause.head.schema.bare in program.full
         if not guarded and not full:
             # A clause with aggregates derives all groups; demand for its head is demand for the bindings it reads.
             body = (ClauseAtom(clause.head.schema.demand, bound_args(clause.head)), *body)
         before: list[ClauseItem] = []
         for item in body:
-            if isinstance(item, ClauseAtom) and item.schema in adorned and item.schema.bare not in program.full:
+            if (
+                isinstance(item, ClauseAtom)
+                and item.schema in adorned
+                and item.schema.bare not in program.full
+            ):
                 demand = ClauseAtom(item.schema.demand, bound_args(item))
                 if demand not in before:
                     clauses[Clause(demand, tuple(before))] = None
@@ -42,7 +50,9 @@ def magic(program: Program) -> Program:
         return replace(program, clauses=tuple(clauses))
     seed = None if program.goal.bare in program.full else program.goal.demand
     columns = tuple(range(program.goal.arity))
-    return replace(program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns)
+    return replace(
+        program, clauses=tuple(clauses), seed=seed, answer=program.goal, answer_columns=columns
+    )
 
 
 def can_lose(program: Program) -> bool:
@@ -57,7 +67,11 @@ def can_lose(program: Program) -> bool:
             continue
         for clause in program.clauses:
             if clause.head.schema in part.relations and clause.head.schema.role not in GUARDS:
-                calls = [a for a in clause.atoms() if a.schema in part.relations and a.schema.role not in GUARDS]
+                calls = [
+                    a
+                    for a in clause.atoms()
+                    if a.schema in part.relations and a.schema.role not in GUARDS
+                ]
                 if len(calls) > 1:
                     return True
     return False

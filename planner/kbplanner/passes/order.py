@@ -86,10 +86,16 @@ def order_items(
             left = [item for item in left if not any(item is test for test in ready)]
             continue
         atoms = [item for item in left if isinstance(item, ClauseAtom) and not item.absent]
-        best = min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
+        best = (
+            min(atoms, key=lambda atom: fan_out(atom, known, statistics, seed)) if atoms else None
+        )
         if best is None or fan_out(best, known, statistics, seed) > 1.0:
-            pairs = ((item, binding[0]) for item in left if (binding := equated(item, known)) is not None)
-            equation, target = next((pair for pair in pairs if pair[1] not in computed), (None, None))
+            pairs = (
+                (item, binding[0]) for item in left if (binding := equated(item, known)) is not None
+            )
+            equation, target = next(
+                (pair for pair in pairs if pair[1] not in computed), (None, None)
+            )
             if equation is not None and target is not None:
                 ordered.append(equation)
                 known.add(target)
@@ -116,7 +122,10 @@ def tested_variables(item: ClauseItem) -> set[Variable]:
 
 
 def fan_out(
-    atom: ClauseAtom, known: set[Variable], statistics: Statistics, seed: RelationSchema | None = None
+    atom: ClauseAtom,
+    known: set[Variable],
+    statistics: Statistics,
+    seed: RelationSchema | None = None,
 ) -> float:
     """Estimate the rows of one look-up in the atom's relation, with the `known` variables bound."""
     columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]

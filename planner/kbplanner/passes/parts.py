@@ -63,7 +63,9 @@ class _Group:
 def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
     """Return the levels of a clause, the clause itself first; `names` yields names for parts."""
     levels: list[Level] = []
-    todo: list[tuple[ClauseAtom, ClauseAtom | None, tuple[ClauseItem, ...]]] = [(clause.head, None, clause.body)]
+    todo: list[tuple[ClauseAtom, ClauseAtom | None, tuple[ClauseItem, ...]]] = [
+        (clause.head, None, clause.body)
+    ]
     while todo:
         head, guard, body = todo.pop()
         columns = dict.fromkeys(_named(head))
@@ -75,7 +77,9 @@ def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
         for group in _groups(body, columns):
             shared = group.shared(columns)
             if not _tells(group, columns, tells):
-                unshared = tuple(variable for variable in group.variables if variable not in columns)
+                unshared = tuple(
+                    variable for variable in group.variables if variable not in columns
+                )
                 unseen.append(Unseen(shared, unshared, group.items))
                 continue
             name = next(names)
@@ -91,7 +95,9 @@ def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
     return levels
 
 
-def _spine(body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells) -> list[ClauseItem]:
+def _spine(
+    body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells
+) -> list[ClauseItem]:
     """Return the roots of a body and add their variables to the columns, until that splits off a part."""
     spine: list[ClauseItem] = []
     while True:
@@ -107,7 +113,11 @@ def _spine(body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tel
         root = max(atoms, key=lambda atom: len(columns.keys() & set(_named(atom))))
         others = {variable for item in group.items if item is not root for variable in _named(item)}
         spine.append(root)
-        columns.update(dict.fromkeys(variable for variable in _named(root) if tells(root) or variable in others))
+        columns.update(
+            dict.fromkeys(
+                variable for variable in _named(root) if tells(root) or variable in others
+            )
+        )
 
 
 def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_Group]:
@@ -131,7 +141,9 @@ def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_G
 
 
 def _group(items: Sequence[ClauseItem]) -> _Group:
-    return _Group(tuple(items), tuple(dict.fromkeys(variable for item in items for variable in _named(item))))
+    return _Group(
+        tuple(items), tuple(dict.fromkeys(variable for item in items for variable in _named(item)))
+    )
 
 
 def _tells(group: _Group, columns: Collection[Variable], tells: Tells) -> bool:

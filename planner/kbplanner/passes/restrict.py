@@ -40,7 +40,9 @@ def restrict(program: Program) -> Program:
     goal_version = goal, () if goal in general else program.goal.restrictions
     common: dict[Version, list[Comparison]] = {goal_version: []}
     restricted_clauses: list[tuple[Version, Clause, list[Version | None]]] = []
-    for part in reversed(parts):  # callers before callees: every call of a version is known before its clauses are made
+    for part in reversed(
+        parts
+    ):  # callers before callees: every call of a version is known before its clauses are made
         own = sorted(part.relations, key=order.__getitem__)
         if len(own) > 1 and any((schema, ()) in common for schema in own):
             common.update({(schema, ()): [] for schema in own})
@@ -48,12 +50,20 @@ def restrict(program: Program) -> Program:
             for clause in heads[version[0]]:
                 restricted = _restricted(clause, (*version[1], *common[version]))
                 if restricted is not None:
-                    restricted_clauses.append((version, restricted, _calls(restricted, heads, general, common)))
+                    restricted_clauses.append(
+                        (version, restricted, _calls(restricted, heads, general, common))
+                    )
     if not any(version[1] or common[version] for version in common):
         return replace(program, goal=goal)
-    names = {version: replace(version[0], restrictions=(*version[1], *common[version])) for version in common}
+    names = {
+        version: replace(version[0], restrictions=(*version[1], *common[version]))
+        for version in common
+    }
     restricted_clauses.sort(key=lambda entry: order[entry[0][0]])
-    clauses = [_renamed(clause, names[version], versions, names) for version, clause, versions in restricted_clauses]
+    clauses = [
+        _renamed(clause, names[version], versions, names)
+        for version, clause, versions in restricted_clauses
+    ]
     return replace(program, clauses=tuple(dict.fromkeys(clauses)), goal=names[goal_version])
 
 
@@ -76,7 +86,9 @@ def _calls(
             comparisons = _comparisons(item, clause)
         version = item.schema, equalities
         before = common.get(version)
-        common[version] = comparisons if before is None else [item for item in before if item in comparisons]
+        common[version] = (
+            comparisons if before is None else [item for item in before if item in comparisons]
+        )
         versions.append(version)
     return versions
 
@@ -86,7 +98,11 @@ def _equalities(atom: ClauseAtom) -> tuple[Comparison, ...]:
     first: dict[Variable, int] = {}
     equalities = []
     for index, arg in enumerate(atom.args, 1):
-        if isinstance(arg, Variable) and not arg.anonymous and first.setdefault(arg, index) != index:
+        if (
+            isinstance(arg, Variable)
+            and not arg.anonymous
+            and first.setdefault(arg, index) != index
+        ):
             equalities.append(Comparison("==", Variable(str(first[arg])), Variable(str(index))))
     return tuple(equalities)
 
@@ -101,7 +117,9 @@ def _comparisons(atom: ClauseAtom, clause: Clause) -> list[Comparison]:
     for item in clause.body:
         if isinstance(item, Comparison):
             sides = item.left, item.right
-            if any(isinstance(side, str) for side in sides) and any(side in columns for side in sides):
+            if any(isinstance(side, str) for side in sides) and any(
+                side in columns for side in sides
+            ):
                 comparisons.append(_replaced_in_comparison(item, columns))
     return list(dict.fromkeys(comparisons))
 
@@ -111,7 +129,11 @@ def _restricted(clause: Clause, restrictions: tuple[Comparison, ...]) -> Clause 
     for restriction in restrictions:
         args = {Variable(str(index)): arg for index, arg in enumerate(clause.head.args, 1)}
         test = _replaced_in_comparison(restriction, args)
-        if restriction.op != "==" or restriction.negated or not isinstance(restriction.right, Variable):
+        if (
+            restriction.op != "=="
+            or restriction.negated
+            or not isinstance(restriction.right, Variable)
+        ):
             clause = replace(clause, body=(*clause.body, test))
             continue
         left, right = test.left, test.right
@@ -154,10 +176,15 @@ def _replaced_in_comparison(item: Comparison, values: Mapping[Variable, Term]) -
 
 
 def _renamed(
-    clause: Clause, head: RelationSchema, versions: list[Version | None], names: Mapping[Version, RelationSchema]
+    clause: Clause,
+    head: RelationSchema,
+    versions: list[Version | None],
+    names: Mapping[Version, RelationSchema],
 ) -> Clause:
     body = [
-        replace(item, schema=names[version]) if version is not None and isinstance(item, ClauseAtom) else item
+        replace(item, schema=names[version])
+        if version is not None and isinstance(item, ClauseAtom)
+        else item
         for item, version in zip(clause.body, versions, strict=True)
     ]
     return replace(clause, head=replace(clause.head, schema=head), body=tuple(body))

@@ -30,7 +30,11 @@ def computed_recursion(clauses: Sequence[Clause]) -> set[int]:
     """Return the numbers of rules in a recursion in which a head takes a value that its body computes."""
     numbers: set[int] = set()
     for part in components(clauses):
-        own = [c for c in clauses if part.recursive and c.head.schema in part.relations and _recurs(c, part)]
+        own = [
+            c
+            for c in clauses
+            if part.recursive and c.head.schema in part.relations and _recurs(c, part)
+        ]
         if any(_computes_head(clause) for clause in own):
             numbers.update(clause.rule for clause in own if clause.rule)
     return numbers
@@ -71,7 +75,11 @@ def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None
     while todo:
         for clause in heads.get(todo.pop(), ()):
             for item in clause.body:
-                if isinstance(item, ClauseAtom) and item.schema in heads and item.schema not in relations:
+                if (
+                    isinstance(item, ClauseAtom)
+                    and item.schema in heads
+                    and item.schema not in relations
+                ):
                     relations.add(item.schema)
                     todo.append(item.schema)
     return source.full | relations

@@ -38,15 +38,26 @@ def turn(program: Program) -> Program:
     """Rewrite every relation of the adorned program whose recursive clauses are all right-linear."""
     clauses: list[Clause] = []
     heads = program.heads()
-    alone = {next(iter(part.relations)) for part in components(program.clauses) if len(part.relations) == 1}
+    alone = {
+        next(iter(part.relations))
+        for part in components(program.clauses)
+        if len(part.relations) == 1
+    }
     answered = program
     for schema, own in heads.items():
         by_itself = schema in alone and schema.bare not in program.full and "b" in schema.adornment
         right = by_itself and _throughout(_right_linear, schema, own)
-        left = by_itself and not right and "f" in schema.adornment and _throughout(_left_linear, schema, own)
+        left = (
+            by_itself
+            and not right
+            and "f" in schema.adornment
+            and _throughout(_left_linear, schema, own)
+        )
         if schema == program.goal and (right or left):
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
-            columns = tuple(free.index(i) if i in free else None for i in range(len(schema.adornment)))
+            columns = tuple(
+                free.index(i) if i in free else None for i in range(len(schema.adornment))
+            )
             answer = replace(schema, role=Role.ANSWER, arity=len(free))
             answered = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
             clauses.extend((_turned_goal if right else _reached_goal)(schema, answer, own))
@@ -58,7 +69,9 @@ def turn(program: Program) -> Program:
 
 
 def _throughout(
-    form: Callable[[RelationSchema, Clause], bool], schema: RelationSchema, clauses: Sequence[Clause]
+    form: Callable[[RelationSchema, Clause], bool],
+    schema: RelationSchema,
+    clauses: Sequence[Clause],
 ) -> bool:
     """Return True if there are recursive clauses, all of this form."""
     recursive = [clause for clause in clauses if any(_calls(item, schema) for item in clause.body)]
@@ -99,7 +112,9 @@ def _left_linear(schema: RelationSchema, clause: Clause) -> bool:
     )
 
 
-def _reached_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+def _reached_goal(
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+) -> list[Clause]:
     rewritten = []
     for clause in clauses:
         bound = bound_args(clause.head)
@@ -120,7 +135,9 @@ def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
     return tuple(arg for arg, mark in zip(atom.args, schema.adornment, strict=True) if mark == "f")
 
 
-def _turned_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+def _turned_goal(
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+) -> list[Clause]:
     once = _walked_once(schema, answer, clauses)
     if once is not None:
         return once
@@ -136,7 +153,9 @@ def _turned_goal(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
     return rewritten
 
 
-def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]) -> list[Clause] | None:
+def _walked_once(
+    schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
+) -> list[Clause] | None:
     """Return clauses for a relation whose steps are base clauses too: reached bindings are answers themselves."""
     steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
     bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
@@ -148,7 +167,14 @@ def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
             return None
         start, end = bound_args(clause.head), bound_args(call)
         shape = _shape(start, end, rest)
-        twin = next((b for b in bases if _shape(bound_args(b.head), _free_args(schema, b.head), b.body) == shape), None)
+        twin = next(
+            (
+                b
+                for b in bases
+                if _shape(bound_args(b.head), _free_args(schema, b.head), b.body) == shape
+            ),
+            None,
+        )
         if twin is None:
             return None
         bases.remove(twin)
@@ -159,11 +185,15 @@ def _walked_once(schema: RelationSchema, answer: RelationSchema, clauses: Sequen
     for clause in bases:
         for start_from in (schema.demand, reach):
             body = (ClauseAtom(start_from, bound_args(clause.head)), *clause.body)
-            rewritten.append(Clause(ClauseAtom(answer, _free_args(schema, clause.head)), body, clause.rule))
+            rewritten.append(
+                Clause(ClauseAtom(answer, _free_args(schema, clause.head)), body, clause.rule)
+            )
     return rewritten
 
 
-def _shape(start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem]) -> tuple[object, ...]:
+def _shape(
+    start: Sequence[Term], end: Sequence[Term], body: Sequence[ClauseItem]
+) -> tuple[object, ...]:
     """Return a key for what a clause says from `start` to `end`, independent of variable names."""
     names: dict[Variable, Variable] = {}
 
@@ -190,7 +220,8 @@ def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
         if call is None:
             carried = iter(seeds)
             args = tuple(
-                next(carried) if mark == "b" else arg for arg, mark in zip(clause.head.args, schema.adornment, strict=True)
+                next(carried) if mark == "b" else arg
+                for arg, mark in zip(clause.head.args, schema.adornment, strict=True)
             )
             head = ClauseAtom(schema, args)
         else:
@@ -199,6 +230,8 @@ def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
     return rewritten
 
 
-def _split(schema: RelationSchema, clause: Clause) -> tuple[ClauseAtom | None, tuple[ClauseItem, ...]]:
+def _split(
+    schema: RelationSchema, clause: Clause
+) -> tuple[ClauseAtom | None, tuple[ClauseItem, ...]]:
     call = next((i for i in clause.body if isinstance(i, ClauseAtom) and i.schema == schema), None)
     return call, tuple(item for item in clause.body if item is not call)

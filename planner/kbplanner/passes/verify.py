@@ -20,11 +20,17 @@ def _clause(clause: Clause, after: str) -> None:
             raise EngineFault(f"after {after}: {atom.schema} has {len(atom.args)} arguments")
     bound = clause.bound()
     if clause.head.schema.role is Role.STORED:
-        raise EngineFault(f"after {after}: a clause concludes the stored relation {clause.head.schema}")
+        raise EngineFault(
+            f"after {after}: a clause concludes the stored relation {clause.head.schema}"
+        )
     for arg in clause.head.args:
         if isinstance(arg, Variable) and arg not in bound:
-            raise EngineFault(f"after {after}: nothing binds {arg} of the head {clause.head.schema}")
+            raise EngineFault(
+                f"after {after}: nothing binds {arg} of the head {clause.head.schema}"
+            )
     for item in clause.body:
         for variable in item.variables():
             if not variable.anonymous and variable not in bound:
-                raise EngineFault(f"after {after}: nothing binds {variable} in the body of {clause.head.schema}")
+                raise EngineFault(
+                    f"after {after}: nothing binds {variable} in the body of {clause.head.schema}"
+                )

@@ -45,7 +45,11 @@ def negative_components(clauses: Sequence[Clause]) -> tuple[NegativeComponent, .
     negative = []
     for part in components(clauses):
         own = tuple(clause for clause in clauses if clause.head.schema in part.relations)
-        if any(item.absent and item.schema in part.relations for clause in own for item in _atoms(clause)):
+        if any(
+            item.absent and item.schema in part.relations
+            for clause in own
+            for item in _atoms(clause)
+        ):
             negative.append(NegativeComponent(part.relations, own))
     return tuple(negative)
 
@@ -61,7 +65,9 @@ def possible(relation: RelationSchema) -> RelationSchema:
 
 
 def uncertain(
-    clauses: Sequence[Clause], parts: Iterable[NegativeComponent], undefined: Collection[RelationSchema]
+    clauses: Sequence[Clause],
+    parts: Iterable[NegativeComponent],
+    undefined: Collection[RelationSchema],
 ) -> frozenset[RelationSchema]:
     """Return the relations that can have undefined rows if those of `undefined`, of negative components, do."""
     inside = {schema for part in parts for schema in part.relations}
@@ -71,7 +77,11 @@ def uncertain(
         grown = False
         for clause in clauses:
             head = clause.head.schema
-            if head not in relations and head not in inside and any(item.schema in relations for item in _atoms(clause)):
+            if (
+                head not in relations
+                and head not in inside
+                and any(item.schema in relations for item in _atoms(clause))
+            ):
                 relations.add(head)
                 grown = True
     return frozenset(relations)
@@ -90,21 +100,36 @@ def apart(
     """
     inside = {schema: part for part in parts for schema in part.relations}
     doubled = uncertain(clauses, parts, undefined)
-    folds = {c.head.schema: sum(isinstance(item, Aggregation) for item in c.body) for c in clauses if c.aggregates}
+    folds = {
+        c.head.schema: sum(isinstance(item, Aggregation) for item in c.body)
+        for c in clauses
+        if c.aggregates
+    }
     widths = {schema: schema.arity - count for schema, count in folds.items()}
     rewritten: list[Clause] = []
     for clause in clauses:
         head = clause.head.schema
         if head not in inside:
-            rewritten.extend(_bounds(clause, doubled, widths) if head in doubled else [_bound(clause, TRUE, doubled)])
+            rewritten.extend(
+                _bounds(clause, doubled, widths)
+                if head in doubled
+                else [_bound(clause, TRUE, doubled)]
+            )
         elif keep:
             rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, doubled))
     for schema in sorted(inside, key=str):
         args = _numbered(schema.arity)
         if not keep:
-            rewritten.append(Clause(ClauseAtom(schema, args), (ClauseAtom(settled(schema, TRUE), args),)))
+            rewritten.append(
+                Clause(ClauseAtom(schema, args), (ClauseAtom(settled(schema, TRUE), args),))
+            )
         if schema in doubled:
-            rewritten.append(Clause(ClauseAtom(possible(schema), args), (ClauseAtom(settled(schema, POSSIBLE), args),)))
+            rewritten.append(
+                Clause(
+                    ClauseAtom(possible(schema), args),
+                    (ClauseAtom(settled(schema, POSSIBLE), args),),
+                )
+            )
     return tuple(rewritten)
 
 
@@ -147,7 +172,11 @@ def overestimate(
     It leaves out the absences within the component. Raises BudgetExceeded for a clause with too many variables.
     """
     doubled = uncertain(clauses, parts, undefined) - part.relations
-    twice = {s for s in part.relations if s.role is Role.UNDENIED and s.opposite.derived in part.relations}
+    twice = {
+        s
+        for s in part.relations
+        if s.role is Role.UNDENIED and s.opposite.derived in part.relations
+    }
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema] = {}
     named = [_named(clause, part.relations, projections) for clause in part.clauses]
     for (schema, named_columns), projection in projections.items():
@@ -159,8 +188,14 @@ def overestimate(
     instances: list[Instances] = []
     for clause in named:
         premises = tuple(item for item in _atoms(clause) if item.schema in inside)
-        rest = tuple(i for i in clause.body if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside))
-        columns = tuple(dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables()))
+        rest = tuple(
+            i
+            for i in clause.body
+            if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside)
+        )
+        columns = tuple(
+            dict.fromkeys(v for atom in (clause.head, *premises) for v in atom.variables())
+        )
         if len(columns) > MAX_COLUMNS:
             raise BudgetExceeded(
                 f"a rule for {clause.head.schema.stored} has {len(columns)} variables in recursion through negation",
@@ -171,8 +206,15 @@ def overestimate(
         double = any(item.schema in doubled for item in rest if isinstance(item, ClauseAtom))
         for bound in (POSSIBLE, TRUE) if double else (POSSIBLE,):
             schema = RelationSchema(str(len(instances)), len(columns), role=Role.INSTANCE)
-            instances.append(Instances(schema, columns, clause.head, premises, sure=bound == TRUE or not double))
-            rewritten.append(replace(_bound(replace(clause, body=rest), bound, doubled), head=ClauseAtom(schema, columns)))
+            instances.append(
+                Instances(schema, columns, clause.head, premises, sure=bound == TRUE or not double)
+            )
+            rewritten.append(
+                replace(
+                    _bound(replace(clause, body=rest), bound, doubled),
+                    head=ClauseAtom(schema, columns),
+                )
+            )
             if bound == POSSIBLE:
                 rewritten.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
     others = [other for other in parts if other is not part]
@@ -191,18 +233,28 @@ def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) ->
     dependents.update(possible(schema) for schema in relations)
     grown = True
     while grown:
-        resting = {clause.head.schema for clause in clauses if any(item.schema in dependents for item in _atoms(clause))}
+        resting = {
+            clause.head.schema
+            for clause in clauses
+            if any(item.schema in dependents for item in _atoms(clause))
+        }
         grown = not resting <= dependents
         dependents |= resting
     return [clause for clause in clauses if clause.head.schema not in dependents]
 
 
-def _bounds(clause: Clause, doubled: Collection[RelationSchema], widths: Mapping[RelationSchema, int]) -> Iterator[Clause]:
+def _bounds(
+    clause: Clause, doubled: Collection[RelationSchema], widths: Mapping[RelationSchema, int]
+) -> Iterator[Clause]:
     """Yield the clauses for both bounds of a head; `widths` is the number of group arguments of GROUPS relations.
 
     A group with an undefined binding has no sure value; its values without and with such bindings are possible.
     """
-    groups = [atom for atom in clause.atoms() if atom.schema.role is Role.GROUPS and atom.schema in doubled]
+    groups = [
+        atom
+        for atom in clause.atoms()
+        if atom.schema.role is Role.GROUPS and atom.schema in doubled
+    ]
     lower = _bound(clause, TRUE, doubled)
     sure = (_unsure(atom, widths[atom.schema], absent=True) for atom in groups)
     yield replace(lower, body=(*lower.body, *sure))
@@ -211,7 +263,10 @@ def _bounds(clause: Clause, doubled: Collection[RelationSchema], widths: Mapping
         yield replace(lower, head=replace(clause.head, schema=possible(clause.head.schema)))
     if clause.aggregates:
         (bindings,) = clause.atoms()
-        undefined_bindings = replace(bindings, schema=possible(bindings.schema)), replace(bindings, absent=True)
+        undefined_bindings = (
+            replace(bindings, schema=possible(bindings.schema)),
+            replace(bindings, absent=True),
+        )
         yield Clause(_unsure(clause.head, widths[clause.head.schema]), undefined_bindings)
 
 
@@ -223,10 +278,16 @@ def _unsure(groups: ClauseAtom, width: int, absent: bool = False) -> ClauseAtom:
 
 def _bound(clause: Clause, truth: str, doubled: Collection[RelationSchema]) -> Clause:
     """Return the clause for one bound of its head; an absence tests the other bound of its relation."""
-    head = possible(clause.head.schema) if truth == POSSIBLE and clause.head.schema in doubled else clause.head.schema
+    head = (
+        possible(clause.head.schema)
+        if truth == POSSIBLE and clause.head.schema in doubled
+        else clause.head.schema
+    )
     body = tuple(
         replace(item, schema=possible(item.schema))
-        if isinstance(item, ClauseAtom) and item.schema in doubled and item.absent is (truth == TRUE)
+        if isinstance(item, ClauseAtom)
+        and item.schema in doubled
+        and item.absent is (truth == TRUE)
         else item
         for item in clause.body
     )
@@ -255,11 +316,17 @@ def _named(
         if not isinstance(item, ClauseAtom) or item.schema not in inside:
             body.append(item)
             continue
-        named_columns = tuple(not (isinstance(arg, Variable) and arg.anonymous) for arg in item.args)
+        named_columns = tuple(
+            not (isinstance(arg, Variable) and arg.anonymous) for arg in item.args
+        )
         if item.absent and not all(named_columns):
-            projection = RelationSchema(str(len(projections)), sum(named_columns), role=Role.PROJECTION)
+            projection = RelationSchema(
+                str(len(projections)), sum(named_columns), role=Role.PROJECTION
+            )
             schema = projections.setdefault((item.schema, named_columns), projection)
-            args_kept = tuple(arg for arg, keeps in zip(item.args, named_columns, strict=True) if keeps)
+            args_kept = tuple(
+                arg for arg, keeps in zip(item.args, named_columns, strict=True) if keeps
+            )
             body.append(ClauseAtom(schema, args_kept, absent=True))
             continue
         args = []

@@ -49,14 +49,18 @@ class ReferenceRun:
         self._started = False
         self._limits = limits
         self._cancelled = False
-        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = self._warnings = 0
+        self._rows = self._read = self._probes = self._rounds = self._steps = self._rule = (
+            self._warnings
+        ) = 0
         self._budget: str | None = None
         self._work: Iterator[None] | None = None
         self._component = 0
         self._profiled = self._at_end = False
         self._place = 0  # index of the current rule among all rules of the plan
         self._counts = [[0, 0, 0] for component in plan.components for _ in component.rules]
-        self._passed = [[0] * len(rule.steps) for component in plan.components for rule in component.rules]
+        self._passed = [
+            [0] * len(rule.steps) for component in plan.components for rule in component.rules
+        ]
         self._charged = (0, 0, 0)
 
     def seed(self, rows: array[int], count: int) -> None:
@@ -82,7 +86,9 @@ class ReferenceRun:
     def check(self) -> RunState:
         """Compare the run with the current state of the relations it read."""
         state = RunState.DONE if self._started else RunState.READY
-        read = {slot for component in self._plan.components for slot in component.reads} | self._plan.sensitive
+        read = {
+            slot for component in self._plan.components for slot in component.reads
+        } | self._plan.sensitive
         for slot in read:
             relation = self._slots[slot]
             if relation.epoch != self._epochs[slot]:
@@ -97,7 +103,14 @@ class ReferenceRun:
                 return RunState.STALE
         return state
 
-    def ask(self, seed: Sequence[int] | None, slot: int, pattern: Sequence[int], limits: Limits, fuel: int) -> Asked:
+    def ask(
+        self,
+        seed: Sequence[int] | None,
+        slot: int,
+        pattern: Sequence[int],
+        limits: Limits,
+        fuel: int,
+    ) -> Asked:
         """Run a small goal in one call."""
         if seed is not None:
             self.seed(array("I", seed), 1)
@@ -109,7 +122,9 @@ class ReferenceRun:
         if state is not RunState.DONE:
             return Asked(state)
         rows, _ = self._slots[slot].match(pattern)
-        return Asked(state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows)
+        return Asked(
+            state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows
+        )
 
     def relation(self, slot: int) -> ReferenceRelation:
         """Return the relation bound to a slot."""
@@ -137,13 +152,17 @@ class ReferenceRun:
         now = self._rows, self._read, self._probes
         if self._counts:
             counts = self._counts[self._place]
-            self._counts[self._place] = [c + n - b for c, n, b in zip(counts, now, self._charged, strict=True)]
+            self._counts[self._place] = [
+                c + n - b for c, n, b in zip(counts, now, self._charged, strict=True)
+            ]
         self._charged = now
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
         self._limits = Limits(
-            limits.rows and limits.rows + self._rows, limits.bytes, limits.steps and limits.steps + self._steps
+            limits.rows and limits.rows + self._rows,
+            limits.bytes,
+            limits.steps and limits.steps + self._steps,
         )
 
     def cancel(self) -> None:
@@ -175,9 +194,17 @@ class ReferenceRun:
                 yield
 
     def _round(
-        self, component: Component, marks: Mapping[int, int], high: Mapping[int, int], first: bool, index: int
+        self,
+        component: Component,
+        marks: Mapping[int, int],
+        high: Mapping[int, int],
+        first: bool,
+        index: int,
     ) -> Iterator[None]:
-        bounds = {slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot])) for slot in component.reads}
+        bounds = {
+            slot: ((0, high[slot]), (marks[slot], high[slot]), (0, marks[slot]))
+            for slot in component.reads
+        }
         for number, rule in enumerate(component.rules, index):
             views = [bounds[step[1]][step[2]] for step in rule.steps if step[0] in READS]
             if not views and not first:
@@ -188,7 +215,11 @@ class ReferenceRun:
                 yield from self._steps_from(rule, 0, dict(enumerate(self._params)), bounds)
 
     def _steps_from(
-        self, rule: Rule, index: int, registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+        self,
+        rule: Rule,
+        index: int,
+        registers: dict[int, int],
+        bounds: Mapping[int, Sequence[tuple[int, int]]],
     ) -> Iterator[None]:
         step = rule.steps[index]
         opcode = step[0]
@@ -210,9 +241,13 @@ class ReferenceRun:
             for symbol in self._engine.same_number(registers[step[2]]):
                 yield from self._steps_from(rule, index + 1, {**registers, step[1]: symbol}, bounds)
         elif opcode == Opcode.COPY:
-            yield from self._steps_from(rule, index + 1, {**registers, step[1]: registers[step[2]]}, bounds)
+            yield from self._steps_from(
+                rule, index + 1, {**registers, step[1]: registers[step[2]]}, bounds
+            )
         elif opcode == Opcode.CALL:
-            value = compute(FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]])
+            value = compute(
+                FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]]
+            )
             self._tick()
             yield
             if value is None:
@@ -228,7 +263,9 @@ class ReferenceRun:
         elif opcode == Opcode.ABSENT:
             relation = self._slots[step[1]]
             self._probes += 1
-            if not any(True for _ in self._matching(relation, 0, len(relation.order), step[2:], registers)):
+            if not any(
+                True for _ in self._matching(relation, 0, len(relation.order), step[2:], registers)
+            ):
                 yield from self._steps_from(rule, index + 1, registers, bounds)
         else:
             low, high = bounds[step[1]][step[2]]
@@ -239,10 +276,17 @@ class ReferenceRun:
                 yield from self._steps_from(rule, index + 1, bound, bounds)
 
     def _groups(
-        self, step: tuple[int, ...], registers: dict[int, int], bounds: Mapping[int, Sequence[tuple[int, int]]]
+        self,
+        step: tuple[int, ...],
+        registers: dict[int, int],
+        bounds: Mapping[int, Sequence[tuple[int, int]]],
     ) -> Iterator[dict[int, int]]:
         relation = self._slots[step[1]]
-        loads = {at: word & 0x3FFFFFFF for at, word in enumerate(step[3 : 3 + relation.arity]) if word >> 30 == 1}
+        loads = {
+            at: word & 0x3FFFFFFF
+            for at, word in enumerate(step[3 : 3 + relation.arity])
+            if word >> 30 == 1
+        }
         folds = [step[at : at + 3] for at in range(4 + relation.arity, len(step), 3)]
         groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for row in relation.visible(*bounds[step[1]][step[2]]):
@@ -260,7 +304,12 @@ class ReferenceRun:
                 yield bound
 
     def _matching(
-        self, relation: ReferenceRelation, low: int, high: int, columns: Sequence[int], registers: dict[int, int]
+        self,
+        relation: ReferenceRelation,
+        low: int,
+        high: int,
+        columns: Sequence[int],
+        registers: dict[int, int],
     ) -> Iterator[dict[int, int]]:
         for row in relation.visible(low, high):
             bound = dict(registers)
@@ -291,7 +340,9 @@ class ReferenceRun:
 
     def _spend(self, limit: str, value: int) -> None:
         self._budget = limit
-        raise BudgetExceeded(f"the evaluation exceeded its limit of {value} {limit}", limit, value, str(self._rule))
+        raise BudgetExceeded(
+            f"the evaluation exceeded its limit of {value} {limit}", limit, value, str(self._rule)
+        )
 
 
 class ReferenceEngine(PlainMatches):
@@ -349,14 +400,20 @@ class ReferenceEngine(PlainMatches):
 
     def freeze(self, relations: Sequence[BackendRelation]) -> list[ReferenceRelation]:
         """Return copies."""
-        return [relation.copy() for relation in relations if isinstance(relation, ReferenceRelation)]
+        return [
+            relation.copy() for relation in relations if isinstance(relation, ReferenceRelation)
+        ]
 
     def load(self, words: array[int]) -> ReferencePlan:
         """Decode bytecode that our own planner has made."""
         return decode(words)
 
     def open_run(
-        self, plan: ReferencePlan, base: Sequence[ReferenceRelation], params: Sequence[int], limits: Limits
+        self,
+        plan: ReferencePlan,
+        base: Sequence[ReferenceRelation],
+        params: Sequence[int],
+        limits: Limits,
     ) -> ReferenceRun:
         """Start an evaluation."""
         return ReferenceRun(self, plan, base, params, limits)

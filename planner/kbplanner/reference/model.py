@@ -28,7 +28,9 @@ class ReferenceModel:
         for i, head in enumerate(ground.heads):
             premises = [premise for premise in ground.of(i) if premise != NONE]
             positive = [premise for premise in premises if not premise & NEGATED]
-            self._instances.append((head, positive, [premise & ~NEGATED for premise in premises if premise & NEGATED]))
+            self._instances.append(
+                (head, positive, [premise & ~NEGATED for premise in premises if premise & NEGATED])
+            )
         self._work: Iterator[None] = self._alternate()
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
@@ -41,7 +43,11 @@ class ReferenceModel:
     def values(self) -> bytes:
         """Return a `Truth` for each node."""
         return bytes(
-            Truth.TRUE if n in self._true else Truth.UNDEFINED if n in self._possible else Truth.FALSE
+            Truth.TRUE
+            if n in self._true
+            else Truth.UNDEFINED
+            if n in self._possible
+            else Truth.FALSE
             for n in range(self._nodes)
         )
 
@@ -67,7 +73,11 @@ class ReferenceModel:
     def _least(self, assumed: set[int]) -> Generator[None, None, set[int]]:
         """Return the least set closed under the instances, where exactly the nodes not `assumed` are absent."""
         closed: set[int] = set()
-        usable = [(head, positive) for head, positive, negative in self._instances if assumed.isdisjoint(negative)]
+        usable = [
+            (head, positive)
+            for head, positive, negative in self._instances
+            if assumed.isdisjoint(negative)
+        ]
         while True:
             grown = len(closed)
             for head, positive in usable:
@@ -84,4 +94,6 @@ class ReferenceModel:
             raise Cancelled("the evaluation was stopped")
         if self._limits.steps and self._steps > self._limits.steps:
             limit = self._limits.steps
-            raise BudgetExceeded(f"the evaluation exceeded its limit of {limit} steps", "steps", limit)
+            raise BudgetExceeded(
+                f"the evaluation exceeded its limit of {limit} steps", "steps", limit
+            )

@@ -80,7 +80,9 @@ def decode(words: array[int]) -> ReferencePlan:
     return plan
 
 
-def _steps(words: array[int], at: int, length: int, arities: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _steps(
+    words: array[int], at: int, length: int, arities: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
     end = at + length
     while at < end:
         opcode = Opcode(words[at])

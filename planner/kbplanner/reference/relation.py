@@ -36,7 +36,13 @@ _DEFAULTS: dict[Attribute, int | float] = {
 }
 
 _COMPARED = Attribute.VALID_FROM, Attribute.VALID_UNTIL, Attribute.TTL, Attribute.CONFIDENCE
-_SCORED = Attribute.CREATED_AT, Attribute.LAST_ACCESS, Attribute.ACCESSES, Attribute.PRIORITY, Attribute.CONFIDENCE
+_SCORED = (
+    Attribute.CREATED_AT,
+    Attribute.LAST_ACCESS,
+    Attribute.ACCESSES,
+    Attribute.PRIORITY,
+    Attribute.CONFIDENCE,
+)
 
 
 class ReferenceRelation:
@@ -97,7 +103,12 @@ class ReferenceRelation:
         return array("I", [self.ids.get(row, NO_ROW) for row in self._rows(rows, count)])
 
     def match(
-        self, pattern: Sequence[int], *, hidden: bool = False, limit: int = 0, rest: Rest | None = None
+        self,
+        pattern: Sequence[int],
+        *,
+        hidden: bool = False,
+        limit: int = 0,
+        rest: Rest | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return the matching rows and their ids, in order of id."""
         self._open()
@@ -143,24 +154,34 @@ class ReferenceRelation:
     def counts(self) -> RelationCounts:
         """Return the numbers of rows, and the epoch."""
         self._open()
-        return RelationCounts(len(self.order), len(self.ids), len(self.ids) - len(self.hidden), self.epoch)
+        return RelationCounts(
+            len(self.order), len(self.ids), len(self.ids) - len(self.hidden), self.epoch
+        )
 
     def distinct(self, columns: Sequence[int]) -> int:
         """Return 0: not counted here."""
         return 0
 
-    def set_attribute(self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]) -> None:
+    def set_attribute(
+        self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]
+    ) -> None:
         """Write one cell for each id."""
         self._cells.setdefault(attribute, {}).update(zip(ids, values, strict=True))
 
     def uses(self, attribute: Attribute) -> bool:
         """Return True if a cell of this attribute was ever set to a value other than the default."""
         default = _DEFAULTS[attribute]
-        return any(value != default and value == value for value in self._cells.get(attribute, {}).values())
+        return any(
+            value != default and value == value for value in self._cells.get(attribute, {}).values()
+        )
 
-    def fill_attribute(self, attribute: Attribute, first: int, count: int, value: int | float) -> None:
+    def fill_attribute(
+        self, attribute: Attribute, first: int, count: int, value: int | float
+    ) -> None:
         """Write one value into a range of ids."""
-        self._cells.setdefault(attribute, {}).update(dict.fromkeys(range(first, first + count), value))
+        self._cells.setdefault(attribute, {}).update(
+            dict.fromkeys(range(first, first + count), value)
+        )
 
     def attributes(self, attribute: Attribute, ids: array[int]) -> Sequence[int] | Sequence[float]:
         """Read one cell for each id."""
@@ -175,7 +196,9 @@ class ReferenceRelation:
         places = {index: twin.add(row) for index, row in enumerate(self.order) if row is not None}
         twin.hidden = {places[index] for index in self.hidden}
         for attribute, cells in self._cells.items():
-            twin._cells[attribute] = {places[index]: value for index, value in cells.items() if index in places}
+            twin._cells[attribute] = {
+                places[index]: value for index, value in cells.items() if index in places
+            }
         return twin
 
     def settle(self, rows: int) -> bool:
@@ -208,7 +231,10 @@ class ReferenceRelation:
         self._open()
         if not how.is_valid() or any(index >= len(self.order) for index in ids):
             raise EngineFault("weights that are no weights, or a row that never existed")
-        return array("d", [how.score(*(self._cell(attribute, index) for attribute in _SCORED)) for index in ids])
+        return array(
+            "d",
+            [how.score(*(self._cell(attribute, index) for attribute in _SCORED)) for index in ids],
+        )
 
     def most_salient(
         self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
@@ -218,7 +244,12 @@ class ReferenceRelation:
             raise EngineFault("fewer rows than none, or a minimum that is no number")
         _, ids = self.match([0] * self.arity if pattern is None else pattern)
         created = self.attributes(Attribute.CREATED_AT, ids)
-        ranked = zip([-score for score in self.salience(ids, how)], [-time for time in created], ids, strict=True)
+        ranked = zip(
+            [-score for score in self.salience(ids, how)],
+            [-time for time in created],
+            ids,
+            strict=True,
+        )
         best = [(score, index) for score, _, index in sorted(ranked) if -score >= minimum][:k]
         return array("I", [index for _, index in best]), array("d", [-score for score, _ in best])
 
@@ -227,7 +258,14 @@ class ReferenceRelation:
         if threshold != threshold:
             raise EngineFault("a threshold that is no number")
         _, ids = self.match([0] * self.arity)
-        return array("I", [index for index, score in zip(ids, self.salience(ids, how), strict=True) if score < threshold])
+        return array(
+            "I",
+            [
+                index
+                for index, score in zip(ids, self.salience(ids, how), strict=True)
+                if score < threshold
+            ],
+        )
 
     def touch(self, ids: array[int], now: int) -> None:
         """Record an access of each row."""
@@ -273,7 +311,10 @@ class ReferenceRelation:
 
     def _known(self, index: int) -> list[int | float | None]:
         """Return the compared cells; None for NaN, which makes NaN equal to itself."""
-        return [value if value == value else None for value in (self._cell(attribute, index) for attribute in _COMPARED)]
+        return [
+            value if value == value else None
+            for value in (self._cell(attribute, index) for attribute in _COMPARED)
+        ]
 
     def _rows(self, rows: array[int], count: int) -> Iterator[Row]:
         self._open()

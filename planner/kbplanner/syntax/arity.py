@@ -15,7 +15,9 @@ MAX_DISTANCE = 2
 """Maximum edit distance between a misspelt name and a known one."""
 
 
-def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]]) -> list[RuleWarning]:
+def arity_warnings(
+    statements: Sequence[Statement], known: Mapping[str, set[int]]
+) -> list[RuleWarning]:
     """Warn about each predicate and arity of a text that nothing else uses, once.
 
     `known` holds the stored predicates with their arities; facts and rule heads of the text itself count as
@@ -38,9 +40,13 @@ def arity_warnings(statements: Sequence[Statement], known: Mapping[str, set[int]
         if name in defined:
             warnings.append(_arity_warning(name, arity, defined[name], span))
             continue
-        nearest = nearest_name(name, (other for other, arities in defined.items() if arity in arities))
+        nearest = nearest_name(
+            name, (other for other, arities in defined.items() if arity in arities)
+        )
         hint = None if nearest is None else f"did you mean {nearest}/{arity}?"
-        warnings.append(RuleWarning("unknown-predicate", f"no facts or rules for {name}/{arity}", hint, span))
+        warnings.append(
+            RuleWarning("unknown-predicate", f"no facts or rules for {name}/{arity}", hint, span)
+        )
     return warnings
 
 
@@ -48,7 +54,9 @@ def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
     """Return a statement for a rule that is not text; `line` is its place in a file of JSON lines."""
     start = Span(line, 1, line, 1)
     atoms = [rule.head, *(item.atom for item in rule.body if isinstance(item, Literal))]
-    return RuleStatement(rule, start, (), tuple((atom.predicate, atom.arity, start) for atom in atoms))
+    return RuleStatement(
+        rule, start, (), tuple((atom.predicate, atom.arity, start) for atom in atoms)
+    )
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:
@@ -102,4 +110,6 @@ def _used(statements: Sequence[Statement]) -> Iterator[tuple[str, int, Span]]:
 def _arity_warning(name: str, arity: int, others: set[int], span: Span) -> RuleWarning:
     counts = " or ".join(str(count) for count in sorted(others))
     message = f"{name} has {arity} argument{'s' * (arity != 1)} here and {counts} elsewhere"
-    return RuleWarning("arity", message, "predicates of different arity are different predicates", span)
+    return RuleWarning(
+        "arity", message, "predicates of different arity are different predicates", span
+    )

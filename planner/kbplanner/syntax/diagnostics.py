@@ -86,7 +86,9 @@ class Diagnostic:
         return "\n".join(parts)
 
 
-def diagnostic(span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1) -> Diagnostic:
+def diagnostic(
+    span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1
+) -> Diagnostic:
     """Return the diagnostic of an error at `span` in its line `source`, whose first character is column `first`.
 
     A span of several lines is marked to the end of its first; a long line is cut to the relevant part.
@@ -129,7 +131,10 @@ def printable(text: str) -> str:
     """Replace control characters other than the tab, which could change a terminal's state."""
     if text.isprintable():
         return text
-    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cs") and char != "\t" else char for char in text)
+    return "".join(
+        "\ufffd" if unicodedata.category(char) in ("Cc", "Cs") and char != "\t" else char
+        for char in text
+    )
 
 
 def _cells(char: str) -> int:

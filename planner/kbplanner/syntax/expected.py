@@ -67,7 +67,9 @@ def place_of(tokens: list[Token], at: int) -> Place:
         elif kind in ("CMP", "EQ"):
             compared = True
     naming = at == 2 and tokens[0].type == "_AT"
-    return Place(tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]), naming)
+    return Place(
+        tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]), naming
+    )
 
 
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
@@ -93,11 +95,21 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     if token is None:
         return _at_end(tokens[at - 1], place)
     actual = f"found {_shown(text, token)}"
-    if before is not None and before.type == "MINUS" and at > 1 and place.part == "head" and not place.open:
+    if (
+        before is not None
+        and before.type == "MINUS"
+        and at > 1
+        and place.part == "head"
+        and not place.open
+    ):
         arrow = tokens[at - 2]
         if arrow.value == "<" and arrow.end == before.start:
             return Problem(
-                "wrong-arrow", 'expected ":-" after the head, found "<-"', _ARROW_HINT, arrow.start, before.end
+                "wrong-arrow",
+                'expected ":-" after the head, found "<-"',
+                _ARROW_HINT,
+                arrow.start,
+                before.end,
             )
     if before is not None and before.type in OPERAND_END:
         return _after_operand(text, token, before, place, actual, line_start, indent)
@@ -113,26 +125,50 @@ def _bad_token(text: str, token: Token, place: Place, before: Token | None) -> P
         return Problem("lone-question-mark", message, hint, token.start, token.end)
     if kind == "BADVAR":
         hint = "a variable's name has the letters A to Z, a to z, digits and _, and starts with no digit"
-        return Problem("bad-variable", f'"{_cut(value)}" is not a variable', hint, token.start, token.end)
+        return Problem(
+            "bad-variable", f'"{_cut(value)}" is not a variable', hint, token.start, token.end
+        )
     if kind == "BADWORD":
         hint = f'for text, quote it: "{_cut(value)}"'
         if value.startswith("_"):
             hint += f"; for a variable, write ?{_cut(value)}"
-        return Problem("bad-word", f'"{_cut(value)}" is neither a word nor a number', hint, token.start, token.end)
+        return Problem(
+            "bad-word",
+            f'"{_cut(value)}" is neither a word nor a number',
+            hint,
+            token.start,
+            token.end,
+        )
     if kind == "SMART":
         message = f"typographic quotes do not quote: found {value}"
-        return Problem("smart-quote", message, "write straight quotes: \"text\" or 'text'", token.start, token.end)
+        return Problem(
+            "smart-quote",
+            message,
+            "write straight quotes: \"text\" or 'text'",
+            token.start,
+            token.end,
+        )
     if kind == "OPENQUOTE":
         hint = f"close it with {value} on the same line; write \\n for a line break inside"
-        return Problem("unclosed-quote", f"this {value} is never closed", hint, token.start, token.end)
+        return Problem(
+            "unclosed-quote", f"this {value} is never closed", hint, token.start, token.end
+        )
     if kind == "OPENCOMMENT":
-        return Problem("unclosed-comment", 'this "/*" is never closed', 'close it with "*/"', token.start, token.end)
+        return Problem(
+            "unclosed-comment",
+            'this "/*" is never closed',
+            'close it with "*/"',
+            token.start,
+            token.end,
+        )
     if kind == "BADCHAR":
         actual = value if value.isprintable() else f"U+{ord(value):04X}"
         hint = "quote text that is not a plain word"
         if value == "!":
             hint = 'write "not" before an atom, "!=" between values'
-        return Problem("bad-character", f'unexpected character "{actual}"', hint, token.start, token.end)
+        return Problem(
+            "bad-character", f'unexpected character "{actual}"', hint, token.start, token.end
+        )
     return None
 
 
@@ -146,18 +182,29 @@ def _bad_operator(token: Token, place: Place) -> Problem:
             expected, hint = '"," between arguments', "put a comma between arguments"
         elif in_head:
             expected, hint = '":-" or "." after an atom', _APART_HINT
-        return Problem("wrong-conjunction", f'expected {expected}, found "{value}"', hint, token.start, token.end)
+        return Problem(
+            "wrong-conjunction",
+            f'expected {expected}, found "{value}"',
+            hint,
+            token.start,
+            token.end,
+        )
     head_hint, body_hint = _OPERATORS[value]
     if in_head and value in _ARROWS:
         message = f'expected ":-" after the head, found "{value}"'
         return Problem("wrong-arrow", message, head_hint, token.start, token.end)
     hint = head_hint if in_head else body_hint
-    return Problem("wrong-operator", f'"{value}" is not an operator here', hint, token.start, token.end)
+    return Problem(
+        "wrong-operator", f'"{value}" is not an operator here', hint, token.start, token.end
+    )
 
 
 def _at_end(before: Token, place: Place) -> Problem:
     if before.type in OPERAND_END:
-        message, hint = 'expected "." at the end of the statement', "end every fact, rule and goal with a dot"
+        message, hint = (
+            'expected "." at the end of the statement',
+            "end every fact, rule and goal with a dot",
+        )
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     message = f"expected {_wanted(before, place)}, found the end of the text"
     return Problem("unfinished", message, None, before.start, before.end)
@@ -171,21 +218,38 @@ def _after_operand(
     if token.type in _CLOSING and (not place.open or place.open[-1].type != _CLOSING[token.type]):
         sign = ")" if token.type == "_RPAR" else "]"
         opening = "(" if sign == ")" else "["
-        return Problem("unmatched-bracket", f'no "{opening}" before this "{sign}"', None, token.start, token.end)
+        return Problem(
+            "unmatched-bracket",
+            f'no "{opening}" before this "{sign}"',
+            None,
+            token.start,
+            token.end,
+        )
     if place.open:
         return _inside(text, token, before, place, actual)
     own_line = not text[line_start : token.start].strip() and before.end <= line_start
     starts_statement = token.type in OPERAND_START or token.type in ("_AT", "_GOAL")
     if own_line and starts_statement and token.start - line_start <= indent:
-        message, hint = 'expected "." at the end of the statement', "end every fact, rule and goal with a dot"
+        message, hint = (
+            'expected "." at the end of the statement',
+            "end every fact, rule and goal with a dot",
+        )
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     if word == "and" or word == "or":
         expected = '":-" or "."' if place.part == "head" else '"," or "."'
         hint = _APART_HINT if place.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
-        return Problem("wrong-conjunction", f"expected {expected} after an atom, {actual}", hint, token.start, token.end)
+        return Problem(
+            "wrong-conjunction",
+            f"expected {expected} after an atom, {actual}",
+            hint,
+            token.start,
+            token.end,
+        )
     if word == "is" and before.type == "VAR":
         message = f"expected a comparison, {actual}"
-        return Problem("wrong-operator", message, 'write "=" to compute a value', token.start, token.end)
+        return Problem(
+            "wrong-operator", message, 'write "=" to compute a value', token.start, token.end
+        )
     if place.naming:
         message = f'expected ":" after the rule\'s name, {actual}'
         hint = 'write a space after ":"' if ":" in before.value else None
@@ -221,8 +285,18 @@ def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -
         if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
             message = f'expected "=" after "{_cut(before.value)}", {actual}'
             return Problem("syntax", message, "an annotation is name=value", token.start, token.end)
-        hint = 'a date is quoted: "2025-01-01T00:00:00Z"' if token.type in ("_COLON", "MINUS") else None
-        return Problem("syntax", f'expected "," or "]" after an annotation, {actual}', hint, token.start, token.end)
+        hint = (
+            'a date is quoted: "2025-01-01T00:00:00Z"'
+            if token.type in ("_COLON", "MINUS")
+            else None
+        )
+        return Problem(
+            "syntax",
+            f'expected "," or "]" after an annotation, {actual}',
+            hint,
+            token.start,
+            token.end,
+        )
     if not place.called:
         hint = "parentheses group values, not atoms" if token.type == "_COMMA" else None
         return Problem("syntax", f'expected ")", {actual}', hint, token.start, token.end)
@@ -234,7 +308,9 @@ def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -
         hint = "put a comma between arguments"
     elif token.type in ("CMP", "EQ"):
         hint = "a comparison is a body item of its own"
-    return Problem("syntax", f'expected "," or ")" after an argument, {actual}', hint, token.start, token.end)
+    return Problem(
+        "syntax", f'expected "," or ")" after an argument, {actual}', hint, token.start, token.end
+    )
 
 
 def _at_start(token: Token, before: Token | None, place: Place, actual: str) -> Problem:
@@ -246,14 +322,18 @@ def _at_start(token: Token, before: Token | None, place: Place, actual: str) -> 
             hint = 'a rule has a head before ":-"; a question starts with "?-"'
     elif before.type == "_ARROW" and token.type == "_END":
         message = 'expected an atom after ":-", found "."'
-        return Problem("empty-body", message, 'assert it as a fact: leave out ":-"', token.start, token.end)
+        return Problem(
+            "empty-body", message, 'assert it as a fact: leave out ":-"', token.start, token.end
+        )
     elif before.type == "MINUS" and token.type in ("VAR", "_LPAR", "IDENT"):
         hint = "to change the sign of a value, write 0 - value"
     elif before.type == "_COMMA" and token.type in ("_END", "_RPAR") and token.end > token.start:
         hint = "remove the comma"
     elif place.open and token.type == "NOT":
         hint = 'to mean the word, quote it: "not"'
-    return Problem("syntax", f"expected {_wanted(before, place)}, {actual}", hint, token.start, token.end)
+    return Problem(
+        "syntax", f"expected {_wanted(before, place)}, {actual}", hint, token.start, token.end
+    )
 
 
 def _wanted(before: Token | None, place: Place) -> str:

@@ -43,7 +43,6 @@ _IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
 """Keys that an item with `text` must not have."""
 
 
-
 # ---- from JSON ----
 
 
@@ -64,7 +63,9 @@ def rule_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         raise InvalidInput.at(at, "must not be empty: assert the head as a fact instead")
     if problem := limits.body_problem(len(values)):
         raise InvalidInput.at(at, problem)
-    body = tuple(item_from_json(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+    body = tuple(
+        item_from_json(value, f"{at}[{index}]", limits) for index, value in enumerate(values)
+    )
     name, scope = _text(fields, "name", path), _text(fields, "scope", path)
     return Rule(head, body, name, _confidence(fields, path), scope)
 
@@ -90,19 +91,27 @@ def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     builtin = _builtin(fields, path)
     predicate = builtin or _predicate(fields, path, limits)
     negated = (
-        _flag(fields, "negated", path) or _flag(fields, "naf", path) or _flag(fields, "truthVal", path, True) is False
+        _flag(fields, "negated", path)
+        or _flag(fields, "naf", path)
+        or _flag(fields, "truthVal", path, True) is False
     )
     if builtin is None:
         args = args_from_json(_field(fields, "args", path), _under(path, "args"), limits)
         return Literal(Atom(predicate, args, not _negative_polarity(fields, path)), negated)
     if _negative_polarity(fields, path):
-        raise InvalidInput.at(_under(path, "polarity"), 'a comparison is not known to be false: use "negated"')
+        raise InvalidInput.at(
+            _under(path, "polarity"), 'a comparison is not known to be false: use "negated"'
+        )
     at = _under(path, "args")
     values = _array(_field(fields, "args", path), at)
     if predicate in STRING_FUNCTIONS:
         if not fits_as_atom(predicate, len(values)):
-            raise InvalidInput.at(at, f'"{predicate}" takes its value last, found {len(values)} arguments')
-        *inputs, result = (_expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values))
+            raise InvalidInput.at(
+                at, f'"{predicate}" takes its value last, found {len(values)} arguments'
+            )
+        *inputs, result = (
+            _expression(value, f"{at}[{index}]", limits) for index, value in enumerate(values)
+        )
         return Comparison("!=" if negated else "=", result, Apply(predicate, tuple(inputs)))
     if len(values) != 2:
         raise InvalidInput.at(at, f'"{predicate}" takes two arguments, found {len(values)}')
@@ -130,14 +139,18 @@ def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
         return Goal(literal_from_text(text[0], text[1], limits))
     fields = _object(obj, path)
     if isinstance(fields.get("builtin"), str):
-        raise InvalidInput.at(_under(path, "builtin"), "a builtin has no answers of its own: ask a predicate")
+        raise InvalidInput.at(
+            _under(path, "builtin"), "a builtin has no answers of its own: ask a predicate"
+        )
     item = item_from_json({**fields, "builtin": False}, path, limits)
     if not isinstance(item, Literal):
         raise AssertionError("an item that is no builtin is a literal")
     return Goal(item)
 
 
-def args_from_json(values: Any, path: str = "args", limits: Limits = DEFAULT_LIMITS) -> tuple[Term, ...]:
+def args_from_json(
+    values: Any, path: str = "args", limits: Limits = DEFAULT_LIMITS
+) -> tuple[Term, ...]:
     """Read arguments: texts as they are, numbers and booleans as text, `?x` as variables.
 
     Raises InvalidInput naming `args[i]` for anything else.
@@ -167,7 +180,9 @@ def constant_from_json(value: Any, path: str) -> str:
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise InvalidInput.at(path, "must be a finite number")
-        return _digits(int(value), path) if value.is_integer() and abs(value) < 1e16 else repr(value)
+        return (
+            _digits(int(value), path) if value.is_integer() and abs(value) < 1e16 else repr(value)
+        )
     kind = "null" if value is None else "an object" if isinstance(value, Mapping) else "an array"
     raise InvalidInput.at(path, f"must be a text, a number or a boolean, not {kind}")
 
@@ -185,7 +200,9 @@ def _atom(obj: Any, path: str, limits: Limits, *, head: bool) -> Atom:
         array = _array(values, at)
         if problem := limits.args_problem(len(array)):
             raise InvalidInput.at(at, problem)
-        args = tuple(_head_term(value, f"{at}[{index}]", limits) for index, value in enumerate(array))
+        args = tuple(
+            _head_term(value, f"{at}[{index}]", limits) for index, value in enumerate(array)
+        )
     else:
         args = args_from_json(values, at, limits)
     negated = _flag(fields, "negated", path) or _flag(fields, "truthVal", path, True) is False
@@ -231,7 +248,9 @@ def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
         return Aggregate(function, Variable(inside[1:]))
     term = _term(value, path, limits)
     if term == ANONYMOUS:
-        raise InvalidInput.at(path, 'a rule head cannot say "any value"; name the variable and use it in the body')
+        raise InvalidInput.at(
+            path, 'a rule head cannot say "any value"; name the variable and use it in the body'
+        )
     return term
 
 
@@ -327,7 +346,11 @@ def _text(fields: Mapping[str, Any], key: str, path: str) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise InvalidInput.at(_under(path, key), "must be a text that is not empty")
-    problem = text_problem(value) if len(value) <= MAX_NAME else f"must have at most {MAX_NAME} characters"
+    problem = (
+        text_problem(value)
+        if len(value) <= MAX_NAME
+        else f"must have at most {MAX_NAME} characters"
+    )
     if problem:
         raise InvalidInput.at(_under(path, key), problem)
     return value

@@ -20,7 +20,10 @@ from kbplanner.syntax.printer import print_expression, print_term
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Return a rule as `rule_from_json` reads it. Its text form is exact for every rule; see `item_to_json`."""
-    result: dict[str, Any] = {"head": atom_to_json(rule.head), "body": [item_to_json(item) for item in rule.body]}
+    result: dict[str, Any] = {
+        "head": atom_to_json(rule.head),
+        "body": [item_to_json(item) for item in rule.body],
+    }
     for key, value in (("name", rule.name), ("confidence", rule.confidence), ("scope", rule.scope)):
         if value is not None:
             result[key] = value
@@ -29,7 +32,11 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 
 def atom_to_json(atom: Atom) -> dict[str, Any]:
     """Return a signed atom as `atom_from_json` reads it: `negated` is its sign."""
-    return {"predicate": atom.predicate, "args": [_arg_to_json(arg) for arg in atom.args], "negated": not atom.positive}
+    return {
+        "predicate": atom.predicate,
+        "args": [_arg_to_json(arg) for arg in atom.args],
+        "negated": not atom.positive,
+    }
 
 
 def item_to_json(item: BodyItem) -> dict[str, Any]:

@@ -15,25 +15,38 @@ _IRREFLEXIVE = ("!=", "!==", "<", ">")
 
 def lint(statements: Iterable[Statement]) -> list[RuleWarning]:
     """Return the warnings about the rules of a text, in order."""
-    return [warning for one in statements if isinstance(one, RuleStatement) for warning in _of_rule(one)]
+    return [
+        warning for one in statements if isinstance(one, RuleStatement) for warning in _of_rule(one)
+    ]
 
 
 def _of_rule(statement: RuleStatement) -> Iterator[RuleWarning]:
     rule = statement.rule
     counts = Counter(variable.name for variable in rule.head.variables() if not variable.anonymous)
-    counts.update(variable.name for item in rule.body for variable in item.variables() if not variable.anonymous)
+    counts.update(
+        variable.name
+        for item in rule.body
+        for variable in item.variables()
+        if not variable.anonymous
+    )
     for name, count in counts.items():
         if count == 1 and not name.startswith("_"):
             hint = f'write _ for "any", or ?_{name} to keep the name'
-            yield RuleWarning("singleton", f"the variable ?{name} is used once", hint, statement.where(name))
+            yield RuleWarning(
+                "singleton", f"the variable ?{name} is used once", hint, statement.where(name)
+            )
     for item in rule.body:
         if isinstance(item, Comparison) and _never_holds(item):
-            yield RuleWarning("never-holds", f"a comparison with {item.op} can never hold", None, statement.span)
+            yield RuleWarning(
+                "never-holds", f"a comparison with {item.op} can never hold", None, statement.span
+            )
     groups = _independent(rule)
     if len(groups) > 1:
         names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
         message = f"the body is a cross product: {names} share no variable"
-        yield RuleWarning("cross-product", message, "join them by a variable, or split the rule", statement.span)
+        yield RuleWarning(
+            "cross-product", message, "join them by a variable, or split the rule", statement.span
+        )
 
 
 def _never_holds(item: Comparison) -> bool:
@@ -50,7 +63,9 @@ def _independent(rule: Rule) -> list[set[str]]:
     groups: list[set[str]] = []
     joins = [
         {"?" + variable.name for variable in item.variables() if not variable.anonymous}
-        for item in sorted(rule.body, key=lambda item: not (isinstance(item, Literal) and not item.negated))
+        for item in sorted(
+            rule.body, key=lambda item: not (isinstance(item, Literal) and not item.negated)
+        )
     ]
     for names in joins:
         if names:

@@ -54,7 +54,13 @@ class Lowering:
     def fact(self, clause: Clause) -> tuple[Atom, Annotations]:
         """Return the atom and annotations of a fact."""
         if clause.name is not None:
-            self._add("named-fact", "only a rule has a name", "leave out the name", clause.name.start, clause.name.end)
+            self._add(
+                "named-fact",
+                "only a rule has a name",
+                "leave out the name",
+                clause.name.start,
+                clause.name.end,
+            )
         atom = self.signed(_head(clause), "fact")
         return atom, self.annotations(clause, _FACT_KEYS)
 
@@ -71,7 +77,12 @@ class Lowering:
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
         if clause.name is not None or clause.annotations:
-            self._at("wrong-statement", "expected a single atom", None, clause.name or clause.annotations[0][0])
+            self._at(
+                "wrong-statement",
+                "expected a single atom",
+                None,
+                clause.name or clause.annotations[0][0],
+            )
         return self.signed(_head(clause), "atom")
 
     def body(self, clause: Clause) -> tuple[BodyItem, ...]:
@@ -92,7 +103,12 @@ class Lowering:
         if node.kind == "not":
             positive = False
             if inner.kind != "plain":
-                self._at("double-negation", 'one "not" or one "~" is enough', 'write "~" before the atom', node.token)
+                self._at(
+                    "double-negation",
+                    'one "not" or one "~" is enough',
+                    'write "~" before the atom',
+                    node.token,
+                )
                 return Atom("")
             inner = inner.args[0]
         elif node.kind == "falsity":
@@ -104,7 +120,12 @@ class Lowering:
         """Read one body item."""
         if node.kind == "not":
             if negated:
-                self._at("double-negation", '"not" stands before an atom, not before another "not"', None, node.token)
+                self._at(
+                    "double-negation",
+                    '"not" stands before an atom, not before another "not"',
+                    None,
+                    node.token,
+                )
                 return Literal(Atom(""))
             return self.item(node.args[0], True)
         if node.kind == "compare":
@@ -130,7 +151,13 @@ class Lowering:
                 hint = f'a predicate is a name: write something like "is_known({excerpt})", or compare with "="'
             elif node.kind == "apply":
                 hint = "compare the value with something, for instance ?z = " + excerpt
-            self._add("not-an-atom", f'expected an atom, found "{_brief(excerpt)}"', hint, node.start, node.end)
+            self._add(
+                "not-an-atom",
+                f'expected an atom, found "{_brief(excerpt)}"',
+                hint,
+                node.start,
+                node.end,
+            )
             return Atom("")
         predicate = self.text(node.token)
         if problem := self.limits.predicate_problem(predicate):
@@ -152,13 +179,28 @@ class Lowering:
         if node.kind in ("VAR", "ANON"):
             if where == "fact":
                 hint = 'name the thing; or add ":-" and conditions for a rule, or put "?-" before it to ask'
-                self._at("variable-in-fact", f'a fact has no variables, found "{token.value}"', hint, token)
+                self._at(
+                    "variable-in-fact",
+                    f'a fact has no variables, found "{token.value}"',
+                    hint,
+                    token,
+                )
             elif node.kind == "ANON" and where == "head":
                 hint = "name the variable and use it in the body"
-                self._at("anonymous-in-head", f'a rule head cannot say "any value": found "{token.value}"', hint, token)
+                self._at(
+                    "anonymous-in-head",
+                    f'a rule head cannot say "any value": found "{token.value}"',
+                    hint,
+                    token,
+                )
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
         excerpt = _brief(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
-        if node.kind == "call" and token.type == "IDENT" and token.value in AGGREGATES and _is_aggregate(node):
+        if (
+            node.kind == "call"
+            and token.type == "IDENT"
+            and token.value in AGGREGATES
+            and _is_aggregate(node)
+        ):
             return self._aggregate(node, where)
         if node.kind == "call":
             hint = 'an argument is a constant, a variable or "_"'
@@ -170,7 +212,9 @@ class Lowering:
             message = f'no arithmetic inside an atom, found "{excerpt}"'
             self._add("expression-in-atom", message, hint, node.start, node.end)
         else:
-            self._at("stray-star", '"*" stands only in count(*)', 'write "_" for "any value"', token)
+            self._at(
+                "stray-star", '"*" stands only in count(*)', 'write "_" for "any value"', token
+            )
         return ""
 
     # ---- aggregates ----
@@ -183,11 +227,20 @@ class Lowering:
         if arg.kind == "STAR":
             if node.token.value != "count":
                 hint = f"write {node.token.value}(?x)"
-                self._at("stray-star", f'"*" stands only in count(*), not in {node.token.value}(*)', hint, arg.token)
+                self._at(
+                    "stray-star",
+                    f'"*" stands only in count(*), not in {node.token.value}(*)',
+                    hint,
+                    arg.token,
+                )
             return Aggregate(node.token.value, None)
         if arg.kind == "ANON":
-            self._at("anonymous-in-head", "an aggregate needs a named variable", "write ?x", arg.token)
-        return Aggregate(node.token.value, Variable(arg.token.value[1:]) if arg.kind == "VAR" else ANONYMOUS)
+            self._at(
+                "anonymous-in-head", "an aggregate needs a named variable", "write ?x", arg.token
+            )
+        return Aggregate(
+            node.token.value, Variable(arg.token.value[1:]) if arg.kind == "VAR" else ANONYMOUS
+        )
 
     def _aggregate_in_body(self, node: Node) -> None:
         name = node.token.value
@@ -195,7 +248,12 @@ class Lowering:
             f"put {name}(...) into the head of a rule of its own and use that rule here; "
             f"to mean a predicate, quote its name: '{name}'(...)"
         )
-        self._at("aggregate-in-body", f'the aggregate "{name}" can only stand in a rule head', hint, node.token)
+        self._at(
+            "aggregate-in-body",
+            f'the aggregate "{name}" can only stand in a rule head',
+            hint,
+            node.token,
+        )
 
     # ---- comparisons and expressions ----
 
@@ -204,14 +262,23 @@ class Lowering:
         if len(node.operators) > 1:
             parts = [self.source[arg.start : arg.end] for arg in node.args]
             pairs = (
-                f"{left} {op.value} {right}" for left, op, right in zip(parts, node.operators, parts[1:], strict=False)
+                f"{left} {op.value} {right}"
+                for left, op, right in zip(parts, node.operators, parts[1:], strict=False)
             )
             hint = "write one comparison for each pair: " + ", ".join(pairs)
-            self._at("comparison-chain", "a comparison has two sides", _brief(hint, 200), node.operators[1])
+            self._at(
+                "comparison-chain",
+                "a comparison has two sides",
+                _brief(hint, 200),
+                node.operators[1],
+            )
         left, right = self.expression(node.args[0]), self.expression(node.args[1])
         if negated:
             opposite = OPPOSITE[operator.value]
-            before, after = self.source[node.start : operator.start], self.source[operator.end : node.end]
+            before, after = (
+                self.source[node.start : operator.start],
+                self.source[operator.end : node.end],
+            )
             hint = _brief(f"write {before.rstrip()} {opposite} {after.lstrip()}", 200)
             word = self.source.rindex("not", 0, node.start)
             message = '"not" stands before an atom, not before a comparison'
@@ -221,7 +288,10 @@ class Lowering:
     def _comparison_as_head(self, node: Node, where: str) -> None:
         operator = node.operators[0]
         if where == "fact" and operator.value == "<=" and node.args[0].kind == "call":
-            message, hint = 'expected ":-" after the head, found "<="', 'write ":-" between the head and the body'
+            message, hint = (
+                'expected ":-" after the head, found "<="',
+                'write ":-" between the head and the body',
+            )
             self._at("wrong-arrow", message, hint, operator)
             return
         hint = "move it into the body" if where == "head" else 'to ask it, put "?-" before it'
@@ -230,7 +300,10 @@ class Lowering:
     def _string_test(self, node: Node, negated: bool) -> BodyItem:
         name = node.token.value
         if len(node.args) != 2:
-            message, hint = f"{name} takes two arguments, found {len(node.args)}", f"write {name}(?text, ?part)"
+            message, hint = (
+                f"{name} takes two arguments, found {len(node.args)}",
+                f"write {name}(?text, ?part)",
+            )
             self._at("wrong-arity", message, hint, node.token)
             return Literal(Atom(""))
         left, right = (self.expression(arg) for arg in node.args)
@@ -249,7 +322,10 @@ class Lowering:
     def expression(self, node: Node) -> Expr:
         """Read an expression; nesting deeper than MAX_DEPTH is refused before recursion."""
         if node.depth > MAX_DEPTH:
-            message, hint = f"expressions nest at most {MAX_DEPTH} deep", "compute parts into variables"
+            message, hint = (
+                f"expressions nest at most {MAX_DEPTH} deep",
+                "compute parts into variables",
+            )
             self._add("too-deep", message, hint, node.start, node.end)
             return ""
         node = _ungroup(node)
@@ -258,7 +334,10 @@ class Lowering:
         if node.kind == "call":
             return self._function(node)
         if node.kind == "ANON":
-            message, hint = f'"{node.token.value}" has no value to compare or compute with', "name the variable"
+            message, hint = (
+                f'"{node.token.value}" has no value to compare or compute with',
+                "name the variable",
+            )
             self._at("anonymous-in-expression", message, hint, node.token)
             return ANONYMOUS
         return cast(Term, self.argument(node, "body"))  # an aggregate was refused above
@@ -293,7 +372,12 @@ class Lowering:
             text = "-" * minus + self.text(token)
             if name not in keys:
                 hint = f"a {clause.kind} takes " + ", ".join(keys)
-                self._at("unknown-annotation", f'a {clause.kind} has no annotation "{_brief(name)}"', hint, key)
+                self._at(
+                    "unknown-annotation",
+                    f'a {clause.kind} has no annotation "{_brief(name)}"',
+                    hint,
+                    key,
+                )
             elif name in seen:
                 self._at("repeated-annotation", f'"{name}" is given twice', None, key)
             elif name == "confidence":
@@ -307,7 +391,12 @@ class Lowering:
     def _confidence(self, text: str, token: Token) -> float:
         if token.type == "NUMBER" and 0.0 <= float(text) <= 1.0:
             return float(text)
-        self._at("bad-annotation", f'confidence is a number from 0 to 1, found "{_brief(text)}"', None, token)
+        self._at(
+            "bad-annotation",
+            f'confidence is a number from 0 to 1, found "{_brief(text)}"',
+            None,
+            token,
+        )
         return 0.0
 
     def _instant(self, name: str, text: str, token: Token, minus: bool) -> int | str:
@@ -315,13 +404,23 @@ class Lowering:
         if name == "ttl":
             if whole and int(text) > 0:
                 return int(text)
-            self._at("bad-annotation", f'ttl is a positive number of milliseconds, found "{_brief(text)}"', None, token)
+            self._at(
+                "bad-annotation",
+                f'ttl is a positive number of milliseconds, found "{_brief(text)}"',
+                None,
+                token,
+            )
             return 1
         if whole:
             return int(text)
         if token.type != "STRING":
             hint = 'for instance 1735689600000 or "2025-01-01T00:00:00Z"'
-            self._at("bad-annotation", f"{name} is epoch milliseconds or a quoted ISO 8601 text", hint, token)
+            self._at(
+                "bad-annotation",
+                f"{name} is epoch milliseconds or a quoted ISO 8601 text",
+                hint,
+                token,
+            )
         return text
 
     # ---- texts and problems ----
@@ -332,10 +431,14 @@ class Lowering:
             return token.value
         text = token.value[1:-1]
         if "\\" in text:
-            text = _ESCAPE.sub(lambda found: self._escape(found.group(1), token, found.start()), text)
+            text = _ESCAPE.sub(
+                lambda found: self._escape(found.group(1), token, found.start()), text
+            )
             if not text.isascii():
                 # Two \u halves are one character; a lone half is reported below.
-                text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+                text = text.encode("utf-16-le", "surrogatepass").decode(
+                    "utf-16-le", "surrogatepass"
+                )
         if problem := text_problem(text):
             self._at("bad-constant", problem, None, token)
             return ""
@@ -355,7 +458,12 @@ class Lowering:
     def _refuse_reserved(self, token: Token) -> None:
         if token.type == "IDENT" and token.value in RESERVED:
             message = f'"{token.value}" is a builtin and cannot be stated or concluded'
-            self._at("reserved-name", message, f"to mean a predicate of that name, quote it: '{token.value}'", token)
+            self._at(
+                "reserved-name",
+                message,
+                f"to mean a predicate of that name, quote it: '{token.value}'",
+                token,
+            )
 
     def _at(self, code: str, message: str, hint: str | None, token: Token) -> None:
         self._add(code, message, hint, token.start, token.end)

@@ -122,5 +122,9 @@ def _grammar() -> Lark:
 
     grammar = (files("kbplanner.syntax") / "grammar.lark").read_text(encoding="utf-8")
     return Lark(
-        grammar, parser="lalr", lexer=Fed, start=["statement", "expression"], transformer=cast(Any, TreeMaker())
+        grammar,
+        parser="lalr",
+        lexer=Fed,
+        start=["statement", "expression"],
+        transformer=cast(Any, TreeMaker()),
     )

@@ -118,7 +118,9 @@ def _comparison(item: Comparison) -> str:
 
 def _unsigned(atom: Atom, body: bool) -> str:
     predicate = _predicate(atom.predicate)
-    if body and atom.args and predicate in AGGREGATES:  # in a body it would be read as the aggregate
+    if (
+        body and atom.args and predicate in AGGREGATES
+    ):  # in a body it would be read as the aggregate
         predicate = _quoted(predicate, "'")
     if not atom.args:
         return predicate

@@ -68,7 +68,9 @@ class Reader:
         self._final = final
         self._mode = mode
         self._line = line
-        self._line_start = 1 - column  # where the current line begins; before the text if it was cut
+        self._line_start = (
+            1 - column
+        )  # where the current line begins; before the text if it was cut
         self._counted = 0
 
     @property
@@ -141,10 +143,16 @@ class Reader:
                 message = f"brackets nest at most {MAX_DEPTH} deep"
                 if fit == MAX_TOKENS:
                     message = f"a statement has at most {MAX_TOKENS} words and signs"
-                where.report([Problem("too-long", message, None, tokens[fit].start, tokens[fit].end)])
+                where.report(
+                    [Problem("too-long", message, None, tokens[fit].start, tokens[fit].end)]
+                )
                 return
-            line_start = where.line_start(tokens[result].start if result < len(tokens) else tokens[-1].start)
-            problem = explain(self.text, tokens, result, line_start, where.column(tokens[0].start) - 1)
+            line_start = where.line_start(
+                tokens[result].start if result < len(tokens) else tokens[-1].start
+            )
+            problem = explain(
+                self.text, tokens, result, line_start, where.column(tokens[0].start) - 1
+            )
             where.report([problem])
             if problem.code != "missing-period" or len(self.errors) >= MAX_ERRORS:
                 return
@@ -165,9 +173,15 @@ class Reader:
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
         if self._mode not in ("program", "atom" if clause.kind == "fact" else clause.kind):
-            expected = {"rule": 'a rule: head ":-" body', "goal": "a goal", "atom": "a single atom"}[self._mode]
+            expected = {
+                "rule": 'a rule: head ":-" body',
+                "goal": "a goal",
+                "atom": "a single atom",
+            }[self._mode]
             message = f"expected {expected}, found a {clause.kind}"
-            where.report([Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)])
+            where.report(
+                [Problem("wrong-statement", message, None, tokens[0].start, tokens[-1].end)]
+            )
             return None
         if clause.kind == "fact":
             if self._mode == "atom":
@@ -185,10 +199,14 @@ class Reader:
             return None
         if isinstance(statement, FactStatement):
             return statement
-        predicates = tuple((name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates)
+        predicates = tuple(
+            (name, arity, where.span(start, end)) for name, arity, start, end in lowering.predicates
+        )
         if isinstance(statement, GoalStatement):
             return replace(statement, predicates=predicates)
-        variables = tuple((name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens))
+        variables = tuple(
+            (name, where.span(token.start, token.end)) for name, token in variable_tokens(tokens)
+        )
         return replace(statement, predicates=predicates, variables=variables)
 
     # ---- positions ----
@@ -222,7 +240,9 @@ class _Places:
         self._reader = reader
         self._line = reader._line
         self._starts = [reader._line_start]
-        self._starts += [match.end() for match in re.compile("\n").finditer(reader.text, start, end)]
+        self._starts += [
+            match.end() for match in re.compile("\n").finditer(reader.text, start, end)
+        ]
 
     def line_start(self, offset: int) -> int:
         """Return the offset at which the line of `offset` begins."""
@@ -237,7 +257,10 @@ class _Places:
         first = bisect_right(self._starts, start) - 1
         last = bisect_right(self._starts, max(start, end - 1)) - 1
         return Span(
-            self._line + first, start - self._starts[first] + 1, self._line + last, end - self._starts[last] + 1
+            self._line + first,
+            start - self._starts[first] + 1,
+            self._line + last,
+            end - self._starts[last] + 1,
         )
 
     def report(self, problems: list[Problem]) -> None:
@@ -254,7 +277,14 @@ class _Places:
             source = text[begin : len(text) if end < 0 else end].rstrip()
             span = self.span(problem.start, problem.end)
             self._reader.errors.append(
-                diagnostic(span, source, problem.code, problem.message, problem.hint, begin - line_start + 1)
+                diagnostic(
+                    span,
+                    source,
+                    problem.code,
+                    problem.message,
+                    problem.hint,
+                    begin - line_start + 1,
+                )
             )
 
 

@@ -122,6 +122,10 @@ def _settle(tokens: list[Token]) -> list[Token]:
         if token.value == "not":
             if following in OPERAND_START or following == "MINUS":
                 token.type = "NOT"
-        elif at > 0 and tokens[at - 1].type in OPERAND_END and (following in OPERAND_START or following == "MINUS"):
+        elif (
+            at > 0
+            and tokens[at - 1].type in OPERAND_END
+            and (following in OPERAND_START or following == "MINUS")
+        ):
             token.type = "DIV" if token.value == "div" else "MOD"
     return tokens

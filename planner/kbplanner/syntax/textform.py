@@ -36,7 +36,10 @@ def literal_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LI
     """Read a goal of one atom: `p(?x)`, `not p(a)` or `~p(?x)`. Raises as `atom_from_text` does."""
     item = item_from_text(text, path, limits)
     if not isinstance(item, Literal):
-        raise InvalidInput.at(path, "is a builtin, which has no answers of its own; to mean a predicate, quote its name")
+        raise InvalidInput.at(
+            path,
+            "is a builtin, which has no answers of its own; to mean a predicate, quote its name",
+        )
     return item
 
 

@@ -56,7 +56,9 @@ class TreeMaker:
     def group(self, parts: list[Any]) -> Node:
         """Make an expression in parentheses."""
         (inner,) = parts
-        return Node("group", inner.token, (inner,), depth=inner.depth, start=inner.start, end=inner.end)
+        return Node(
+            "group", inner.token, (inner,), depth=inner.depth, start=inner.start, end=inner.end
+        )
 
     def apply(self, parts: list[Any]) -> Node:
         """Make an operator between two expressions."""
@@ -72,7 +74,14 @@ class TreeMaker:
     def comparison(self, parts: list[Any]) -> Node:
         """Make a comparison; more than one operator is a chain, refused later."""
         first, last = parts[0], parts[-1]
-        return Node("compare", first.token, tuple(parts[::2]), tuple(parts[1::2]), start=first.start, end=last.end)
+        return Node(
+            "compare",
+            first.token,
+            tuple(parts[::2]),
+            tuple(parts[1::2]),
+            start=first.start,
+            end=last.end,
+        )
 
     def negation(self, parts: list[Any]) -> Node:
         """Make `not` before an item."""

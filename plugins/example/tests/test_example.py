@@ -38,7 +38,9 @@ class TestSlowLog(MetricsSinkConformance):
 
 
 def test_windows_are_counted_in_words():
-    config = kbcore.Config(storage_backend="memory", tokenizer="words", metrics_sinks=("prometheus",))
+    config = kbcore.Config(
+        storage_backend="memory", tokenizer="words", metrics_sinks=("prometheus",)
+    )
     with kbcore.open_kb(config=config) as kb:
         kb.tell("likes", ["ann", "tea"])
         kb.tell("likes", ["bob", "coffee"])
@@ -48,11 +50,15 @@ def test_windows_are_counted_in_words():
 
 def test_it_is_found_and_used(caplog):
     caplog.set_level(logging.INFO, "kb_example")
-    config = kbcore.Config(storage_backend="memory", salience_scorer="newest", metrics_sinks=("slow-log", "prometheus"))
+    config = kbcore.Config(
+        storage_backend="memory", salience_scorer="newest", metrics_sinks=("slow-log", "prometheus")
+    )
     with kbcore.open_kb(config=config) as kb:
         kb.tell("likes", ["ann", "tea"], confidence=0.5)
         kb.tell("likes", ["ann", "tea"], scope="guess", confidence=0.1)
         kb.merge("guess", strategy="LATEST_TOLD")
         assert kb.salient()[0]["salience"] > 0.99
         kb.retract("likes", ["ann", "tea"])
-    assert "default/default lost likes(ann, tea)" in [record.getMessage() for record in caplog.records]
+    assert "default/default lost likes(ann, tea)" in [
+        record.getMessage() for record in caplog.records
+    ]

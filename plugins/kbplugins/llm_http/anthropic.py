@@ -34,7 +34,11 @@ class Anthropic(HTTPProvider):
             "messages": [{"role": turn.role, "content": turn.text} for turn in request.messages],
         }
         if request.schema is not None:
-            shape = {"name": "answer", "description": "Give the answer.", "input_schema": dict(request.schema)}
+            shape = {
+                "name": "answer",
+                "description": "Give the answer.",
+                "input_schema": dict(request.schema),
+            }
             body |= {"tools": [shape], "tool_choice": {"type": "tool", "name": "answer"}}
         return body
 
@@ -42,7 +46,11 @@ class Anthropic(HTTPProvider):
         """Parse an answer: the input of the tool, else the text."""
         parts = answer["content"]
         inputs = [part["input"] for part in parts if part["type"] == "tool_use"]
-        text = json.dumps(inputs[0]) if inputs else "".join(part["text"] for part in parts if part["type"] == "text")
+        text = (
+            json.dumps(inputs[0])
+            if inputs
+            else "".join(part["text"] for part in parts if part["type"] == "text")
+        )
         usage = answer.get("usage") or {}
         truncated = answer.get("stop_reason") == "max_tokens"
         return Completion(text, usage.get("input_tokens"), usage.get("output_tokens"), truncated)

@@ -29,10 +29,16 @@ class Google(HTTPProvider):
         roles = {"user": "user", "assistant": "model"}
         settings: dict[str, Any] = {"maxOutputTokens": request.max_tokens, "temperature": 0}
         if request.schema is not None:
-            settings |= {"responseMimeType": "application/json", "responseSchema": _plain(request.schema)}
+            settings |= {
+                "responseMimeType": "application/json",
+                "responseSchema": _plain(request.schema),
+            }
         return {
             "systemInstruction": {"parts": [{"text": request.system}]},
-            "contents": [{"role": roles[turn.role], "parts": [{"text": turn.text}]} for turn in request.messages],
+            "contents": [
+                {"role": roles[turn.role], "parts": [{"text": turn.text}]}
+                for turn in request.messages
+            ],
             "generationConfig": settings,
         }
 
@@ -52,5 +58,7 @@ class Google(HTTPProvider):
 def _plain(schema: Any) -> Any:
     """Return a schema without the keyword that this interface does not support."""
     if isinstance(schema, Mapping):
-        return {key: _plain(value) for key, value in schema.items() if key != "additionalProperties"}
+        return {
+            key: _plain(value) for key, value in schema.items() if key != "additionalProperties"
+        }
     return [_plain(value) for value in schema] if isinstance(schema, list) else schema

@@ -29,7 +29,12 @@ class Ollama(HTTPProvider):
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         options = {"temperature": 0, "num_predict": request.max_tokens}
-        body: dict[str, Any] = {"model": self._model, "messages": turns, "stream": False, "options": options}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": turns,
+            "stream": False,
+            "options": options,
+        }
         if request.schema is not None:
             body["format"] = dict(request.schema)
         return body

@@ -28,7 +28,9 @@ class OpenAI(HTTPProvider):
         turns = [{"role": "system", "content": request.system}]
         turns += [{"role": turn.role, "content": turn.text} for turn in request.messages]
         body: dict[str, Any] = {"model": self._model, "messages": turns}
-        if self._base == self.base_url:  # its newer models take neither max_tokens nor a temperature
+        if (
+            self._base == self.base_url
+        ):  # its newer models take neither max_tokens nor a temperature
             body["max_completion_tokens"] = request.max_tokens
         else:
             body |= {"max_tokens": request.max_tokens, "temperature": 0}

@@ -56,7 +56,11 @@ class HTTPProvider(ABC):
             raise ConfigError(f"LLM_PROVIDER={self.name}: {base} needs a key in LLM_API_KEY")
         self._base = base
         self._http = httpx.Client(
-            headers={"User-Agent": "kbcore", "Accept": "application/json", "Accept-Encoding": "identity"},
+            headers={
+                "User-Agent": "kbcore",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+            },
             follow_redirects=False,
             trust_env=not _is_here(base),  # a proxy of the environment is for addresses elsewhere
             transport=transport,
@@ -74,10 +78,15 @@ class HTTPProvider(ABC):
         try:
             completion = self.read(answer)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-            raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True) from error
+            raise ProviderFailed(
+                f"{self.name} gave an answer of another shape", retry=True
+            ) from error
         if type(completion.text) is not str:
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
-        used, made = (count if type(count) is int else None for count in (completion.input_tokens, completion.output_tokens))
+        used, made = (
+            count if type(count) is int else None
+            for count in (completion.input_tokens, completion.output_tokens)
+        )
         return Completion(completion.text, used, made, completion.truncated)
 
     def close(self) -> None:
@@ -100,23 +109,35 @@ class HTTPProvider(ABC):
     def read(self, answer: dict[str, Any]) -> Completion:
         """Parse an answer; any error about its shape means an unexpected format."""
 
-    def _post(self, path: str, headers: Mapping[str, str], body: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def _post(
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any], timeout: float
+    ) -> dict[str, Any]:
         deadline = time.monotonic() + timeout
         limits = httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS))
         try:
-            with self._http.stream("POST", self._base + path, json=body, headers=dict(headers), timeout=limits) as answer:
+            with self._http.stream(
+                "POST", self._base + path, json=body, headers=dict(headers), timeout=limits
+            ) as answer:
                 content = self._content(answer, deadline)
         except httpx.TimeoutException as error:
-            raise ProviderFailed(f"{self.name} did not answer in time", "timeout", retry=True) from error
+            raise ProviderFailed(
+                f"{self.name} did not answer in time", "timeout", retry=True
+            ) from error
         except httpx.HTTPError as error:  # its text may quote a header
-            log.warning("%s at %s could not be reached: %s", self.name, self._base, type(error).__name__)
-            raise ProviderFailed(f"{self.name} could not be reached ({type(error).__name__})", retry=True) from None
+            log.warning(
+                "%s at %s could not be reached: %s", self.name, self._base, type(error).__name__
+            )
+            raise ProviderFailed(
+                f"{self.name} could not be reached ({type(error).__name__})", retry=True
+            ) from None
         if answer.status_code != 200:
             raise self._failed(answer, content)
         try:
             answer_object = json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ProviderFailed(f"{self.name} gave an answer that is not JSON", retry=True) from error
+            raise ProviderFailed(
+                f"{self.name} gave an answer that is not JSON", retry=True
+            ) from error
         if not isinstance(answer_object, dict):
             raise ProviderFailed(f"{self.name} gave an answer of another shape", retry=True)
         return answer_object
@@ -126,7 +147,9 @@ class HTTPProvider(ABC):
         for part in answer.iter_raw():
             content += part
             if len(content) > MAX_ANSWER_BYTES:
-                raise ProviderFailed(f"{self.name} gave an answer of more than {MAX_ANSWER_BYTES} bytes")
+                raise ProviderFailed(
+                    f"{self.name} gave an answer of more than {MAX_ANSWER_BYTES} bytes"
+                )
             if time.monotonic() > deadline:
                 raise ProviderFailed(f"{self.name} did not answer in time", "timeout", retry=True)
         return bytes(content)
@@ -141,7 +164,9 @@ class HTTPProvider(ABC):
             return ProviderFailed(f"{self.name} redirects, which is not followed")
         kind = "rate_limited" if status == 429 else "refused" if status in _REFUSED else "error"
         after = _seconds(answer.headers.get("Retry-After"))
-        return ProviderFailed(f"{self.name} answered {status}", kind, retry=status in _PASSING, retry_after=after)
+        return ProviderFailed(
+            f"{self.name} answered {status}", kind, retry=status in _PASSING, retry_after=after
+        )
 
 
 def _is_here(base: str) -> bool:

@@ -13,7 +13,13 @@ from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, StorageF
 
 CONNECT_SECONDS = 5
 
-_MISTAKES = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "connection option")
+_MISTAKES = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "connection option",
+)
 """Signs of a wrong URL or login, for which a retry is useless."""
 
 
@@ -26,7 +32,9 @@ class Driver:
 
     def __init__(self, config: Config) -> None:
         if not config.storage_url:
-            raise ConfigError("STORAGE_BACKEND=postgres needs STORAGE_URL, such as postgresql://user@host/database")
+            raise ConfigError(
+                "STORAGE_BACKEND=postgres needs STORAGE_URL, such as postgresql://user@host/database"
+            )
         try:
             self.psycopg: Any = importlib.import_module("psycopg")
         except ImportError as error:
@@ -79,7 +87,11 @@ class Driver:
         wrong = isinstance(error, self.psycopg.ProgrammingError) or state[:2] in ("28", "3D", "42")
         # Without a state it is libpq's own text: a login that was refused looks like a server that is away.
         wrong = wrong or any(sign in text for sign in _MISTAKES)
-        return ConfigError(f"STORAGE_URL={self.place!r}: {text}") if wrong else Unreachable(f"{self.place}: {text}")
+        return (
+            ConfigError(f"STORAGE_URL={self.place!r}: {text}")
+            if wrong
+            else Unreachable(f"{self.place}: {text}")
+        )
 
     def verdict(self, error: Exception) -> Exception:
         """Translate the error of a failed statement: disk full, timeout, broken connection, or unexpected."""
@@ -87,13 +99,17 @@ class Driver:
         text = f"{self.place}: {self.clean(str(error))}"
         if isinstance(error, (errors.DiskFull, errors.OutOfMemory)):
             return StorageFull(text)
-        if isinstance(error, (errors.QueryCanceled, errors.LockNotAvailable, errors.ReadOnlySqlTransaction)):
+        if isinstance(
+            error, (errors.QueryCanceled, errors.LockNotAvailable, errors.ReadOnlySqlTransaction)
+        ):
             return NotReady(text)
         if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
             return LogCorrupted(text, directory=self.place, segment="", offset=0)
         if isinstance(error, (self.psycopg.OperationalError, self.psycopg.InterfaceError)):
             return Unreachable(text)
-        if isinstance(error, (errors.InsufficientPrivilege, errors.UndefinedTable, errors.InvalidSchemaName)):
+        if isinstance(
+            error, (errors.InsufficientPrivilege, errors.UndefinedTable, errors.InvalidSchemaName)
+        ):
             return ConfigError(text)
         return StorageFailed(text)
 

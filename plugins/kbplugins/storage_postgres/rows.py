@@ -29,7 +29,9 @@ class Rows:
 
     def sizes(self, after: int, limit: int) -> Sequence[tuple[int, int]]:
         """Numbers and sizes of the next records."""
-        query = "SELECT seq, octet_length(payload) FROM kbcore_log WHERE seq > %s ORDER BY seq LIMIT %s"
+        query = (
+            "SELECT seq, octet_length(payload) FROM kbcore_log WHERE seq > %s ORDER BY seq LIMIT %s"
+        )
         return self._all(query, after, limit)
 
     def rows(self, after: int, upto: int) -> Sequence[tuple[Any, ...]]:
@@ -44,7 +46,11 @@ class Rows:
 
     def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
         """One chunk."""
-        rows = self._all("SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s", snapshot, number)
+        rows = self._all(
+            "SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s",
+            snapshot,
+            number,
+        )
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _all(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -78,7 +78,11 @@ class Session:
     @property
     def connected(self) -> bool:
         """True if the connection was open when it was last used."""
-        return self._connection is not None and not self._connection.broken and not self._connection.closed
+        return (
+            self._connection is not None
+            and not self._connection.broken
+            and not self._connection.closed
+        )
 
     def again(self) -> None:
         """Reconnect and lock; raises Unreachable, and StorageFailed where another writer has taken over."""
@@ -91,7 +95,9 @@ class Session:
             self._take_lock(mine=self._pid)
             meta = read_meta(self._execute)
             if meta is None or meta.writer != self._token:
-                raise StorageFailed(f"{self.driver.place}: another writer has taken over; this one must stop")
+                raise StorageFailed(
+                    f"{self.driver.place}: another writer has taken over; this one must stop"
+                )
             self.meta, self._pid = meta, connection.info.backend_pid
         except BaseException:
             self.drop()
@@ -134,7 +140,9 @@ class Session:
         try:
             schema = self._execute("SELECT current_schema()").fetchone()[0]
             if schema is None:
-                raise ConfigError(f"STORAGE_URL={self.driver.place!r}: the schema of its search_path does not exist")
+                raise ConfigError(
+                    f"STORAGE_URL={self.driver.place!r}: the schema of its search_path does not exist"
+                )
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
             if mine:
                 # Our previous connection may still hold the lock on the other side of a dead network.
@@ -161,7 +169,10 @@ class Session:
             (_LOCK_CLASS, key),
         ).fetchone()
         holder = (row[0] if row else "").removeprefix("kbcore ") or "an unknown process"
-        return f"{self.driver.place} is in use by {holder}", {"directory": self.driver.place, "holder": holder}
+        return f"{self.driver.place} is in use by {holder}", {
+            "directory": self.driver.place,
+            "holder": holder,
+        }
 
     def _begin(self, log_id: bytes) -> Meta:
         """Create missing tables, and store our token."""
@@ -177,7 +188,9 @@ class Session:
                 meta = read_meta(self._execute)
                 number = self._execute("SELECT format FROM kbcore_meta").fetchone()
                 if number[0] > FORMAT:
-                    raise ConfigError(f"{self.driver.place} has format {number[0]}; this version reads format {FORMAT}")
+                    raise ConfigError(
+                        f"{self.driver.place} has format {number[0]}; this version reads format {FORMAT}"
+                    )
         except self.driver.psycopg.Error as error:
             raise self.driver.verdict(error) from error
         if meta is None or len(meta.log_id) != 16:

@@ -16,14 +16,23 @@ T = TypeVar("T")
 
 
 def save(
-    driver: Driver, token: bytes, start: int, seq: int, chunks: Iterable[bytes], *, keep: list[int], begin: bool
+    driver: Driver,
+    token: bytes,
+    start: int,
+    seq: int,
+    chunks: Iterable[bytes],
+    *,
+    keep: list[int],
+    begin: bool,
 ) -> SnapshotRow:
     """Store a snapshot and delete those not to keep; with `begin` the log begins with it.
 
     Raises StorageFull or SnapshotFailed with nothing changed, and what making the chunks raises.
     """
     return _transaction(
-        driver, seq, lambda connection: _save(driver, connection, token, start, seq, chunks, keep, begin)
+        driver,
+        seq,
+        lambda connection: _save(driver, connection, token, start, seq, chunks, keep, begin),
     )
 
 
@@ -44,14 +53,18 @@ def _transaction(driver: Driver, seq: int, work: Callable[[Any], T]) -> T:
         connection.close()
 
 
-def replace(driver: Driver, token: bytes, seed: LogSeed, chunks: Iterable[bytes]) -> SnapshotRow | None:
+def replace(
+    driver: Driver, token: bytes, seed: LogSeed, chunks: Iterable[bytes]
+) -> SnapshotRow | None:
     """Replace the log by another, in one transaction; return its snapshot, None for a log from 0 on."""
     log_id = bytes.fromhex(seed.log_id)
 
     def work(connection: Any) -> SnapshotRow | None:
         row = None
         if seed.seq:
-            row = _save(driver, connection, token, table_log.seed(log_id), seed.seq, chunks, [], False)
+            row = _save(
+                driver, connection, token, table_log.seed(log_id), seed.seq, chunks, [], False
+            )
         else:
             connection.execute("SET LOCAL synchronous_commit = on")
             connection.execute("DELETE FROM kbcore_snapshots")
@@ -87,22 +100,32 @@ def _save(
         raise SnapshotFailed(f"{driver.place}: another writer has taken over")
     id = id_row[0]
     count = size = crc = 0
-    with cursor.copy("COPY kbcore_chunks (snapshot, number, crc, data) FROM STDIN (FORMAT BINARY)") as copy:
+    with cursor.copy(
+        "COPY kbcore_chunks (snapshot, number, crc, data) FROM STDIN (FORMAT BINARY)"
+    ) as copy:
         copy.set_types(["int8", "int8", "int8", "bytea"])
         for chunk in chunks:
             if len(chunk) > MAX_PAYLOAD:
-                raise TooLarge(f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}")
+                raise TooLarge(
+                    f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}"
+                )
             copy.write_row((id, count, crc32(chunk), bytes(chunk)))
             count, size, crc = count + 1, size + len(chunk), crc32(chunk, crc)
-    row = SnapshotRow(id, seq, count, size, crc, table_log.snapshot_check(start, seq, count, size, crc))
-    cursor.execute("INSERT INTO kbcore_snapshots VALUES (%s, %s, %s, %s, %s, %s)", (id, seq, count, size, crc, row.check))
+    row = SnapshotRow(
+        id, seq, count, size, crc, table_log.snapshot_check(start, seq, count, size, crc)
+    )
+    cursor.execute(
+        "INSERT INTO kbcore_snapshots VALUES (%s, %s, %s, %s, %s, %s)",
+        (id, seq, count, size, crc, row.check),
+    )
     _verify(cursor, row)
     kept_ids = [*keep, id]
     cursor.execute("DELETE FROM kbcore_snapshots WHERE NOT id = ANY(%s)", (kept_ids,))
     cursor.execute("DELETE FROM kbcore_chunks WHERE NOT snapshot = ANY(%s)", (kept_ids,))
     if begin:
         moved = cursor.execute(
-            "UPDATE kbcore_meta SET first = %s, head = %s WHERE head = 0 AND writer = %s", (seq + 1, seq, token)
+            "UPDATE kbcore_meta SET first = %s, head = %s WHERE head = 0 AND writer = %s",
+            (seq + 1, seq, token),
         )
         if moved.rowcount != 1:
             raise SnapshotFailed(f"{driver.place}: the log is not empty any more")
@@ -114,10 +137,15 @@ def _verify(cursor: Any, row: SnapshotRow) -> None:
     crc = number = 0
     for number in range(row.chunks):
         chunk = cursor.execute(
-            "SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s", (row.id, number)
+            "SELECT crc, data FROM kbcore_chunks WHERE snapshot = %s AND number = %s",
+            (row.id, number),
         ).fetchone()
         if chunk is None or crc32(chunk[1]) != chunk[0]:
-            raise SnapshotFailed(f"snapshot at {row.seq} was not stored: chunk {number} was not read back as it was written")
+            raise SnapshotFailed(
+                f"snapshot at {row.seq} was not stored: chunk {number} was not read back as it was written"
+            )
         crc = crc32(chunk[1], crc)
     if crc != row.crc:
-        raise SnapshotFailed(f"snapshot at {row.seq} was not stored: it was not read back as it was written")
+        raise SnapshotFailed(
+            f"snapshot at {row.seq} was not stored: it was not read back as it was written"
+        )

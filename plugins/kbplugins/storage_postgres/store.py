@@ -15,7 +15,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kbcore.config import Config
-from kbcore.errors import Conflict, InvalidInput, KBError, LogTruncated, NotReady, StorageFailed, StorageFull
+from kbcore.errors import (
+    Conflict,
+    InvalidInput,
+    KBError,
+    LogTruncated,
+    NotReady,
+    StorageFailed,
+    StorageFull,
+)
 from kbcore.plug.ports import LogRecord, LogSeed, LogStatus
 from kbplugins import table_log
 from kbplugins.storage_postgres.driver import Driver, Unreachable, stopped
@@ -45,7 +53,9 @@ class PostgresStore:
     Locks, always in this order: `_snapshotting`, then the one of the session.
     """
 
-    def __init__(self, config: Config, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(
+        self, config: Config, *, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
         self._driver = Driver(config)
         self._policy = config.fsync_policy
         self._failed: StorageFailed | None = None
@@ -63,7 +73,9 @@ class PostgresStore:
         self._channel = channel_of(meta.log_id)
         self._head = self._durable = meta.head
         try:
-            self._snapshots: list[SnapshotRow] = table_log.examine(self._rows, self._seed, meta.first, meta.head)
+            self._snapshots: list[SnapshotRow] = table_log.examine(
+                self._rows, self._seed, meta.first, meta.head
+            )
             self._drop_rows()
         except Unreachable as error:
             self._session.drop()
@@ -105,15 +117,21 @@ class PostgresStore:
                 self._session.again()
                 if lost and self._stored(head):
                     if not sent:
-                        raise StorageFailed(f"{self._driver.place}: the log has records this process did not write")
+                        raise StorageFailed(
+                            f"{self._driver.place}: the log has records this process did not write"
+                        )
                     return
                 sent = True
-                done = self._session.execute(_APPEND, (head, self._head, self._session.token, self._channel, *columns))
+                done = self._session.execute(
+                    _APPEND, (head, self._head, self._session.token, self._channel, *columns)
+                )
             except Unreachable as error:
                 self._wait(give_up, sent, error)
             else:
                 if done.rowcount != len(rows):
-                    raise StorageFailed(f"{self._driver.place}: another writer has taken over; this one must stop")
+                    raise StorageFailed(
+                        f"{self._driver.place}: another writer has taken over; this one must stop"
+                    )
                 return
 
     def _stored(self, head: int) -> bool:
@@ -142,7 +160,9 @@ class PostgresStore:
         """Return every record with a sequence number over `after` up to the head of this moment, in order, streamed."""
         self._check()
         if after + 1 < self._first:
-            raise LogTruncated(f"records up to {self._first - 1} are no longer kept", {"first": self._first})
+            raise LogTruncated(
+                f"records up to {self._first - 1} are no longer kept", {"first": self._first}
+            )
         return table_log.records(self._rows, self._seed, after, self._head)
 
     def wait(self, after: int, timeout: float) -> int:
@@ -163,10 +183,14 @@ class PostgresStore:
             self._check()
             newest = self._snapshots[-1].seq if self._snapshots else 0
             if not newest <= seq <= self._head:
-                raise InvalidInput(f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head")
+                raise InvalidInput(
+                    f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head"
+                )
             head = self._head
             self._save(seq, chunks)
-            self._durable = max(self._durable, head)  # its commit was a synced one, and the server's log has one order
+            self._durable = max(
+                self._durable, head
+            )  # its commit was a synced one, and the server's log has one order
 
     def begin_with(self, seq: int, chunks: Iterable[bytes]) -> None:
         """Begin an empty log with a snapshot made elsewhere; the next record is seq + 1."""
@@ -203,7 +227,9 @@ class PostgresStore:
             except Unreachable as error:
                 raise stopped(error) from None
             if moved.rowcount != 1:
-                raise StorageFailed(f"{self._driver.place}: another writer has taken over; this one must stop")
+                raise StorageFailed(
+                    f"{self._driver.place}: another writer has taken over; this one must stop"
+                )
             self._epoch = epoch
 
     def leader(self) -> str:
@@ -235,7 +261,9 @@ class PostgresStore:
     def _save(self, seq: int, chunks: Iterable[bytes], *, begin: bool = False) -> None:
         others = [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
         kept_ids = [row.id for row in others]
-        row = save(self._driver, self._session.token, self._seed, seq, chunks, keep=kept_ids, begin=begin)
+        row = save(
+            self._driver, self._session.token, self._seed, seq, chunks, keep=kept_ids, begin=begin
+        )
         self._snapshots = [*others, row]
 
     def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
@@ -258,7 +286,8 @@ class PostgresStore:
                     with self._session.lock:
                         self._session.again()
                         self._session.execute(
-                            "UPDATE kbcore_meta SET first = %s WHERE writer = %s", (limit + 1, self._session.token)
+                            "UPDATE kbcore_meta SET first = %s WHERE writer = %s",
+                            (limit + 1, self._session.token),
                         )
                         self._first = limit + 1
                     self._drop_rows()
@@ -287,7 +316,10 @@ class PostgresStore:
             epoch=self._epoch,
             snapshot=self._snapshots[-1].seq if self._snapshots else 0,
             tail_bytes_dropped=0,
-            writable=self._failed is None and not self._closing.is_set() and self._session.connected and not self._full,
+            writable=self._failed is None
+            and not self._closing.is_set()
+            and self._session.connected
+            and not self._full,
         )
 
     def close(self, *, clean: bool = True) -> None:

@@ -20,7 +20,14 @@ from typing import Any
 from urllib.parse import quote
 from zlib import crc32
 
-from kbcore.errors import ConfigError, KBError, LogCorrupted, StorageBusy, StorageFailed, StorageFull
+from kbcore.errors import (
+    ConfigError,
+    KBError,
+    LogCorrupted,
+    StorageBusy,
+    StorageFailed,
+    StorageFull,
+)
 from kbplugins.storage_wal.files import Disk
 from kbplugins.table_log import FORMAT, SnapshotRow, corrupted
 
@@ -76,7 +83,10 @@ class SqliteFile:
         except ERRORS as error:
             raise self.refusal(error) from error
         try:
-            self._prepare("PERSIST" if policy == "always" else "WAL", "FULL" if policy == "always" else "NORMAL")
+            self._prepare(
+                "PERSIST" if policy == "always" else "WAL",
+                "FULL" if policy == "always" else "NORMAL",
+            )
             self.meta = self._read_meta()
         except ERRORS as error:
             self._db.close()
@@ -93,13 +103,18 @@ class SqliteFile:
 
     def bounds(self, first: int) -> tuple[int, int, int]:
         """Lowest and highest number, and count."""
-        rows = self._read("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?", first)
+        rows = self._read(
+            "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?",
+            first,
+        )
         return rows[0][0], rows[0][1], rows[0][2]
 
     def sizes(self, after: int, limit: int) -> Sequence[tuple[int, int]]:
         """Numbers and sizes of the next records."""
         return self._read(
-            "SELECT seq, coalesce(length(payload), 0) FROM log WHERE seq > ? ORDER BY seq LIMIT ?", after, limit
+            "SELECT seq, coalesce(length(payload), 0) FROM log WHERE seq > ? ORDER BY seq LIMIT ?",
+            after,
+            limit,
         )
 
     def rows(self, after: int, upto: int) -> Sequence[tuple[Any, ...]]:
@@ -109,7 +124,9 @@ class SqliteFile:
 
     def snapshots(self) -> Sequence[SnapshotRow]:
         """Return the finished snapshots, oldest first."""
-        query = 'SELECT id, seq, chunks, size, crc, "check" FROM snapshots WHERE whole = 1 ORDER BY id'
+        query = (
+            'SELECT id, seq, chunks, size, crc, "check" FROM snapshots WHERE whole = 1 ORDER BY id'
+        )
         snapshots = [SnapshotRow(*row) for row in self._read(query)]
         if not all(isinstance(row.seq, int) for row in snapshots):
             raise corrupted(self.place, "snapshots", self.meta.head, "values of another type")
@@ -117,7 +134,9 @@ class SqliteFile:
 
     def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
         """One chunk."""
-        rows = self._read("SELECT crc, data FROM chunks WHERE snapshot = ? AND number = ?", snapshot, number)
+        rows = self._read(
+            "SELECT crc, data FROM chunks WHERE snapshot = ? AND number = ?", snapshot, number
+        )
         return (rows[0][0], rows[0][1]) if rows else None
 
     # -- writing -------------------------------------------------------------
@@ -155,7 +174,9 @@ class SqliteFile:
             try:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             except ERRORS as error:
-                raise StorageFailed(f"{self.place}: {error}; what is on the disk is unknown") from error
+                raise StorageFailed(
+                    f"{self.place}: {error}; what is on the disk is unknown"
+                ) from error
 
     def close(self) -> None:
         """Close the file. An error here is ignored, because all that counts was committed before."""
@@ -176,7 +197,9 @@ class SqliteFile:
                 db.execute("PRAGMA synchronous=FULL")
                 db.execute(f"PRAGMA application_id={APPLICATION}")
                 db.executescript(f"BEGIN; {TABLES}")
-                db.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", Meta(log_id, 1, 1, 0).row())
+                db.execute(
+                    "INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", Meta(log_id, 1, 1, 0).row()
+                )
                 db.execute("COMMIT")
             finally:
                 db.close()
@@ -202,19 +225,25 @@ class SqliteFile:
         self._db.execute("COMMIT")
 
     def _read_meta(self) -> Meta:
-        rows = self._db.execute("SELECT format, log_id, epoch, first, head, crc FROM meta").fetchall()
+        rows = self._db.execute(
+            "SELECT format, log_id, epoch, first, head, crc FROM meta"
+        ).fetchall()
         if len(rows) != 1:
             raise corrupted(self.place, "meta", 1, f"{len(rows)} rows")
         number, log_id, epoch, first, head, crc = rows[0]
         try:
             meta = Meta(log_id, epoch, first, head)
-            right = crc32(_META.pack(number, log_id, epoch, first, head)) == crc and len(log_id) == 16
+            right = (
+                crc32(_META.pack(number, log_id, epoch, first, head)) == crc and len(log_id) == 16
+            )
         except (struct.error, TypeError):
             right = False
         if not right:
             raise corrupted(self.place, "meta", 1, "a wrong checksum")
         if number > FORMAT:
-            raise ConfigError(f"{self.place} has format {number}; this version reads format {FORMAT}")
+            raise ConfigError(
+                f"{self.place} has format {number}; this version reads format {FORMAT}"
+            )
         return meta
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -235,7 +264,9 @@ class SqliteFile:
         self._roll_back()
         if "is full" in str(error):
             return StorageFull(f"no room on the disk of {self.place}: {error}")
-        return StorageFailed(f"{self.place}: {error}; what is on the disk is unknown", {"file": self.place})
+        return StorageFailed(
+            f"{self.place}: {error}; what is on the disk is unknown", {"file": self.place}
+        )
 
     def refusal(self, error: BaseException) -> KBError:
         """Translate an error of opening or reading."""
@@ -248,9 +279,19 @@ class SqliteFile:
         if barred or "unable to open" in text or "closed database" in text:
             return StorageFailed(f"{self.place}: {text}")
         return LogCorrupted(
-            f"{self.place}: {text}. Way out: restore a backup", directory=self.place, segment="", offset=0, found=text
+            f"{self.place}: {text}. Way out: restore a backup",
+            directory=self.place,
+            segment="",
+            offset=0,
+            found=text,
         )
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        f"file:{quote(path)}?mode=rw",
+        uri=True,
+        timeout=0,
+        isolation_level=None,
+        check_same_thread=False,
+    )

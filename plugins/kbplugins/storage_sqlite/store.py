@@ -52,9 +52,15 @@ class SqliteStore(LeaderMark):
     """
 
     def __init__(
-        self, config: Config, *, clock: Clock | None = None, random_bytes: Callable[[int], bytes] = os.urandom
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        path = os.path.abspath(path_of(config.storage_url) or os.path.join(config.storage_dir, NAME))
+        path = os.path.abspath(
+            path_of(config.storage_url) or os.path.join(config.storage_dir, NAME)
+        )
         self._disk = Disk(OsFiles(), os.path.dirname(path))
         self._mark_name = os.path.basename(path) + ".follows"
         self._policy = config.fsync_policy
@@ -65,7 +71,9 @@ class SqliteStore(LeaderMark):
         self._disk.make_folder()
         self._lock_fd = lock.take(self._disk, os.path.basename(path) + ".lock")
         try:
-            self._file = SqliteFile(self._disk, os.path.basename(path), self._policy, random_bytes(16))
+            self._file = SqliteFile(
+                self._disk, os.path.basename(path), self._policy, random_bytes(16)
+            )
             try:
                 self._open()
             except BaseException:
@@ -148,7 +156,9 @@ class SqliteStore(LeaderMark):
             self._check()
             newest = self._snapshots[-1].seq if self._snapshots else 0
             if not newest <= seq <= self._head:
-                raise InvalidInput(f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head")
+                raise InvalidInput(
+                    f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head"
+                )
             self._count(self._write(seq, chunks, self._seed))
             self._drop_rows()
 
@@ -172,9 +182,13 @@ class SqliteStore(LeaderMark):
                     with self._file.transaction() as db:
                         if row is not None:
                             db.execute(_WHOLE, (row.chunks, row.size, row.crc, row.check, row.id))
-                        db.execute("DELETE FROM snapshots WHERE id IS NOT ?", (row.id if row else None,))
+                        db.execute(
+                            "DELETE FROM snapshots WHERE id IS NOT ?", (row.id if row else None,)
+                        )
                         db.execute("DELETE FROM log")
-                        meta = self._file.save_meta(log_id=log_id, epoch=seed.epoch, first=seed.seq + 1, head=seed.seq)
+                        meta = self._file.save_meta(
+                            log_id=log_id, epoch=seed.epoch, first=seed.seq + 1, head=seed.seq
+                        )
                     self._file.meta, self._seed = meta, start
                     self._head = self._durable = seed.seq
                     self._snapshots = [] if row is None else [row]
@@ -213,14 +227,23 @@ class SqliteStore(LeaderMark):
             waiting = 0
             for chunk in chunks:
                 if len(chunk) > MAX_PAYLOAD:
-                    raise TooLarge(f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}")
+                    raise TooLarge(
+                        f"a snapshot chunk of {len(chunk)} bytes is over the limit of {MAX_PAYLOAD}"
+                    )
                 part.append((id, count, crc32(chunk), bytes(chunk)))
-                count, size, crc, waiting = count + 1, size + len(chunk), crc32(chunk, crc), waiting + len(chunk)
+                count, size, crc, waiting = (
+                    count + 1,
+                    size + len(chunk),
+                    crc32(chunk, crc),
+                    waiting + len(chunk),
+                )
                 if waiting >= SLICE_BYTES:
                     self._write_chunks(part)
                     part, waiting = [], 0
             self._write_chunks(part)
-            row = SnapshotRow(id, seq, count, size, crc, table_log.snapshot_check(start, seq, count, size, crc))
+            row = SnapshotRow(
+                id, seq, count, size, crc, table_log.snapshot_check(start, seq, count, size, crc)
+            )
             if wrong := table_log.problem(self._file, start, row):
                 raise SnapshotFailed(f"snapshot at {seq} was not stored: read back, {wrong}")
         except StorageFailed as error:
@@ -233,7 +256,10 @@ class SqliteStore(LeaderMark):
 
     def _begin_snapshot(self, seq: int) -> int:
         with self._file.transaction() as db:
-            return int(db.execute("INSERT INTO snapshots (seq, whole) VALUES (?, 0)", (seq,)).lastrowid or 0)
+            return int(
+                db.execute("INSERT INTO snapshots (seq, whole) VALUES (?, 0)", (seq,)).lastrowid
+                or 0
+            )
 
     def _write_chunks(self, part: list[tuple[int, int, int, bytes]]) -> None:
         if part:
@@ -242,7 +268,9 @@ class SqliteStore(LeaderMark):
 
     def _count(self, row: SnapshotRow, *, begin: bool = False) -> None:
         """Make a snapshot count, and those it replaces not, atomically."""
-        kept_snapshots = [*(each for each in self._snapshots if each.seq != row.seq), row][-KEPT_SNAPSHOTS:]
+        kept_snapshots = [*(each for each in self._snapshots if each.seq != row.seq), row][
+            -KEPT_SNAPSHOTS:
+        ]
         try:
             with self._file.transaction() as db:
                 db.execute(_WHOLE, (row.chunks, row.size, row.crc, row.check, row.id))
@@ -282,7 +310,10 @@ class SqliteStore(LeaderMark):
         parts = self._file.delete_in_parts
         known = ",".join(str(row.id) for row in self._snapshots) or "0"
         try:
-            parts("DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE seq < ? LIMIT 2000)", self._file.meta.first)
+            parts(
+                "DELETE FROM log WHERE seq IN (SELECT seq FROM log WHERE seq < ? LIMIT 2000)",
+                self._file.meta.first,
+            )
             doomed = f"SELECT rowid FROM chunks WHERE snapshot NOT IN ({known}) LIMIT 8"  # noqa: S608 - our own numbers  # nosec B608
             parts(f"DELETE FROM chunks WHERE rowid IN ({doomed})")  # noqa: S608  # nosec B608
             parts(f"DELETE FROM snapshots WHERE id NOT IN ({known})")  # noqa: S608  # nosec B608
@@ -290,7 +321,9 @@ class SqliteStore(LeaderMark):
             self._fail(error)
             raise
         except StorageFull as error:
-            logger.warning("%s: what is no longer needed was not deleted: %s", self._file.place, error.message)
+            logger.warning(
+                "%s: what is no longer needed was not deleted: %s", self._file.place, error.message
+            )
 
     # -- state --------------------------------------------------------------
 

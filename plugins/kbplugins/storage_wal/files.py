@@ -224,7 +224,9 @@ class Disk:
         while done < len(data):
             more = self.write_once(name, fd, data[done:], offset + done)
             if more == 0:
-                raise self._verdict("write", name, OSError(errno.ENOSPC, "the file takes no more bytes"))
+                raise self._verdict(
+                    "write", name, OSError(errno.ENOSPC, "the file takes no more bytes")
+                )
             done += more
         return offset + done
 
@@ -301,7 +303,9 @@ class Disk:
     def _sync_path(self, path: str, name: str) -> None:
         try:
             fd = self._call("open", name, self.files.open, path, READ | os.O_DIRECTORY)
-        except StorageFull as error:  # never "no room, go on": the rename before this may or may not last
+        except (
+            StorageFull
+        ) as error:  # never "no room, go on": the rename before this may or may not last
             raise StorageFailed(error.message, error.details) from error
         try:
             self._sync("fsync", name, self.files.fsync, fd)
@@ -312,7 +316,9 @@ class Disk:
         while True:
             try:
                 function(fd)
-            except InterruptedError:  # not an error of the device: nothing was reported, so nothing is swallowed
+            except (
+                InterruptedError
+            ):  # not an error of the device: nothing was reported, so nothing is swallowed
                 continue
             except OSError as error:
                 raise StorageFailed(
@@ -321,7 +327,9 @@ class Disk:
                 ) from error
             return
 
-    def _call(self, call: str, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _call(
+        self, call: str, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         while True:
             try:
                 return function(*args, **kwargs)
@@ -333,5 +341,7 @@ class Disk:
     def _verdict(self, call: str, name: str, error: OSError) -> StorageFull | FileFailed:
         details = {"call": call, "file": name, "errno": error.errno}
         if error.errno in NO_ROOM:
-            return StorageFull(f"no room on the disk of {self.folder}: {error.strerror or error}", details)
+            return StorageFull(
+                f"no room on the disk of {self.folder}: {error.strerror or error}", details
+            )
         return FileFailed(f"{call} of {self.path(name)} failed: {error.strerror or error}", details)

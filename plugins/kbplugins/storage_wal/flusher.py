@@ -31,7 +31,9 @@ class Flusher:
 
     def written(self) -> None:
         """Request a sync within an interval from now."""
-        if self._written:  # already known; read without the lock because only a sync clears it, and first of all
+        if (
+            self._written
+        ):  # already known; read without the lock because only a sync clears it, and first of all
             return
         with self._state:
             self._written = True

@@ -30,7 +30,9 @@ CHECKSUM_CRC32 = 2
 
 HEADER = struct.Struct("<IIQQIBBH")
 _PREFIX = struct.Struct("<II")
-_CHECKED = struct.Struct("<IQQIBBH")  # the header without its crc, which is what the checksum covers
+_CHECKED = struct.Struct(
+    "<IQQIBBH"
+)  # the header without its crc, which is what the checksum covers
 _HIGH_SEQ = 11  # where the high five bytes of seq are
 
 
@@ -50,7 +52,9 @@ def encode(
         try:
             header = checked_header(length, seq, durable, epoch, kind, version, 0)
         except struct.error:
-            raise InvalidInput(f"record type {kind} or version {version} is not in 0 to 255") from None
+            raise InvalidInput(
+                f"record type {kind} or version {version} is not in 0 to 255"
+            ) from None
         crc = crc32(payload, crc32(header, id_crc))
         add(prefix(length, crc))
         add(header[4:])
@@ -68,7 +72,8 @@ def _bad_length(length: int) -> Exception:
     if length == 0:
         return InvalidInput("a log record needs at least one byte")
     return TooLarge(
-        f"a log record of {length} bytes is over the limit of {MAX_PAYLOAD}", {"bytes": length, "limit": MAX_PAYLOAD}
+        f"a log record of {length} bytes is over the limit of {MAX_PAYLOAD}",
+        {"bytes": length, "limit": MAX_PAYLOAD},
     )
 
 

@@ -18,7 +18,11 @@ class LeaderMark:
         """Return the address of the leader, "" for none; read once."""
         if self._leader is None:
             there = self._mark_name in self._disk.names()
-            text = self._disk.read_file(self._mark_name).decode("utf-8", "replace").strip() if there else ""
+            text = (
+                self._disk.read_file(self._mark_name).decode("utf-8", "replace").strip()
+                if there
+                else ""
+            )
             self._leader = text or ("an unknown leader" if there else "")
         return self._leader
 

@@ -22,9 +22,14 @@ def take(disk: Disk, name: str = NAME) -> int:
     fd = disk.open(name, LOCKFILE)
     try:
         if not disk.lock(name, fd):
-            holder = disk.read(name, fd, 512, 0).decode("utf-8", "replace").strip() or "an unknown process"
+            holder = (
+                disk.read(name, fd, 512, 0).decode("utf-8", "replace").strip()
+                or "an unknown process"
+            )
             held = disk.folder if name == NAME else disk.path(name).removesuffix(".lock")
-            raise StorageBusy(f"{held} is in use by {holder}", {"directory": disk.folder, "holder": holder})
+            raise StorageBusy(
+                f"{held} is in use by {holder}", {"directory": disk.folder, "holder": holder}
+            )
         disk.truncate(name, fd, 0)
         disk.write(name, fd, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     except BaseException:
@@ -40,8 +45,13 @@ def look(disk: Disk) -> int | None:
     fd = disk.open(NAME, READ)
     try:
         if not disk.lock(NAME, fd):
-            holder = disk.read(NAME, fd, 512, 0).decode("utf-8", "replace").strip() or "an unknown process"
-            raise StorageBusy(f"{disk.folder} is in use by {holder}", {"directory": disk.folder, "holder": holder})
+            holder = (
+                disk.read(NAME, fd, 512, 0).decode("utf-8", "replace").strip()
+                or "an unknown process"
+            )
+            raise StorageBusy(
+                f"{disk.folder} is in use by {holder}", {"directory": disk.folder, "holder": holder}
+            )
     except BaseException:
         disk.close(fd)
         raise

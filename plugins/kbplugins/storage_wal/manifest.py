@@ -53,7 +53,9 @@ def decode(data: bytes, folder: str) -> Manifest:
     if magic != _MAGIC or not number.isdigit():
         raise _damaged(folder, "it is not a manifest")
     if int(number) > FORMAT:
-        raise ConfigError(f"{folder} has log format {int(number)}; this version reads formats up to {FORMAT}")
+        raise ConfigError(
+            f"{folder} has log format {int(number)}; this version reads formats up to {FORMAT}"
+        )
     try:
         return _parse(json.loads(lines[1]))
     except (ValueError, TypeError, KeyError) as error:
@@ -80,8 +82,17 @@ def _parse(fields: dict[str, Any]) -> Manifest:
         clean=fields["clean"],
         end=fields["end"],
     )
-    numbers = (manifest.epoch, manifest.durable, manifest.end, *manifest.segments, *manifest.snapshots)
-    if any(type(number) is not int or number < 0 for number in numbers) or type(manifest.clean) is not bool:
+    numbers = (
+        manifest.epoch,
+        manifest.durable,
+        manifest.end,
+        *manifest.segments,
+        *manifest.snapshots,
+    )
+    if (
+        any(type(number) is not int or number < 0 for number in numbers)
+        or type(manifest.clean) is not bool
+    ):
         raise ValueError("a field has the wrong type")
     if list(manifest.segments) != sorted(set(manifest.segments)):
         raise ValueError("segments are out of order")

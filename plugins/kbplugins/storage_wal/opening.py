@@ -73,7 +73,14 @@ def open_log(disk: Disk, clock: Clock, new_id: bytes, segment_bytes: int) -> Ope
 
 
 def begin(
-    disk: Disk, clock: Clock, log_id: bytes, epoch: int, first: int, crc: int, needed: int, segment_bytes: int
+    disk: Disk,
+    clock: Clock,
+    log_id: bytes,
+    epoch: int,
+    first: int,
+    crc: int,
+    needed: int,
+    segment_bytes: int,
 ) -> Tail:
     """Make a new last segment that starts with `first`, with room for `needed` bytes to come; durable on return."""
     header = Header(log_id, epoch, first, crc, clock.now_ms())
@@ -84,7 +91,11 @@ def begin(
 def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
     if manifests.NAME in names:
         return manifests.load(disk)
-    strays = [name for name in names if segment.first_of(name) is not None or snapshots.seq_of(name) is not None]
+    strays = [
+        name
+        for name in names
+        if segment.first_of(name) is not None or snapshots.seq_of(name) is not None
+    ]
     if strays:
         raise LogCorrupted(
             f"{disk.folder}/{manifests.NAME}: the file is missing, but {strays[0]} exists. "
@@ -100,7 +111,9 @@ def _manifest(disk: Disk, names: list[str], new_id: bytes) -> Manifest:
     return manifest
 
 
-def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head: int) -> tuple[int, ...]:
+def sound_snapshots(
+    disk: Disk, manifest: Manifest, extents: list[Extent], head: int
+) -> tuple[int, ...]:
     """Return the snapshots to keep. A damaged newest one is given up if an older state and the log since then are there."""
     kept_snapshots = list(manifest.snapshots)
     first = extents[0].first if extents else 1
@@ -108,7 +121,9 @@ def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head:
     names = disk.names()
     while kept_snapshots:
         name = snapshots.name_of(kept_snapshots[-1])
-        problem = snapshots.verify(disk, log_id, kept_snapshots[-1]) if name in names else "no such file"
+        problem = (
+            snapshots.verify(disk, log_id, kept_snapshots[-1]) if name in names else "no such file"
+        )
         if not problem:
             break
         base = kept_snapshots[-2] if len(kept_snapshots) > 1 else 0
@@ -122,26 +137,41 @@ def sound_snapshots(disk: Disk, manifest: Manifest, extents: list[Extent], head:
                 expectedSeq=base + 1,
                 found=problem,
             )
-        logger.warning("%s: %s; going on from record %d and the log since then", disk.path(name), problem, base)
+        logger.warning(
+            "%s: %s; going on from record %d and the log since then", disk.path(name), problem, base
+        )
         kept_snapshots.pop()
     newest = kept_snapshots[-1] if kept_snapshots else 0
     if first > newest + 1 or newest > head:
         name = extents[0].name if extents else manifests.NAME
-        raise recovery.corrupted(disk.folder, name, 0, newest + 1, f"a log from {first} to {head}", 0)
+        raise recovery.corrupted(
+            disk.folder, name, 0, newest + 1, f"a log from {first} to {head}", 0
+        )
     return tuple(kept_snapshots)
 
 
-def _tidy(disk: Disk, names: list[str], surplus: list[str], kept_snapshots: tuple[int, ...]) -> None:
+def _tidy(
+    disk: Disk, names: list[str], surplus: list[str], kept_snapshots: tuple[int, ...]
+) -> None:
     """Remove what a crash left behind: half-written files, and files MANIFEST no longer names."""
     for name in names:
         seq = snapshots.seq_of(name)
-        if name.endswith(".tmp") or name in surplus or (seq is not None and seq not in kept_snapshots):
+        if (
+            name.endswith(".tmp")
+            or name in surplus
+            or (seq is not None and seq not in kept_snapshots)
+        ):
             logger.info("%s: left behind, removed", disk.path(name))
             disk.discard(name)
 
 
 def _reopen(
-    disk: Disk, clock: Clock, log_id: bytes, manifest: Manifest, content: recovery.Found, segment_bytes: int
+    disk: Disk,
+    clock: Clock,
+    log_id: bytes,
+    manifest: Manifest,
+    content: recovery.Found,
+    segment_bytes: int,
 ) -> Tail:
     extent = content.extents[-1]
     if content.clean:
@@ -154,7 +184,13 @@ def _reopen(
     try:
         old = Header.decode(disk.read(extent.name, source, segment.HEADER_BYTES, 0))
         header = old or Header(log_id, manifest.epoch, extent.first, 0, clock.now_ms())
-        fd, room = segment.create(disk, header, recovery.surviving(disk, extent, source), segment_bytes, max(extent.end, 1))
+        fd, room = segment.create(
+            disk,
+            header,
+            recovery.surviving(disk, extent, source),
+            segment_bytes,
+            max(extent.end, 1),
+        )
     finally:
         disk.close(source)
     return Tail(disk, fd, room, extent)

@@ -70,7 +70,13 @@ def _segments(disk: Disk, names: list[str], manifest: Manifest) -> tuple[list[in
     for first in manifest.segments:
         if first not in present:
             raise corrupted(
-                disk.folder, segment.name_of(first), 0, first, "no such file", 0, "MANIFEST names the segment"
+                disk.folder,
+                segment.name_of(first),
+                0,
+                first,
+                "no such file",
+                0,
+                "MANIFEST names the segment",
             )
     firsts = list(manifest.segments)
     surplus: list[str] = []
@@ -124,10 +130,18 @@ class _Log:
         fd = self._disk.open(name, READ)
         try:
             size = self._disk.size(name, fd)
-            self._check_header(name, first, self._disk.read(name, fd, segment.HEADER_BYTES, 0), leading)
+            self._check_header(
+                name, first, self._disk.read(name, fd, segment.HEADER_BYTES, 0), leading
+            )
             extent = Extent(first)
             reader = Reader(
-                self._disk, name, fd, self._id_crc, seq=first, offset=segment.HEADER_BYTES, limit=max(size, 64)
+                self._disk,
+                name,
+                fd,
+                self._id_crc,
+                seq=first,
+                offset=segment.HEADER_BYTES,
+                limit=max(size, 64),
             )
             reader.epoch, reader.crc = self.epoch, self.crc
             for seq, _, _, _ in reader.records():
@@ -147,10 +161,22 @@ class _Log:
         end = self.extents[-1].end if self.extents else 0
         if self.head < manifest.durable:
             why = f"record {manifest.durable} was synced when MANIFEST was written"
-            raise corrupted(self._disk.folder, name, end, self.head + 1, "the end of the log", 0, why)
+            raise corrupted(
+                self._disk.folder, name, end, self.head + 1, "the end of the log", 0, why
+            )
         if self.clean and (self.head, end) != (manifest.durable, manifest.end):
-            why = f"the log was closed cleanly at byte {manifest.end} after record {manifest.durable}"
-            raise corrupted(self._disk.folder, name, end, self.head + 1, f"record {self.head} as the last", 0, why)
+            why = (
+                f"the log was closed cleanly at byte {manifest.end} after record {manifest.durable}"
+            )
+            raise corrupted(
+                self._disk.folder,
+                name,
+                end,
+                self.head + 1,
+                f"record {self.head} as the last",
+                0,
+                why,
+            )
 
     def _check_header(self, name: str, first: int, data: bytes, leading: bool) -> None:
         header = Header.decode(data)
@@ -189,7 +215,9 @@ class _Log:
         elif self.clean:
             why = "the log was closed cleanly"
         if why:
-            raise corrupted(self._disk.folder, name, reader.offset, reader.seq, description, after, why)
+            raise corrupted(
+                self._disk.folder, name, reader.offset, reader.seq, description, after, why
+            )
         self.dropped = len(rest)
 
     def _count(self, name: str, first: int) -> int:
@@ -203,6 +231,8 @@ def surviving(disk: Disk, extent: Extent, fd: int) -> Iterator[bytes]:
     while offset < extent.end:
         data = disk.read(extent.name, fd, min(1 << 20, extent.end - offset), offset)
         if not data:
-            raise corrupted(disk.folder, extent.name, offset, extent.first, "a shorter file than before", 0)
+            raise corrupted(
+                disk.folder, extent.name, offset, extent.first, "a shorter file than before", 0
+            )
         yield data
         offset += len(data)

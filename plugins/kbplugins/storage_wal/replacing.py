@@ -22,7 +22,9 @@ ASIDE = "bootstrap.tmp"
 logger = logging.getLogger(__name__)
 
 
-def stage(disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segment_bytes: int) -> None:
+def stage(
+    disk: Disk, clock: Clock, seed: LogSeed, chunks: Iterable[bytes], segment_bytes: int
+) -> None:
     """Make the new log aside; durable on return. Raises StorageFull or SnapshotFailed, with nothing changed."""
     aside = Disk(disk.files, disk.path(ASIDE))
     try:
@@ -52,11 +54,20 @@ def finish(disk: Disk) -> bool:
 
 def _move(disk: Disk, aside: Disk, there: set[str]) -> None:
     new = manifests.load(aside)
-    logger.info("%s: log %s from record %d on takes the place of what was here", disk.folder, new.log_id, new.durable + 1)
-    new_files = [snapshots.name_of(seq) for seq in new.snapshots] + [segment.name_of(first) for first in new.segments]
+    logger.info(
+        "%s: log %s from record %d on takes the place of what was here",
+        disk.folder,
+        new.log_id,
+        new.durable + 1,
+    )
+    new_files = [snapshots.name_of(seq) for seq in new.snapshots] + [
+        segment.name_of(first) for first in new.segments
+    ]
     moved = {name for name in new_files if name not in there}  # before a crash
     for name in disk.names():
-        if (segment.first_of(name) is not None or snapshots.seq_of(name) is not None) and name not in moved:
+        if (
+            segment.first_of(name) is not None or snapshots.seq_of(name) is not None
+        ) and name not in moved:
             disk.unlink(name)
     for name in new_files:
         if name not in moved:

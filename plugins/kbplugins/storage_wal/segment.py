@@ -74,7 +74,9 @@ class Header:
     @classmethod
     def decode(cls, data: bytes) -> Header | None:
         """Read 64 bytes; None when they are no sound header, ConfigError when they are of a newer format."""
-        if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
+        if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(
+            data[: _HEADER.size]
+        ):
             return None
         magic, number, kind, log_id, epoch, first, crc_before, created = _HEADER.unpack_from(data)
         if magic != _MAGIC:
@@ -122,7 +124,9 @@ class Reader:
     the caller still has to look whether only zeros follow.
     """
 
-    def __init__(self, disk: Disk, name: str, fd: int, id_crc: int, *, seq: int, offset: int, limit: int) -> None:
+    def __init__(
+        self, disk: Disk, name: str, fd: int, id_crc: int, *, seq: int, offset: int, limit: int
+    ) -> None:
         self._disk = disk
         self._name = name
         self._fd = fd
@@ -167,7 +171,9 @@ class Reader:
                 self.problem = f"record {seq} of epoch {epoch}"
                 return
             if flags:
-                raise ConfigError(f"record {seq} has flags {flags:#x}, which this version does not know")
+                raise ConfigError(
+                    f"record {seq} has flags {flags:#x}, which this version does not know"
+                )
             yield seq, kind, version, payload
             self.offset += size + length
             self.seq = seq + 1
@@ -192,7 +198,9 @@ def only_zeros(disk: Disk, name: str, fd: int, offset: int, size: int) -> bool:
     return True
 
 
-def create(disk: Disk, header: Header, body: Iterable[bytes], want: int, need: int) -> tuple[int, int]:
+def create(
+    disk: Disk, header: Header, body: Iterable[bytes], want: int, need: int
+) -> tuple[int, int]:
     """Make a durable segment from its header and framed records; returns its descriptor and its room in bytes.
 
     Room for `want` bytes is reserved, less on a small disk but not under `need`: so a full disk shows here, where
@@ -278,6 +286,8 @@ class Tail:
         try:
             self._disk.truncate(name, self.fd, end)
         except StorageFull as error:
-            raise StorageFailed(f"{name} cannot be cut back to {end} bytes: {error.message}") from error
+            raise StorageFailed(
+                f"{name} cannot be cut back to {end} bytes: {error.message}"
+            ) from error
         self._disk.fdatasync(name, self.fd)
         self.room = end

@@ -38,12 +38,19 @@ def name_of(seq: int) -> str:
 def seq_of(name: str) -> int | None:
     """Return the sequence number of a snapshot by its file name, None for other files."""
     digits = name[5:-4]
-    if name.startswith("snap-") and name.endswith(".kbs") and len(digits) == 20 and digits.isdigit():
+    if (
+        name.startswith("snap-")
+        and name.endswith(".kbs")
+        and len(digits) == 20
+        and digits.isdigit()
+    ):
         return int(digits)
     return None
 
 
-def write(disk: Disk, log_id: bytes, epoch: int, seq: int, created: int, chunks: Iterable[bytes]) -> None:
+def write(
+    disk: Disk, log_id: bytes, epoch: int, seq: int, created: int, chunks: Iterable[bytes]
+) -> None:
     """Store a snapshot under its name, durably; MANIFEST is the caller's.
 
     Raises StorageFull or SnapshotFailed, with nothing left behind, and StorageFailed when a sync failed.
@@ -56,7 +63,9 @@ def write(disk: Disk, log_id: bytes, epoch: int, seq: int, created: int, chunks:
             _verify_written(disk, aside, log_id, seq)
             disk.rename(aside, name)
         except FileFailed as error:
-            raise SnapshotFailed(f"snapshot at {seq} was not stored: {error.message}", error.details) from error
+            raise SnapshotFailed(
+                f"snapshot at {seq} was not stored: {error.message}", error.details
+            ) from error
     except BaseException:
         disk.discard(aside)
         raise
@@ -110,13 +119,17 @@ def _verify_written(disk: Disk, name: str, log_id: bytes, seq: int) -> None:
         for _ in _sections(disk, name, log_id, seq):
             pass
     except LogCorrupted as error:
-        raise SnapshotFailed(f"snapshot at {seq} was not stored: read back, {error.message}", error.details) from error
+        raise SnapshotFailed(
+            f"snapshot at {seq} was not stored: read back, {error.message}", error.details
+        ) from error
 
 
 def log_id_of(disk: Disk, name: str) -> bytes | None:
     """Return the log a snapshot file says it is of, None where its header is damaged."""
     data = disk.read_file(name)[:_HEADER_BYTES]
-    if len(data) < _HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
+    if len(data) < _HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != crc32(
+        data[: _HEADER.size]
+    ):
         return None
     log_id: bytes = _HEADER.unpack_from(data)[3]
     return log_id
@@ -187,7 +200,9 @@ class _Sections:
         if magic != _MAGIC or log_id != self._log_id or seq != self._seq:
             raise self._damaged("a header of another file")
         if number > FORMAT or kind != frame.CHECKSUM_CRC32:
-            raise ConfigError(f"{self._name} has format {number}; this version reads format {FORMAT}")
+            raise ConfigError(
+                f"{self._name} has format {number}; this version reads format {FORMAT}"
+            )
 
     def _take(self, count: int, *, peek: bool = False) -> bytes:
         if count > self._size - self._offset:

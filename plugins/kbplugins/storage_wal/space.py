@@ -53,7 +53,9 @@ class Space:
         if free < self._limit() or not self._resumed(free):
             raise self.ran_out(needed, free=free)
 
-    def ran_out(self, needed: int, *, free: int | None = None, cause: StorageFull | None = None) -> StorageFull:
+    def ran_out(
+        self, needed: int, *, free: int | None = None, cause: StorageFull | None = None
+    ) -> StorageFull:
         """Enter the full state; returns the error to raise, with the free and needed bytes."""
         if free is None:
             try:
@@ -69,7 +71,11 @@ class Space:
             )
         self.full = True
         self._needed = needed
-        message = cause.message if cause else f"the disk of {self._disk.folder} is nearly full; writes are refused"
+        message = (
+            cause.message
+            if cause
+            else f"the disk of {self._disk.folder} is nearly full; writes are refused"
+        )
         details = {"freeBytes": free, "neededBytes": needed + self._min_free}
         return StorageFull(message, {**((cause.details or {}) if cause else {}), **details})
 
@@ -92,7 +98,13 @@ class Space:
     def _limit(self) -> int:
         if not self.full:
             return self._min_free
-        return self._min_free + self._min_free // 8 + self._needed + _OVERHEAD + (self._reserve if self.released else 0)
+        return (
+            self._min_free
+            + self._min_free // 8
+            + self._needed
+            + _OVERHEAD
+            + (self._reserve if self.released else 0)
+        )
 
     def _resumed(self, free: int) -> bool:
         """Leave the full state if a write and a sync go well and the reserve is there again; tried once a second."""

@@ -16,7 +16,15 @@ from itertools import pairwise
 from kbcore.clock import Clock, SystemClock
 from kbcore.config import Config
 from kbcore.config.storage_urls import path_of
-from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady, StorageFailed, StorageFull, TooLarge
+from kbcore.errors import (
+    Conflict,
+    InvalidInput,
+    LogTruncated,
+    NotReady,
+    StorageFailed,
+    StorageFull,
+    TooLarge,
+)
 from kbcore.plug.ports import LogRecord, LogSeed, LogStatus
 from kbplugins.storage_wal import frame, lock, opening, recovery, replacing, segment, snapshots
 from kbplugins.storage_wal import manifest as manifests
@@ -61,7 +69,9 @@ class WalStore(LeaderMark):
         self._lock_fd = lock.take(self._disk)
         try:
             replacing.finish(self._disk)
-            opened = opening.open_log(self._disk, self._clock, random_bytes(16), self._segment_bytes)
+            opened = opening.open_log(
+                self._disk, self._clock, random_bytes(16), self._segment_bytes
+            )
             min_free = config.min_free_mb << 20
             reserve = min(RESERVE_BYTES, min_free) if reserve_bytes is None else reserve_bytes
             try:
@@ -126,14 +136,24 @@ class WalStore(LeaderMark):
             self._check()
             if not records:
                 return self._head
-            data, crc = frame.encode(records, self._head + 1, self._durable, self._manifest.epoch, self._id_crc)
+            data, crc = frame.encode(
+                records, self._head + 1, self._durable, self._manifest.epoch, self._id_crc
+            )
             if len(data) > MAX_BATCH:
-                raise TooLarge(f"a batch of {len(data)} bytes is over the limit of {MAX_BATCH}", {"limit": MAX_BATCH})
+                raise TooLarge(
+                    f"a batch of {len(data)} bytes is over the limit of {MAX_BATCH}",
+                    {"limit": MAX_BATCH},
+                )
             try:
                 if not for_room:
                     self._space.admit(len(data))
                 if self._tail.extent.end + len(data) > self._tail.room:
-                    self._rotate(len(data), min(_SMALL_SEGMENT, self._segment_bytes) if for_room else self._segment_bytes)
+                    self._rotate(
+                        len(data),
+                        min(_SMALL_SEGMENT, self._segment_bytes)
+                        if for_room
+                        else self._segment_bytes,
+                    )
                     # The batch was framed before the rotation synced what is before it: its `durable` is merely low.
                 self._tail.write(data)
             except StorageFull as error:
@@ -145,7 +165,9 @@ class WalStore(LeaderMark):
                 raise
             self._tail.extent.mark(self._head + 1, self._tail.extent.end - len(data))
             self._crc = crc
-            self._head += len(records)  # last: a sync that reads this number must find the bytes in the kernel
+            self._head += len(
+                records
+            )  # last: a sync that reads this number must find the bytes in the kernel
             return self._head
 
     def sync(self) -> None:
@@ -205,7 +227,10 @@ class WalStore(LeaderMark):
         with self._naming:
             sealed = (*self._sealed, old.extent)
             try:
-                self._save(segments=tuple(extent.first for extent in (*sealed, tail.extent)), durable=self._durable)
+                self._save(
+                    segments=tuple(extent.first for extent in (*sealed, tail.extent)),
+                    durable=self._durable,
+                )
             except StorageFull:
                 # MANIFEST is the old one and the segment is in the way. After any other failure MANIFEST may
                 # already name it, on the disk or in the cache, so it must stay.
@@ -246,9 +271,13 @@ class WalStore(LeaderMark):
                 raise LogTruncated("records were dropped while they were read", None) from error
             raise
         try:
-            end = extent.end  # it grows while we read; everything up to the head of this reading is before it
+            end = (
+                extent.end
+            )  # it grows while we read; everything up to the head of this reading is before it
             seq, offset = extent.start_for(after + 1)
-            reader = segment.Reader(self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=end)
+            reader = segment.Reader(
+                self._disk, extent.name, fd, self._id_crc, seq=seq, offset=offset, limit=end
+            )
             for number, kind, version, payload in reader.records():
                 if number > head:
                     return
@@ -256,7 +285,9 @@ class WalStore(LeaderMark):
                     yield LogRecord(number, kind, version, payload)
             if reader.offset < end:
                 problem = reader.problem or "zeros"
-                raise recovery.corrupted(self._disk.folder, extent.name, reader.offset, reader.seq, problem, 0)
+                raise recovery.corrupted(
+                    self._disk.folder, extent.name, reader.offset, reader.seq, problem, 0
+                )
         finally:
             self._disk.close(fd)
 
@@ -267,17 +298,24 @@ class WalStore(LeaderMark):
         self._check()
         newest = self._manifest.snapshots[-1] if self._manifest.snapshots else 0
         if not newest <= seq <= self._head:
-            raise InvalidInput(f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head")
+            raise InvalidInput(
+                f"a snapshot at {seq} must be from {newest}, the newest, to {self._head}, the head"
+            )
         try:
             if seq > self._durable:
                 # Else a power cut could leave a snapshot that is ahead of its log.
                 self._flush()
             if self._space.full:
                 self._space.release()  # what it takes, the log that it makes unnecessary gives back
-            snapshots.write(self._disk, self._log_id, self._manifest.epoch, seq, self._clock.now_ms(), chunks)
+            snapshots.write(
+                self._disk, self._log_id, self._manifest.epoch, seq, self._clock.now_ms(), chunks
+            )
             with self._naming:
                 known = (*(number for number in self._manifest.snapshots if number != seq), seq)
-                self._save(snapshots=known[-KEPT_SNAPSHOTS:], durable=max(self._durable, self._manifest.durable))
+                self._save(
+                    snapshots=known[-KEPT_SNAPSHOTS:],
+                    durable=max(self._durable, self._manifest.durable),
+                )
         except StorageFailed as error:
             self._fail(error)
             raise
@@ -380,7 +418,9 @@ class WalStore(LeaderMark):
                 # After the sync: with this flag no start may find less than the end it names.
                 self._save(clean=True, durable=self._head, end=self._tail.extent.end)
             except StorageFull as error:
-                logger.warning("%s: closed, but not marked clean: %s", self._disk.folder, error.message)
+                logger.warning(
+                    "%s: closed, but not marked clean: %s", self._disk.folder, error.message
+                )
 
     def _save(self, **changes: object) -> None:
         manifest = replace(self._manifest, **changes)  # type: ignore[arg-type]

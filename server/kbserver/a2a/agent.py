@@ -33,11 +33,17 @@ _REASONS = {
 }
 
 _SEND = {"SendMessage": "1.0", "message/send": "0.3"}
-_GET_TASK = frozenset(("GetTask", "tasks/get", "CancelTask", "tasks/cancel", "SubscribeToTask", "tasks/resubscribe"))
+_GET_TASK = frozenset(
+    ("GetTask", "tasks/get", "CancelTask", "tasks/cancel", "SubscribeToTask", "tasks/resubscribe")
+)
 _REFUSED = frozenset(
     (
         *("SendStreamingMessage", "ListTasks", "GetExtendedAgentCard"),
-        *("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs"),
+        *(
+            "CreateTaskPushNotificationConfig",
+            "GetTaskPushNotificationConfig",
+            "ListTaskPushNotificationConfigs",
+        ),
         "DeleteTaskPushNotificationConfig",
         *("message/stream", "agent/getAuthenticatedExtendedCard"),
         *(f"tasks/pushNotificationConfig/{verb}" for verb in ("set", "get", "list", "delete")),
@@ -99,9 +105,14 @@ def card(url: str, model: bool = False, keys: bool = False) -> Json:
         "description": "A knowledge base: stores facts and rules, answers goals with proofs, chooses context for prompts.",
         "version": __version__,
         "supportedInterfaces": [
-            {"url": endpoint, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
+            {"url": endpoint, "protocolBinding": "JSONRPC", "protocolVersion": version}
+            for version in VERSIONS
         ],
-        "capabilities": {"streaming": False, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {
+            "streaming": False,
+            "pushNotifications": False,
+            "extendedAgentCard": False,
+        },
         "defaultInputModes": ["application/json", "text/plain"],
         "defaultOutputModes": ["application/json"],
         "skills": [
@@ -131,10 +142,15 @@ class Agent:
     def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
         """Return the result of a request; raises Failure. `version` is the A2A version of the client, if sent."""
         if version is not None and ".".join(version.split(".")[:2]) not in VERSIONS:
-            raise failure(BAD_VERSION, f"version {version[:20]} is not supported; supported: {' and '.join(VERSIONS)}")
+            raise failure(
+                BAD_VERSION,
+                f"version {version[:20]} is not supported; supported: {' and '.join(VERSIONS)}",
+            )
         method = message.method
         if method in _GET_TASK:
-            raise failure(TASK_NOT_FOUND, "there are no tasks here: every message is answered at once")
+            raise failure(
+                TASK_NOT_FOUND, "there are no tasks here: every message is answered at once"
+            )
         if method in _REFUSED:
             raise failure(UNSUPPORTED, f"{method} is not supported; see the agent card")
         if method not in _SEND:
@@ -143,7 +159,9 @@ class Agent:
         if type(tenant) is not str or not is_name(tenant):
             raise failure(INVALID_PARAMS, "params.tenant is not a name")
         if who.principal is not None and not who.principal.may_touch(who.database, tenant):
-            raise Forbidden(f"'{who.principal.name}' may not touch tenant '{tenant}' of database '{who.database}'")
+            raise Forbidden(
+                f"'{who.principal.name}' may not touch tenant '{tenant}' of database '{who.database}'"
+            )
         content = message.params.get("message")
         if type(content) is not dict:
             raise failure(INVALID_PARAMS, "params.message must be an object")
@@ -154,7 +172,10 @@ class Agent:
         """Run the operations of the parts of a message in order; a single part returns its own result."""
         if type(parts) is not list or not parts:
             raise failure(INVALID_PARAMS, "params.message.parts must be an array with a part")
-        asked = [_operation(part, f"params.message.parts[{index}]", self._tools) for index, part in enumerate(parts)]
+        asked = [
+            _operation(part, f"params.message.parts[{index}]", self._tools)
+            for index, part in enumerate(parts)
+        ]
         outcomes = []
         for name, arguments in asked:
             done, outcome = self._toolbox.attempt(self._tools[name], arguments, who, call)
@@ -166,7 +187,11 @@ class Agent:
 
 def failure(code: int, message: str) -> Failure:
     """An error with the reason that the protocol names it by."""
-    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": _REASONS[code], "domain": "a2a-protocol.org"}
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": _REASONS[code],
+        "domain": "a2a-protocol.org",
+    }
     return Failure(code, message, [info])
 
 
@@ -200,8 +225,19 @@ def _reply(outcome: Json, context: Any, version: str) -> Json:
     if type(context) is str:
         reply["contextId"] = context
     if version == "0.3":
-        return {"kind": "message", **reply, "role": "agent", "parts": [{"kind": "data", "data": outcome}]}
-    return {"message": {**reply, "role": "ROLE_AGENT", "parts": [{"data": outcome, "mediaType": "application/json"}]}}
+        return {
+            "kind": "message",
+            **reply,
+            "role": "agent",
+            "parts": [{"kind": "data", "data": outcome}],
+        }
+    return {
+        "message": {
+            **reply,
+            "role": "ROLE_AGENT",
+            "parts": [{"data": outcome, "mediaType": "application/json"}],
+        }
+    }
 
 
 def version_of(environ: Mapping[str, Any]) -> str | None:

@@ -73,7 +73,11 @@ class _Entry:
 
     def _written(self, event: Event, log: str) -> bytes:
         shape = event.shape(log, self._committed)
-        return b"event: %b\nid: %b\ndata: %b\n\n" % (event.kind.encode(), shape["eventId"].encode(), orjson.dumps(shape))
+        return b"event: %b\nid: %b\ndata: %b\n\n" % (
+            event.kind.encode(),
+            shape["eventId"].encode(),
+            orjson.dumps(shape),
+        )
 
 
 @dataclass(slots=True)
@@ -118,7 +122,9 @@ class Ring:
             self._next += 1
             self._events += entry.events
             self._bytes += entry.bytes
-            while self._first < self._next - 1 and (self._events > self._max_events or self._bytes > self._max_bytes):
+            while self._first < self._next - 1 and (
+                self._events > self._max_events or self._bytes > self._max_bytes
+            ):
                 self._drop()
 
     def _drop(self) -> None:
@@ -177,7 +183,11 @@ class Ring:
                 continue
             reader.block += 1
             if reader.seen >= 0:
-                text = b"".join(t for event, t in block.events if event.number > reader.seen and filter.takes(event))
+                text = b"".join(
+                    t
+                    for event, t in block.events
+                    if event.number > reader.seen and filter.takes(event)
+                )
             else:
                 text = block.text(filter)
             if text:

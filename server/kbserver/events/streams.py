@@ -57,7 +57,9 @@ class _Tenant:
 class Stream:
     """One stream as the body of a response: an iterator of bytes that waits for events."""
 
-    def __init__(self, hub: EventHub, of: _Tenant, wanted: Wanted, reader: Reader, first: bytes) -> None:
+    def __init__(
+        self, hub: EventHub, of: _Tenant, wanted: Wanted, reader: Reader, first: bytes
+    ) -> None:
         self.woken = threading.Event()
         self._hub, self._of, self._wanted, self._reader = hub, of, wanted, reader
         self._first: bytes = first
@@ -88,7 +90,9 @@ class Stream:
     def _keep_alive(self) -> bytes:
         if self._reported_entry == self._reader.entry:
             return b": keep-alive\n\n"
-        self._reported_entry = self._reader.entry  # filtered events went by: a client that resumes need not read them again
+        self._reported_entry = (
+            self._reader.entry
+        )  # filtered events went by: a client that resumes need not read them again
         return b": keep-alive\nid: %b\n\n" % self._of.ring.place(self._reader).text.encode()
 
     def close(self) -> None:
@@ -115,7 +119,9 @@ class EventHub:
     def __len__(self) -> int:
         return self._count
 
-    def open(self, database: str, tenant: str, wanted: Wanted, since: Place | int | None = None) -> Stream:
+    def open(
+        self, database: str, tenant: str, wanted: Wanted, since: Place | int | None = None
+    ) -> Stream:
         """Open a stream of commits from now on, after an event, or since a time in epoch milliseconds.
 
         If the ring does not hold everything since then, the stream begins with `events_lost`. Raises
@@ -133,16 +139,22 @@ class EventHub:
                     FULL_RETRY_SECONDS,
                     {"limit": "EVENTS_MAX_STREAMS", "value": config.events_max_streams},
                 )
-            if self._count >= (max_streams := max(1, int(config.max_connections * _MAX_SHARE_OF_CONNECTIONS))):
+            if self._count >= (
+                max_streams := max(1, int(config.max_connections * _MAX_SHARE_OF_CONNECTIONS))
+            ):
                 limit = {"limit": "MAX_CONNECTIONS", "value": config.max_connections}
-                raise RateLimited(f"there are at most {max_streams} event streams", FULL_RETRY_SECONDS, limit)
+                raise RateLimited(
+                    f"there are at most {max_streams} event streams", FULL_RETRY_SECONDS, limit
+                )
             if state is None:
                 state = self._tenants[database, tenant] = self._begin(database, tenant)
             stream = self._stream(state, wanted, since)
             state.streams.add(stream)
             self._count += 1
             if self._waker is None:
-                self._waker = threading.Thread(target=self._wake, name="kbserver-events", daemon=True)
+                self._waker = threading.Thread(
+                    target=self._wake, name="kbserver-events", daemon=True
+                )
                 self._waker.start()
         return stream
 
@@ -207,9 +219,14 @@ class EventHub:
                 missing = self.lost(ring, reader, "not_kept")
         else:
             reader, missing = self._resumed(ring, since)
-        hello = b"retry: %d\n: kbcore events\nid: %b\n\n" % (RETRY_MS, ring.place(reader).text.encode())
+        hello = b"retry: %d\n: kbcore events\nid: %b\n\n" % (
+            RETRY_MS,
+            ring.place(reader).text.encode(),
+        )
         if isinstance(since, Place) and not missing:
-            hello = b"retry: %d\n: kbcore events\n\n" % RETRY_MS  # the client already has a newer place
+            hello = (
+                b"retry: %d\n: kbcore events\n\n" % RETRY_MS
+            )  # the client already has a newer place
         return Stream(self, state, wanted, reader, hello + missing)
 
     def _resumed(self, ring: Ring, since: Place) -> tuple[Reader, bytes]:

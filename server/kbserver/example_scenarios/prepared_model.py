@@ -24,7 +24,10 @@ class Prepared:
         answers: dict[str, Any] = {
             "facts": {"facts": [_FACT]},
             "queries": {"queries": [{"atoms": [{"predicate": "works_at", "args": ["Gus", "?x"]}]}]},
-            "sentences": {"sentences": [{"text": "Gus works at Acme.", "facts": [1]}], "confidence": 1},
+            "sentences": {
+                "sentences": [{"text": "Gus works at Acme.", "facts": [1]}],
+                "confidence": 1,
+            },
         }
         wanted = next(iter((request.schema or {"properties": answers})["properties"]))
         return Completion(json.dumps(answers[wanted]))

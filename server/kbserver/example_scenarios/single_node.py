@@ -46,7 +46,9 @@ CONFIG = Config(storage_backend="memory", auth_enabled=True, bootstrap_token=TOK
 
 Step = tuple[str, str, Any]
 
-FAMILY = "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+FAMILY = (
+    "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+)
 _ANN = {"predicate": "parent", "args": ["ann", "bob"]}
 _WHO = {"predicate": "ancestor", "args": ["ann", "?who"]}
 
@@ -57,11 +59,19 @@ STORY: tuple[Step, ...] = (
     ("POST", "/auth/bootstrap", {"name": "operator", "token": TOKEN}),
     ("GET", "/auth/whoami", None),
     ("GET", "/auth/keys", None),
-    ("POST", "/auth/keys", {"name": "agent", "role": "writer", "databases": ["default"], "tenants": ["demo"]}),
+    (
+        "POST",
+        "/auth/keys",
+        {"name": "agent", "role": "writer", "databases": ["default"], "tenants": ["demo"]},
+    ),
     ("POST", "/auth/keys/{id}/rotate", {}),
     ("DELETE", "/auth/keys/{id}", {}),
     ("POST", "/assert/fact", _ANN),
-    ("POST", "/assert/facts", {"facts": [{"predicate": "parent", "args": ["bob", name]} for name in ("cid", "dee")]}),
+    (
+        "POST",
+        "/assert/facts",
+        {"facts": [{"predicate": "parent", "args": ["bob", name]} for name in ("cid", "dee")]},
+    ),
     ("POST", "/assert/rule", {"text": FAMILY}),
     ("GET", "/rules", None),
     ("POST", "/infer", _WHO),
@@ -72,7 +82,11 @@ STORY: tuple[Step, ...] = (
     ("POST", "/execute", {"command": "parent(cid, eve).\n?- ancestor(bob, ?who)."}),
     ("POST", "/memory/priority", {**_ANN, "priority": 0.9}),
     ("POST", "/memory/query/salient", {"predicate": "parent", "limit": 1}),
-    ("POST", "/memory/query/temporal", {"predicate": "parent", "args": ["ann", None], "timestamp": NOW}),
+    (
+        "POST",
+        "/memory/query/temporal",
+        {"predicate": "parent", "args": ["ann", None], "timestamp": NOW},
+    ),
     ("POST", "/memory/consolidate", {"minGroupSize": 2, "dryRun": True}),
     ("POST", "/memory/decay", {"threshold": 0.05}),
     ("POST", "/memory/context", {"maxFacts": 2, "goals": [_WHO], "sessionId": "chat-1"}),
@@ -93,7 +107,11 @@ STORY: tuple[Step, ...] = (
     ("POST", "/tx/commit/{id}", {}),
     ("POST", "/tx/begin", {}),
     ("POST", "/tx/rollback/{id}", {}),
-    ("POST", "/retract/rule", {"head": _WHO | {"args": ["?x", "?y"]}, "body": [_ANN | {"args": ["?x", "?y"]}]}),
+    (
+        "POST",
+        "/retract/rule",
+        {"head": _WHO | {"args": ["?x", "?y"]}, "body": [_ANN | {"args": ["?x", "?y"]}]},
+    ),
     ("POST", "/retract/pattern", {"predicate": "parent", "args": ["bob", None]}),
     ("POST", "/retract", _ANN),
     ("POST", "/admin/databases", {"name": "shop"}),
@@ -102,7 +120,11 @@ STORY: tuple[Step, ...] = (
     ("POST", "/admin/snapshot", {}),
     ("GET", "/admin/databases", None),
     ("GET", "/admin/databases/{name}/tenants", {"name": "shop"}),
-    ("POST", "/admin/databases/{name}/tenants/{tenant}/nuke", {"_path": {"name": "shop", "tenant": "acme"}}),
+    (
+        "POST",
+        "/admin/databases/{name}/tenants/{tenant}/nuke",
+        {"_path": {"name": "shop", "tenant": "acme"}},
+    ),
     ("DELETE", "/admin/databases/{name}/tenants/{tenant}", {"name": "shop", "tenant": "acme"}),
     ("POST", "/admin/databases/{name}/nuke", {"_path": {"name": "shop"}}),
     ("DELETE", "/admin/databases/{name}", {"name": "shop"}),
@@ -115,11 +137,18 @@ last transaction or key."""
 
 MADE = (
     *(Unauthorized("missing or unknown key"), Forbidden("this key may only read")),
-    TooLarge("a request body has at most 33554432 bytes", {"limit": "MAX_BODY_BYTES", "value": 33554432}),
+    TooLarge(
+        "a request body has at most 33554432 bytes", {"limit": "MAX_BODY_BYTES", "value": 33554432}
+    ),
     BudgetExceeded("the goal took more than 5000 ms", "timeMs", 5000),
     RateLimited("too many long goals of this tenant are at work", 1.0),
-    ModelNotConfigured("nothing of the text is in predicate syntax, and no language model is configured"),
-    ModelFailed("openai answered 503", {"provider": "openai", "model": "a-model", "reason": "error", "attempts": 3}),
+    ModelNotConfigured(
+        "nothing of the text is in predicate syntax, and no language model is configured"
+    ),
+    ModelFailed(
+        "openai answered 503",
+        {"provider": "openai", "model": "a-model", "reason": "error", "attempts": 3},
+    ),
     NotReady("the server is stopping"),
     LogTruncated("records up to 4096 are no longer kept", {"first": 4097}),
     StorageFull("no room on the disk"),
@@ -155,10 +184,14 @@ def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
     headers = {"X-Tenant-ID": "demo"}
     for method, path, told in STORY:
         body = dict(told) if isinstance(told, dict) else None
-        places: Mapping[str, str] = body.pop("_path", {}) if body and method == "POST" else body or {}
+        places: Mapping[str, str] = (
+            body.pop("_path", {}) if body and method == "POST" else body or {}
+        )
         if method != "POST":
             body = None
-        address = re.sub(r"{(\w+)}", lambda found, known={"id": last, **places}: str(known[found[1]]), path)  # type: ignore[misc]
+        address = path
+        for name, value in {"id": last, **places}.items():
+            address = address.replace(f"{{{name}}}", str(value))
         if path == "/memory/events":
             answer = listen(client, address, headers)
         else:
@@ -188,14 +221,18 @@ def _told(app: Flask) -> dict[str, Any]:
             known.setdefault("request", body)
         known["answers"].setdefault(status, {}).setdefault(media, content)
     for made in (*map(answer_of, MADE), UNEXPECTED):
-        errors.setdefault(str(made.status), {"code": made.code, "message": made.message, "details": made.details})
+        errors.setdefault(
+            str(made.status), {"code": made.code, "message": made.message, "details": made.details}
+        )
     return {"operations": operations, "errors": errors}
 
 
 def _stable(value: Any) -> Any:
     """Write what is drawn by lot as something that is not."""
     if isinstance(value, str):
-        value = re.sub(r"\bkb_[0-9a-f]+_[0-9a-f]+\b", "kb_0123456789abcdef_" + "5f0c1d7e9a3b4c2d" * 4, value)
+        value = re.sub(
+            r"\bkb_[0-9a-f]+_[0-9a-f]+\b", "kb_0123456789abcdef_" + "5f0c1d7e9a3b4c2d" * 4, value
+        )
         value = re.sub(r"\bkb_[0-9a-f]+\b(?!_)", "kb_0123456789abcdef", value)
         value = re.sub(r"^[0-9a-f]{8,16}$", "0123456789abcdef", value)
         value = re.sub(r"\b[0-9a-f]{32}\b", "5f0c1d7e9a3b4c2d8e6f7a1b2c3d4e5f", value)

@@ -63,7 +63,12 @@ def _played(leader: Runtime, follower: Runtime) -> Iterator[Told]:
     headers = {"X-Tenant-ID": "demo", "Authorization": f"Bearer {TOKEN}"}
 
     def step(client: Client, method: str, path: str, body: Any = None, query: str = "") -> Told:
-        return method, path, body, client.open(path + query, method=method, json=body, headers=headers)
+        return (
+            method,
+            path,
+            body,
+            client.open(path + query, method=method, json=body, headers=headers),
+        )
 
     here.post("/tell", json=_FACT, headers=headers)
     following = follower.replication.follow(Beside(leader.replication.leader), start=False)

@@ -14,7 +14,13 @@ LARGE_BYTES = 256 * 1024
 
 LEVEL = 2
 _GZIP = 31
-_KINDS = ("application/json", "text/plain", "text/html", "application/manifest+json", "application/problem+json")
+_KINDS = (
+    "application/json",
+    "text/plain",
+    "text/html",
+    "application/manifest+json",
+    "application/problem+json",
+)
 _REFUSED = re.compile(r"0(?:\.0{0,3})?")
 
 VARY = "Accept-Encoding"
@@ -36,7 +42,9 @@ def compressible(kind: str, size: int) -> bool:
     return size >= MIN_BYTES and kind.startswith(_KINDS)
 
 
-def compressed(parts: list[bytes], size: int, offload: Callable[[Callable[[], bytes]], bytes]) -> bytes:
+def compressed(
+    parts: list[bytes], size: int, offload: Callable[[Callable[[], bytes]], bytes]
+) -> bytes:
     """Return the parts of a response of `size` bytes as one gzip member; `offload` runs large ones in a thread."""
     return offload(lambda: _gzip(parts)) if size >= LARGE_BYTES else _gzip(parts)
 

@@ -54,6 +54,10 @@ def origin(address: str) -> str:
         return ""
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is None:
-            return "" if ip.is_loopback else str(ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
+            return (
+                ""
+                if ip.is_loopback
+                else str(ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
+            )
         ip = ip.ipv4_mapped
     return "" if ip.is_loopback else str(ip)

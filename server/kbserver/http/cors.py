@@ -37,7 +37,10 @@ class Cors:
         origin = environ.get("HTTP_ORIGIN")
         if origin is None or not (allowed := self._allowed(origin)):
             return self._application(environ, self._varying(start_response))
-        if environ["REQUEST_METHOD"] == "OPTIONS" and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:
+        if (
+            environ["REQUEST_METHOD"] == "OPTIONS"
+            and "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ
+        ):
             preflight = [
                 ("Access-Control-Allow-Origin", allowed),
                 ("Access-Control-Allow-Methods", METHODS),
@@ -50,7 +53,10 @@ class Cors:
             ]
             start_response("204 NO CONTENT", preflight)
             return []
-        more = [("Access-Control-Allow-Origin", allowed), ("Access-Control-Expose-Headers", EXPOSED)]
+        more = [
+            ("Access-Control-Allow-Origin", allowed),
+            ("Access-Control-Expose-Headers", EXPOSED),
+        ]
         return self._application(environ, self._varying(start_response, more))
 
     def _allowed(self, origin: str) -> str | None:
@@ -59,7 +65,9 @@ class Cors:
         return origin if origin.lower() in self._origins else None
 
     @staticmethod
-    def _varying(start_response: Callable[..., Any], more: Sequence[tuple[str, str]] = ()) -> Callable[..., Any]:
+    def _varying(
+        start_response: Callable[..., Any], more: Sequence[tuple[str, str]] = ()
+    ) -> Callable[..., Any]:
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             return start_response(status, [*headers, *more, ("Vary", "Origin")], *rest)
 

@@ -74,4 +74,6 @@ def _matches(present: str) -> bool:
     if not offered:
         return False
     opaque = present.removeprefix("W/")
-    return offered.strip() == "*" or opaque in (part.strip().removeprefix("W/") for part in offered.split(","))
+    return offered.strip() == "*" or opaque in (
+        part.strip().removeprefix("W/") for part in offered.split(",")
+    )

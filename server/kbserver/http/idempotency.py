@@ -76,7 +76,9 @@ class Idempotency:
         if key is None or request.method != "POST" or not takes_key(request.path):
             return None
         if not _KEY.fullmatch(key):
-            raise InvalidInput(f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER})
+            raise InvalidInput(
+                f"header {HEADER} has 1 to 255 visible ASCII characters", {"header": HEADER}
+            )
         context = read_headers(request.environ)
         request_key = RequestKey(key, self._digest(context))
         place = (context.database, context.tenant, key)
@@ -91,8 +93,13 @@ class Idempotency:
         if running is not None:
             if running != request_key.digest:
                 raise _another()
-            raise InFlight("the first request with this key is still being carried out", {"reason": "in_flight"})
-        mark: AbstractContextManager[None] = carrying_out(context.database, context.tenant, request_key)
+            raise InFlight(
+                "the first request with this key is still being carried out",
+                {"reason": "in_flight"},
+            )
+        mark: AbstractContextManager[None] = carrying_out(
+            context.database, context.tenant, request_key
+        )
         mark.__enter__()
         g.idempotent_mark = mark
         return None
@@ -105,7 +112,12 @@ class Idempotency:
         environ = request.environ
         body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
-        what = (request.path, environ.get("QUERY_STRING"), environ.get("HTTP_PREFER"), context.transaction)
+        what = (
+            request.path,
+            environ.get("QUERY_STRING"),
+            environ.get("HTTP_PREFER"),
+            context.transaction,
+        )
         return hashlib.blake2b(repr(what).encode() + b"\0" + body, digest_size=16).hexdigest()
 
     def _end(self, response: Response) -> Response:
@@ -117,7 +129,9 @@ class Idempotency:
             if len(body) <= ANSWER_BYTES:
                 answer = Answer(response.status_code, tuple(headers), body.decode())
             try:
-                self._runtime.commit(ChangeSet(database, tenant, (NoteAnswer(request_key, answer),)))
+                self._runtime.commit(
+                    ChangeSet(database, tenant, (NoteAnswer(request_key, answer),))
+                )
             except KBError as error:
                 log.warning("an answer was not kept for its key: %s", error.message)
         return response

@@ -85,7 +85,9 @@ def _unstated(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> 
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"a request body has at most {limit} bytes", {"limit": "MAX_BODY_BYTES", "value": limit})
+    return TooLarge(
+        f"a request body has at most {limit} bytes", {"limit": "MAX_BODY_BYTES", "value": limit}
+    )
 
 
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
@@ -97,7 +99,11 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         value = _read_slowly(body, max_depth)
     else:
-        if not _plain(value, max_depth) or _DOUBTFUL_ESCAPE.search(body) or _drops_keys(value, body):
+        if (
+            not _plain(value, max_depth)
+            or _DOUBTFUL_ESCAPE.search(body)
+            or _drops_keys(value, body)
+        ):
             value = _read_slowly(body, max_depth)
     if type(value) is not dict:
         raise InvalidInput(f"the body is a JSON object, not {_kind(value)}")
@@ -139,11 +145,14 @@ def _read_slowly(body: bytes, max_depth: int) -> Any:
         raise InvalidInput("the body starts with a byte order mark; JSON has none")
     _check_depth(text, max_depth)
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise InvalidInput(
-            f"the body is not valid JSON: {error.msg} at {place}", {"line": error.lineno, "column": error.colno}
+            f"the body is not valid JSON: {error.msg} at {place}",
+            {"line": error.lineno, "column": error.colno},
         ) from error
     except ValueError as error:
         raise InvalidInput("the body holds an integer of too many digits") from error
@@ -184,7 +193,8 @@ def _check_depth(text: str, max_depth: int) -> None:
             depth += 1
             if depth > max_depth:
                 raise InvalidInput(
-                    f"the body nests deeper than {max_depth} levels", {"limit": "MAX_JSON_DEPTH", "value": max_depth}
+                    f"the body nests deeper than {max_depth} levels",
+                    {"limit": "MAX_JSON_DEPTH", "value": max_depth},
                 )
         elif mark in "]}":
             depth -= 1

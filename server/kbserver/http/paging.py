@@ -55,7 +55,9 @@ def page(asked: Any) -> Page | None:
         return None
     context = current()
     if context.transaction is not None:
-        raise InvalidInput("answers inside a transaction have no pages", {"header": "X-Transaction-ID"})
+        raise InvalidInput(
+            "answers inside a transaction have no pages", {"header": "X-Transaction-ID"}
+        )
     text = request.args.get("limit", "")
     if not (text.isascii() and text.isdigit() and len(text) < 8 and 1 <= int(text) <= _MOST):
         raise InvalidInput.at("limit", f"must be a whole number from 1 to {_MOST}")
@@ -68,7 +70,10 @@ def page(asked: Any) -> Page | None:
     if belongs != asked_by:
         raise InvalidInput.at("cursor", "belongs to another request")
     if then != state:
-        raise Conflict("what is known has changed since that page; begin again without the cursor", {"reason": "changed"})
+        raise Conflict(
+            "what is known has changed since that page; begin again without the cursor",
+            {"reason": "changed"},
+        )
     return Page(offset, int(text), asked_by, state)
 
 
@@ -95,6 +100,10 @@ def _opened(cursor: str) -> bytes:
     except (binascii.Error, ValueError):
         whole = b""
     fields, mac = whole[: _FIELDS.size], whole[_FIELDS.size :]
-    if len(whole) != _FIELDS.size + _MAC or not hmac.compare_digest(mac, _mac(fields)) or _signed(fields) != cursor:
+    if (
+        len(whole) != _FIELDS.size + _MAC
+        or not hmac.compare_digest(mac, _mac(fields))
+        or _signed(fields) != cursor
+    ):
         raise InvalidInput.at("cursor", "is none that was given out here")
     return fields

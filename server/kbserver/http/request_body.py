@@ -30,7 +30,11 @@ class Times:
     @classmethod
     def of(cls, config: Config) -> Times:
         """Those that are set."""
-        return cls(config.header_timeout_ms / 1000, config.body_timeout_ms / 1000, config.idle_timeout_ms / 1000)
+        return cls(
+            config.header_timeout_ms / 1000,
+            config.body_timeout_ms / 1000,
+            config.idle_timeout_ms / 1000,
+        )
 
 
 class BodyInput(Input):  # type: ignore[misc]
@@ -52,7 +56,10 @@ class BodyInput(Input):  # type: ignore[misc]
         now = time.monotonic()
         self.deadline = self.deadline or now + self.seconds
         try:
-            with gevent.Timeout(max(0.001, self.deadline - now), TooSlow(f"the body took over {self.seconds:g} seconds")):
+            with gevent.Timeout(
+                max(0.001, self.deadline - now),
+                TooSlow(f"the body took over {self.seconds:g} seconds"),
+            ):
                 return bytes(super().read(length))
         except OSError:
             self.broken = True

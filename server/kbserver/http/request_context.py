@@ -92,9 +92,13 @@ def wait_wanted() -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise InvalidInput("header Prefer: wait must be a whole number of seconds", {"header": "Prefer"})
+        raise InvalidInput(
+            "header Prefer: wait must be a whole number of seconds", {"header": "Prefer"}
+        )
     applied(f"wait={text}")
-    return int(text[-_WAIT_DIGITS:]) * 1000 if len(text.lstrip("0")) <= _WAIT_DIGITS else _MAX_WAIT_MS
+    return (
+        int(text[-_WAIT_DIGITS:]) * 1000 if len(text.lstrip("0")) <= _WAIT_DIGITS else _MAX_WAIT_MS
+    )
 
 
 def applied(preference: str) -> None:
@@ -144,7 +148,9 @@ def outside(tenant_default: str | None = None) -> RequestContext:
 
 def _knowledge_base(context: RequestContext, writes: bool) -> KnowledgeBase:
     if context.transaction is None:
-        return runtime().knowledge_base(context.database, context.tenant, request.environ.get(CALLER))
+        return runtime().knowledge_base(
+            context.database, context.tenant, request.environ.get(CALLER)
+        )
     if "transaction" not in g:
         g.transaction = in_transaction(context, context.transaction, writes).__enter__()
     held: TransactionKB = g.transaction
@@ -156,7 +162,9 @@ def in_transaction(context: RequestContext, id: str, writes: bool) -> Transactio
     if len(id) > _SHOWN:
         raise UnknownTransaction(id[:_SHOWN])
     caller = request.environ.get(CALLER)
-    return runtime().in_transaction(context.database, context.tenant, id, writes=writes, caller=caller)
+    return runtime().in_transaction(
+        context.database, context.tenant, id, writes=writes, caller=caller
+    )
 
 
 def _name(environ: Mapping[str, Any], header: str, key: str, default: str | None) -> str:

@@ -27,7 +27,9 @@ _TARGET = re.compile(rb"[\x21-\x7e]+")
 _VERSION = re.compile(rb"HTTP/1\.[01]")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 _ORIGIN = re.compile(rb"(?i:https?)://[^/?#]*")
-_SINGLE = frozenset(("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT"))
+_SINGLE = frozenset(
+    ("HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "TRANSFER_ENCODING", "AUTHORIZATION", "EXPECT")
+)
 _DIGITS = 18
 
 
@@ -156,7 +158,9 @@ def _check_framing(head: Head) -> None:
             raise BadRequest("Transfer-Encoding and Content-Length exclude each other")
         if coding.lower() != "chunked" or head.version == "HTTP/1.0":
             raise BadRequest("the only transfer coding is chunked, of HTTP/1.1")
-    if stated is not None and not (stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS):
+    if stated is not None and not (
+        stated.isascii() and stated.isdigit() and len(stated) <= _DIGITS
+    ):
         raise BadRequest("Content-Length is not a number of bytes")
     if headers.get("EXPECT", "100-continue").lower() != "100-continue":
         raise BadRequest("the only expectation is 100-continue", 417)
@@ -174,4 +178,6 @@ def refusal(head: Head, answer: ErrorAnswer) -> bytes:
         *(f"{name}: {value}" for name, value in answer.headers.items()),
         "Connection: close",
     ]
-    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)
+    return (
+        "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if head.method == "HEAD" else body)
+    )

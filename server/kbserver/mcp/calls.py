@@ -108,10 +108,16 @@ class Toolbox:
         labels = tool.name, "ok" if done else "failed"
         self._runtime.metrics.observe(MCP_CALL_SECONDS, clock.monotonic() - began, labels)
         content = [{"type": "text", "text": written(transaction_id).decode()}]
-        result = {"content": content, "isError": not done, **({"structuredContent": transaction_id} if done else {})}
+        result = {
+            "content": content,
+            "isError": not done,
+            **({"structuredContent": transaction_id} if done else {}),
+        }
         return {**result, "_meta": {IGNORED_META: ignored.names()}} if ignored.paths else result
 
-    def attempt(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> tuple[bool, dict[str, Any]]:
+    def attempt(
+        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+    ) -> tuple[bool, dict[str, Any]]:
         """Do the work of a tool: whether it succeeded, and its outcome, or the error as HTTP shows it.
 
         Arguments that it does not have are ignored as over HTTP, but not by a tool that takes something away.
@@ -120,9 +126,15 @@ class Toolbox:
             return True, self._outcome(tool, arguments, who, call)
         except Exception as error:  # noqa: BLE001 - the error table has an answer to everything
             failed = self._fail(error, who.number)
-            return False, {"code": failed.code, "message": failed.message, "details": failed.details}
+            return False, {
+                "code": failed.code,
+                "message": failed.message,
+                "details": failed.details,
+            }
 
-    def _outcome(self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call) -> dict[str, Any]:
+    def _outcome(
+        self, tool: Tool, arguments: dict[str, Any], who: Who, call: Call
+    ) -> dict[str, Any]:
         who.demand(tool.needs)
         if tool.writes and not tool.judged_inside:
             self._runtime.refuse_on_follower()
@@ -138,7 +150,9 @@ class Toolbox:
     ) -> AbstractContextManager[KnowledgeBase]:
         if transaction is None:
             return _as_it_is(self._runtime.knowledge_base(who.database, who.tenant, call))
-        return self._runtime.in_transaction(who.database, who.tenant, transaction, writes=tool.writes, caller=call)
+        return self._runtime.in_transaction(
+            who.database, who.tenant, transaction, writes=tool.writes, caller=call
+        )
 
 
 @contextmanager

@@ -30,11 +30,23 @@ class Guard:
     def check(self, environ: Mapping[str, Any]) -> None:
         """Refuse a request from a foreign page; raises Forbidden."""
         origin = environ.get("HTTP_ORIGIN")
-        if origin and not self._any and _name(origin) not in _HERE and _origin(origin) not in self._origins:
+        if (
+            origin
+            and not self._any
+            and _name(origin) not in _HERE
+            and _origin(origin) not in self._origins
+        ):
             message = "pages of this origin may not call; MCP_ALLOWED_ORIGINS lists those that may"
             raise Forbidden(message, {"header": "Origin"})
-        if self._loopback and not self._any and _name(f"//{environ.get('HTTP_HOST', '')}") not in self._hosts:
-            raise Forbidden("this server is for this machine only; it is not called by that name", {"header": "Host"})
+        if (
+            self._loopback
+            and not self._any
+            and _name(f"//{environ.get('HTTP_HOST', '')}") not in self._hosts
+        ):
+            raise Forbidden(
+                "this server is for this machine only; it is not called by that name",
+                {"header": "Host"},
+            )
 
 
 def _origin(text: str) -> str:

@@ -29,7 +29,10 @@ class Prompt:
     @property
     def shown(self) -> dict[str, Any]:
         """The prompt as `prompts/list` has it."""
-        takes = [{"name": name, "description": said, "required": needed} for name, said, needed in self.arguments]
+        takes = [
+            {"name": name, "description": said, "required": needed}
+            for name, said, needed in self.arguments
+        ]
         return {"name": self.name, "description": self.description, "arguments": takes}
 
 

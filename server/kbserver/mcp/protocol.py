@@ -16,7 +16,15 @@ from kbserver.mcp.prompts import PROMPTS
 from kbserver.mcp.resources import listing as resources
 from kbserver.mcp.resources import uris
 from kbserver.mcp.resources.subscriptions import Subscriptions
-from kbserver.mcp.rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Failure, Json, Message
+from kbserver.mcp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Failure,
+    Json,
+    Message,
+)
 from kbserver.mcp.sessions import Session, Sessions
 from kbserver.mcp.tools import Tool, tools_of
 from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, agreed
@@ -57,16 +65,22 @@ class Protocol:
     def __init__(self, runtime: Runtime, fail: Fail) -> None:
         self._runtime = runtime
         self._fail = fail
-        self.toolbox = Toolbox(runtime, tools_of(runtime.config.mcp_tools, runtime.model is not None), fail)
+        self.toolbox = Toolbox(
+            runtime, tools_of(runtime.config.mcp_tools, runtime.model is not None), fail
+        )
         self.subscriptions = Subscriptions(runtime.feed)
         self.sessions = Sessions(runtime.clock, self.subscriptions)
         self._both: dict[str, Callable[[Request], Json]] = {
             "tools/list": self._tools_list,
             "tools/call": self._tools_call,
             "resources/list": lambda asked: _listed({"resources": list(resources.LISTED)}),
-            "resources/templates/list": lambda asked: _listed({"resourceTemplates": list(resources.TEMPLATES)}),
+            "resources/templates/list": lambda asked: _listed(
+                {"resourceTemplates": list(resources.TEMPLATES)}
+            ),
             "resources/read": self._resources_read,
-            "prompts/list": lambda asked: _listed({"prompts": [prompt.shown for prompt in PROMPTS.values()]}),
+            "prompts/list": lambda asked: _listed(
+                {"prompts": [prompt.shown for prompt in PROMPTS.values()]}
+            ),
             "prompts/get": self._prompts_get,
         }
         self._modern = {**self._both, "server/discover": _discover}
@@ -82,7 +96,9 @@ class Protocol:
         name = message.text("name")
         tool = self.toolbox.tools.get(name)
         if tool is None:
-            raise Failure(INVALID_PARAMS, f"there is no tool {name[:64]!r}; tools/list names those there are")
+            raise Failure(
+                INVALID_PARAMS, f"there is no tool {name[:64]!r}; tools/list names those there are"
+            )
         return tool
 
     def answer(self, asked: Request) -> Json:
@@ -98,7 +114,9 @@ class Protocol:
         except Exception as error:
             raise self.failure(error, asked.who.number) from error
         if not asked.modern:
-            return {key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope")}
+            return {
+                key: value for key, value in result.items() if key not in ("ttlMs", "cacheScope")
+            }
         return complete(result)
 
     def failure(self, error: Exception, number: str) -> Failure:
@@ -139,14 +157,21 @@ class Protocol:
         except NotFound:
             contents = None
         if contents is None:
-            raise Failure(INVALID_PARAMS if asked.modern else NO_RESOURCE, "there is no such resource", {"uri": uri})
+            raise Failure(
+                INVALID_PARAMS if asked.modern else NO_RESOURCE,
+                "there is no such resource",
+                {"uri": uri},
+            )
         return {"contents": [contents], "ttlMs": 0, "cacheScope": "private"}
 
     def _prompts_get(self, asked: Request) -> Json:
         name, arguments = asked.message.text("name"), asked.message.object("arguments")
         prompt = PROMPTS.get(name)
         if prompt is None:
-            raise Failure(INVALID_PARAMS, f"there is no prompt {name[:64]!r}; prompts/list names those there are")
+            raise Failure(
+                INVALID_PARAMS,
+                f"there is no prompt {name[:64]!r}; prompts/list names those there are",
+            )
         for argument, _, needed in prompt.arguments:
             value = arguments.get(argument)
             if value is None and not needed:
@@ -154,7 +179,10 @@ class Protocol:
             elif type(value) is not str or not value:
                 raise Failure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
         content = {"type": "text", "text": prompt.text(self._kb(asked), arguments)}
-        return {"description": prompt.description, "messages": [{"role": "user", "content": content}]}
+        return {
+            "description": prompt.description,
+            "messages": [{"role": "user", "content": content}],
+        }
 
     def _subscribe(self, asked: Request) -> Json:
         uri = asked.message.text("uri")
@@ -179,7 +207,11 @@ CAPABILITIES: Json = {
 
 def complete(result: Json) -> Json:
     """Add the members that protocol versions without sessions require: the result type and the server info."""
-    return {**result, "resultType": "complete", "_meta": {**result.get("_meta", {}), SERVER_KEY: SERVER}}
+    return {
+        **result,
+        "resultType": "complete",
+        "_meta": {**result.get("_meta", {}), SERVER_KEY: SERVER},
+    }
 
 
 def _discover(asked: Request) -> Json:
@@ -193,5 +225,7 @@ def _listed(result: Json) -> Json:
 
 def _session(asked: Request) -> Session:
     if asked.session is None:
-        raise Failure(INVALID_REQUEST, "this needs a session: call initialize, and send its Mcp-Session-Id")
+        raise Failure(
+            INVALID_REQUEST, "this needs a session: call initialize, and send its Mcp-Session-Id"
+        )
     return asked.session

@@ -26,7 +26,13 @@ class Failure(Exception):
     """A request that is answered with an error; `status` is that of HTTP where it is not the usual one of its code."""
 
     def __init__(
-        self, code: int, message: str, data: Any = None, *, status: int | None = None, id: Id | None = None
+        self,
+        code: int,
+        message: str,
+        data: Any = None,
+        *,
+        status: int | None = None,
+        id: Id | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code

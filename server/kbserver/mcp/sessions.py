@@ -80,7 +80,9 @@ class Sessions:
         now = self._clock.monotonic()
         session = Session(secrets.token_urlsafe(24), whose, now)
         with self._mutex:
-            idle = [each for each in self._known.values() if not each.outbox.taken and not each.calls]
+            idle = [
+                each for each in self._known.values() if not each.outbox.taken and not each.calls
+            ]
             gone = [each for each in idle if now - each.used >= IDLE_SECONDS]
             own = [each for each in self._known.values() if each.whose == whose]
             if len(own) >= MOST_SESSIONS and not any(each.whose == whose for each in gone):

@@ -46,12 +46,16 @@ class Streams:
         with self._mutex:
             return sum(self._open.values())
 
-    def counted(self, whose: Whose, frames: Iterator[bytes], then: Callable[[], None] | None = None) -> Iterator[bytes]:
+    def counted(
+        self, whose: Whose, frames: Iterator[bytes], then: Callable[[], None] | None = None
+    ) -> Iterator[bytes]:
         """Count a stream until it is closed, and call `then`; raises RateLimited where its tenant has too many."""
         with self._mutex:
             if self._open.get(whose, 0) >= MOST_STREAMS:
                 raise RateLimited(
-                    f"this tenant has {MOST_STREAMS} streams open", 1.0, {"limit": "streams", "value": MOST_STREAMS}
+                    f"this tenant has {MOST_STREAMS} streams open",
+                    1.0,
+                    {"limit": "streams", "value": MOST_STREAMS},
                 )
             self._open[whose] = self._open.get(whose, 0) + 1
         return _Counted(frames, lambda: self._closed(whose, then))
@@ -112,7 +116,8 @@ class Beside:
 def progress(token: Any, seconds: float) -> Json:
     """Say for how many seconds a call has been worked on."""
     return notification(
-        "notifications/progress", {"progressToken": token, "progress": round(seconds, 3), "message": "at work"}
+        "notifications/progress",
+        {"progressToken": token, "progress": round(seconds, 3), "message": "at work"},
     )
 
 

@@ -91,7 +91,9 @@ def brief(schema: Schema) -> Schema:
         if len(some) == 1:
             return some[0]
         types = [each["type"] if type(each["type"]) is list else [each["type"]] for each in some]
-        return {"type": list(dict.fromkeys(chain.from_iterable(types)))}  # the elements of `type` must be unique names
+        return {
+            "type": list(dict.fromkeys(chain.from_iterable(types)))
+        }  # the elements of `type` must be unique names
     kind = schema.get("type", "object")
     if isinstance(kind, list):
         kind = "string" if "string" in kind else kind[0]
@@ -100,7 +102,14 @@ def brief(schema: Schema) -> Schema:
         found["items"] = brief(schema.get("items", {}))
     if "enum" in schema:
         found["enum"] = schema["enum"]
-    return {**found, **{key: schema[key] for key in ("minimum", "maximum") if abs(schema.get(key, LARGE)) < LARGE}}
+    return {
+        **found,
+        **{
+            key: schema[key]
+            for key in ("minimum", "maximum")
+            if abs(schema.get(key, LARGE)) < LARGE
+        },
+    }
 
 
 _ALL = (
@@ -194,8 +203,25 @@ _ALL = (
         "context",
         context.context,
         (
-            *("query", "asker", "goals", "fill", "maxFacts", "maxTokens", "minSalience", "minRelevance", "predicates"),
-            *("scope", "sessionId", "format", "includeRules", "maxFactsPerPredicate", "relevanceBuckets"),
+            *(
+                "query",
+                "asker",
+                "goals",
+                "fill",
+                "maxFacts",
+                "maxTokens",
+                "minSalience",
+                "minRelevance",
+                "predicates",
+            ),
+            *(
+                "scope",
+                "sessionId",
+                "format",
+                "includeRules",
+                "maxFactsPerPredicate",
+                "relevanceBuckets",
+            ),
         ),
         answers.WINDOW,
         work.context,

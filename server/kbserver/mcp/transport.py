@@ -22,7 +22,16 @@ from kbserver.mcp.protocol import Protocol, Request
 from kbserver.mcp.resources.subscriptions import MOST_FOLLOWED
 from kbserver.mcp.rpc import Failure, Json, Message
 from kbserver.mcp.sessions import Session
-from kbserver.mcp.streams import EVENTS, PROGRESS_SECONDS, Beside, Listening, Streams, events, followed_by, progress
+from kbserver.mcp.streams import (
+    EVENTS,
+    PROGRESS_SECONDS,
+    Beside,
+    Listening,
+    Streams,
+    events,
+    followed_by,
+    progress,
+)
 from kbserver.mcp.versions import (
     HEADER_MISMATCH,
     UNSUPPORTED_VERSION,
@@ -103,11 +112,17 @@ class Transport:
             stream.close()
         self.protocol.sessions.close_all()
 
-    def _answered(self, message: Message, environ: Mapping[str, Any], who: Who, call: Call) -> Response:
+    def _answered(
+        self, message: Message, environ: Mapping[str, Any], who: Who, call: Call
+    ) -> Response:
         asked = Request(message, who, is_modern(message, environ), call=call)
         if asked.modern:
             check_modern(message, environ)
-            return self._listen(asked, environ) if message.method == "subscriptions/listen" else self._reply(asked, environ)
+            return (
+                self._listen(asked, environ)
+                if message.method == "subscriptions/listen"
+                else self._reply(asked, environ)
+            )
         if message.method == "initialize":
             try:
                 session = self.protocol.sessions.open((who.database, who.tenant))
@@ -121,7 +136,11 @@ class Transport:
 
     def _reply(self, asked: Request, environ: Mapping[str, Any]) -> Response:
         token = asked.message.meta.get("progressToken")
-        if type(token) not in (str, int) or asked.message.method != "tools/call" or not _takes_events(environ):
+        if (
+            type(token) not in (str, int)
+            or asked.message.method != "tools/call"
+            or not _takes_events(environ)
+        ):
             return _as_json(rpc.result(asked.message.id, self._run(asked)))
         self.protocol.tool(asked.message)
         work = Beside(self._app, lambda: self._outcome(asked))
@@ -157,11 +176,20 @@ class Transport:
             raise Failure(rpc.INVALID_PARAMS, "params.notifications must be an object")
         uris = wanted.get("resourceSubscriptions") or []
         if type(uris) is not list or not all(type(uri) is str for uri in uris):
-            raise Failure(rpc.INVALID_PARAMS, "params.notifications.resourceSubscriptions must be an array of texts")
+            raise Failure(
+                rpc.INVALID_PARAMS,
+                "params.notifications.resourceSubscriptions must be an array of texts",
+            )
         if len(uris) > MOST_FOLLOWED:
-            raise Failure(rpc.INVALID_PARAMS, f"one stream follows at most {MOST_FOLLOWED} resources")
+            raise Failure(
+                rpc.INVALID_PARAMS, f"one stream follows at most {MOST_FOLLOWED} resources"
+            )
         if not _takes_events(environ):
-            raise Failure(rpc.INVALID_REQUEST, "the answer is a stream: Accept must allow text/event-stream", status=406)
+            raise Failure(
+                rpc.INVALID_REQUEST,
+                "the answer is a stream: Accept must allow text/event-stream",
+                status=406,
+            )
         whose = asked.who.database, asked.who.tenant
         stream = Listening(self.protocol.subscriptions, whose, asked.message.id)
         return events(self._counted(asked, self._listened(stream, uris)))
@@ -186,7 +214,10 @@ class Transport:
     def _named(self, environ: Mapping[str, Any], who: Who) -> Session:
         session = self._session(environ, who)
         if session is None:
-            raise InvalidInput("this is for clients with a session: header Mcp-Session-Id", {"header": "Mcp-Session-Id"})
+            raise InvalidInput(
+                "this is for clients with a session: header Mcp-Session-Id",
+                {"header": "Mcp-Session-Id"},
+            )
         return session
 
     def _session(self, environ: Mapping[str, Any], who: Who) -> Session | None:
@@ -197,7 +228,9 @@ class Transport:
     def _known(self, id: str, who: Who) -> Session:
         session = self.protocol.sessions.find(id, (who.database, who.tenant))
         if session is None:
-            raise Failure(rpc.INVALID_REQUEST, "no such session; call initialize for a new one", status=404)
+            raise Failure(
+                rpc.INVALID_REQUEST, "no such session; call initialize for a new one", status=404
+            )
         return session
 
     @staticmethod
@@ -212,7 +245,10 @@ class Transport:
         session = self.protocol.sessions.open((who.database, who.tenant))
 
         def frames() -> Iterator[bytes]:
-            yield b"event: endpoint\ndata: %b?sessionId=%b\n\n" % (path.encode(), session.id.encode())
+            yield b"event: endpoint\ndata: %b?sessionId=%b\n\n" % (
+                path.encode(),
+                session.id.encode(),
+            )
             yield from session.outbox.frames()
 
         def end() -> None:
@@ -255,4 +291,9 @@ def _takes_events(environ: Mapping[str, Any]) -> bool:
 
 
 def _as_json(value: Json, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(rpc.written(value), status=status, content_type=JSON, headers=dict(headers) if headers else None)
+    return Response(
+        rpc.written(value),
+        status=status,
+        content_type=JSON,
+        headers=dict(headers) if headers else None,
+    )

@@ -57,7 +57,9 @@ def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
     if type(meta[CAPABILITIES_KEY]) is not dict:
         raise Failure(INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY!r}] must be an object")
     if environ.get(VERSION_HEADER) != version:
-        raise Failure(HEADER_MISMATCH, f"header MCP-Protocol-Version must be {version}, as the body has it")
+        raise Failure(
+            HEADER_MISMATCH, f"header MCP-Protocol-Version must be {version}, as the body has it"
+        )
     if environ.get(METHOD_HEADER) != message.method:
         raise Failure(HEADER_MISMATCH, "header Mcp-Method must be the method of the body")
     name = NAMED.get(message.method)
@@ -71,7 +73,12 @@ def check_version(version: str | None, known: tuple[str, ...] = SUPPORTED) -> No
     """Refuse a version that is not spoken here; raises Failure with those that are."""
     if version is not None and version not in known:
         data = {"supported": list(SUPPORTED), "requested": version}
-        raise Failure(UNSUPPORTED_VERSION, f"protocol version {version[:40]} is not supported", data, status=400)
+        raise Failure(
+            UNSUPPORTED_VERSION,
+            f"protocol version {version[:40]} is not supported",
+            data,
+            status=400,
+        )
 
 
 def agreed(wanted: Any) -> str:

@@ -37,7 +37,9 @@ DEFAULT_PREDICATES = 200
 _ALIASES = ("facts", "rules", "totalAvailable", "windowSize")
 """Aliases of members of a window; left out so that a model does not read the same rows twice."""
 
-_schema = Envelope("PredicatesTool", {"scope": scope_to_read, "prefix": text, "limit": whole(1, MAX_ANSWERS)})
+_schema = Envelope(
+    "PredicatesTool", {"scope": scope_to_read, "prefix": text, "limit": whole(1, MAX_ANSWERS)}
+)
 _drop = Envelope("DeleteScopeTool", {"scope": scope_to_write}, required=("scope",))
 
 
@@ -103,14 +105,20 @@ def explain(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Explain why answers hold, or how a goal is evaluated."""
     asked = reason.explanation(data, strict=strict)
     explanation, unknown = asked.answer(kb), shown_unknown(asked.unknown(kb))
-    return {"text": explanation, **unknown} if isinstance(explanation, str) else {"text": "", **explanation, **unknown}
+    return (
+        {"text": explanation, **unknown}
+        if isinstance(explanation, str)
+        else {"text": "", **explanation, **unknown}
+    )
 
 
 def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """List the predicates."""
     asked = schema_asked(data, strict=strict)
     schema = kb.predicates(asked.get("scope"))
-    rows = [row for row in schema["predicates"] if row["predicate"].startswith(asked.get("prefix", ""))]
+    rows = [
+        row for row in schema["predicates"] if row["predicate"].startswith(asked.get("prefix", ""))
+    ]
     max_rows = asked.get("limit", DEFAULT_PREDICATES)
     return {**schema, "predicates": rows[:max_rows], "truncated": len(rows) > max_rows}
 
@@ -118,7 +126,9 @@ def predicates(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 def context(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Choose the facts for a prompt."""
     asked = windows.context(data, strict=strict)
-    return _without_aliases(windows.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request))
+    return _without_aliases(
+        windows.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request)
+    )
 
 
 def context_diff(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -145,7 +155,12 @@ def extract(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Extract facts from a text with the language model."""
     asked = language.extraction(data, strict=strict)
     extraction = kb.extract(
-        asked.text, store=asked.store, rules=asked.rules, scope=asked.scope, context=asked.context, wanted=asked.wanted
+        asked.text,
+        store=asked.store,
+        rules=asked.rules,
+        scope=asked.scope,
+        context=asked.context,
+        wanted=asked.wanted,
     )
     return language.shown_extracted(extraction)
 
@@ -153,7 +168,9 @@ def extract(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 def synthesize(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Answer a question in words."""
     asked = language.question(data, strict=strict)
-    return language.shown_synthesis(kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted))
+    return language.shown_synthesis(
+        kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted)
+    )
 
 
 def recall(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -161,7 +178,12 @@ def recall(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     max_rows = _limit(data)
     asked = memory.recall({**data, "limit": max_rows + 1}, strict=strict)
     rows = kb.recall(
-        asked.predicate, asked.args, asked.at, positive=asked.positive, scope=asked.scope, limit=asked.limit
+        asked.predicate,
+        asked.args,
+        asked.at,
+        positive=asked.positive,
+        scope=asked.scope,
+        limit=asked.limit,
     )
     return _listed(recalled(rows), max_rows)
 
@@ -170,7 +192,10 @@ def compress(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Consolidate repeated facts."""
     asked = memory.consolidation(data, strict=strict)
     groups = kb.consolidate(
-        min_group_size=asked.min_group_size, predicates=asked.predicates, scope=asked.scope, dry_run=asked.dry_run
+        min_group_size=asked.min_group_size,
+        predicates=asked.predicates,
+        scope=asked.scope,
+        dry_run=asked.dry_run,
     )
     return _cut(consolidated(groups))
 
@@ -184,7 +209,9 @@ def cleanup(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
 def fork_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     """Copy a scope."""
     asked = scopes.fork_of(data, strict=strict)
-    return scopes.shown_fork(asked, kb.fork_scope(asked.source, asked.target, overwrite=asked.overwrite))
+    return scopes.shown_fork(
+        asked, kb.fork_scope(asked.source, asked.target, overwrite=asked.overwrite)
+    )
 
 
 def merge_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
@@ -215,7 +242,12 @@ def delete_scope(kb: KnowledgeBase, data: Json, strict: bool, now: int) -> Json:
     return {"deleted": kb.drop_scope(scope), "scope": scope}
 
 
-def _answered(kb: KnowledgeBase, data: Json, strict: bool, read: Callable[..., reason.Question | reason.Pattern]) -> Json:
+def _answered(
+    kb: KnowledgeBase,
+    data: Json,
+    strict: bool,
+    read: Callable[..., reason.Question | reason.Pattern],
+) -> Json:
     """Return the answers of a goal or pattern; one row beyond the limit is read to detect truncation."""
     max_rows = _limit(data)
     notes = Notes()
@@ -241,7 +273,11 @@ _limits = whole(1, MAX_ANSWERS)
 
 
 def _listed(rows: list[Json], max_rows: int) -> Json:
-    return {"results": rows[:max_rows], "count": min(len(rows), max_rows), "truncated": len(rows) > max_rows}
+    return {
+        "results": rows[:max_rows],
+        "count": min(len(rows), max_rows),
+        "truncated": len(rows) > max_rows,
+    }
 
 
 def _counts(shape: Json) -> Json:
@@ -251,7 +287,10 @@ def _counts(shape: Json) -> Json:
 
 def _cut(shape: Json) -> Json:
     """Shorten long lists and mark the result as truncated."""
-    shortened = {key: value[:MAX_LISTED] if isinstance(value, list) else value for key, value in shape.items()}
+    shortened = {
+        key: value[:MAX_LISTED] if isinstance(value, list) else value
+        for key, value in shape.items()
+    }
     cut = any(isinstance(value, list) and len(value) > MAX_LISTED for value in shape.values())
     return {**shortened, "truncated": True} if cut else shortened
 

@@ -17,7 +17,8 @@ from kbserver.schemas.jsonschema import TEXT, Schema, named, nullable, obj, said
 from kbserver.security.permissions import PUBLIC, Need, need_of
 
 ERROR_STATUSES: dict[int, tuple[str, ...]] = {
-    status: tuple(code for code in STATUS if STATUS[code] == status) for status in sorted(set(STATUS.values()))
+    status: tuple(code for code in STATUS if STATUS[code] == status)
+    for status in sorted(set(STATUS.values()))
 } | {410: ("LOG_TRUNCATED", "NOT_FOUND"), 415: ("VALIDATION_ERROR",)}
 """The codes of each status of an error."""
 
@@ -43,8 +44,15 @@ _NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _PAGE_ROWS = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "X-Tenant-ID": {"required": True, "schema": _NAME, "description": f"Whose knowledge: {NAME_RULE}."},
-    "X-Database": {"schema": {**_NAME, "default": "default"}, "description": "The database; 404 if it does not exist."},
+    "X-Tenant-ID": {
+        "required": True,
+        "schema": _NAME,
+        "description": f"Whose knowledge: {NAME_RULE}.",
+    },
+    "X-Database": {
+        "schema": {**_NAME, "default": "default"},
+        "description": "The database; 404 if it does not exist.",
+    },
     "X-Transaction-ID": {
         "schema": TEXT,
         "description": "The transaction the request belongs to; 404 where it is not known, 409 where it has ended.",
@@ -53,45 +61,89 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "schema": {"type": "string", "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
         "description": "A write that is sent again with the same key is not carried out again, and has the answer it had.",
     },
-    "If-None-Match": {"schema": TEXT, "description": "The ETag of what is known already; 304 where it is still so."},
+    "If-None-Match": {
+        "schema": TEXT,
+        "description": "The ETag of what is known already; 304 where it is still so.",
+    },
     "X-Request-ID": {
         "schema": TEXT,
         "description": "Echoed if it is 1 to 128 of `A-Z a-z 0-9 . _ -`; else a new one is made.",
     },
-    "traceparent": {"schema": TEXT, "description": "A W3C trace; its id goes into the log line of the request."},
+    "traceparent": {
+        "schema": TEXT,
+        "description": "A W3C trace; its id goes into the log line of the request.",
+    },
 }
 """Parameters of many operations, all of them headers."""
 
 HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {"schema": TEXT, "description": "The number of the request, also in the log."},
     "X-KB-Version": {"schema": TEXT, "description": "The version of the server."},
-    "RateLimit": {"schema": TEXT, "description": "Where rates are limited: what is left, and seconds until it is full."},
-    "RateLimit-Policy": {"schema": TEXT, "description": "Where rates are limited: requests and seconds of the limit."},
-    "X-Commit-Seq": {"schema": TEXT, "description": "Of a write: its place in the log, for `X-Min-Seq` of later reads."},
-    "X-Replication-Lag-Ms": {"schema": TEXT, "description": "Of a follower: how old, at most, what it shows is."},
+    "RateLimit": {
+        "schema": TEXT,
+        "description": "Where rates are limited: what is left, and seconds until it is full.",
+    },
+    "RateLimit-Policy": {
+        "schema": TEXT,
+        "description": "Where rates are limited: requests and seconds of the limit.",
+    },
+    "X-Commit-Seq": {
+        "schema": TEXT,
+        "description": "Of a write: its place in the log, for `X-Min-Seq` of later reads.",
+    },
+    "X-Replication-Lag-Ms": {
+        "schema": TEXT,
+        "description": "Of a follower: how old, at most, what it shows is.",
+    },
     IGNORED_HEADER: {
         "schema": TEXT,
         "description": "Of a request with fields that are not known and were ignored: their paths, percent-encoded, "
         f"joined by commas; `...` after {MAX_NAMES}. With `Prefer: handling=strict` such a request is refused.",
     },
-    "Content-Encoding": {"schema": words("gzip"), "description": "Of a long answer, where the client takes gzip."},
+    "Content-Encoding": {
+        "schema": words("gzip"),
+        "description": "Of a long answer, where the client takes gzip.",
+    },
     "Vary": {"schema": TEXT, "description": "What the answer depends on beside the address."},
-    "ETag": {"schema": TEXT, "description": "Changes with every change of the answer, for `If-None-Match`."},
+    "ETag": {
+        "schema": TEXT,
+        "description": "Changes with every change of the answer, for `If-None-Match`.",
+    },
     "Cache-Control": {"schema": TEXT, "description": "Who may keep the answer, and for how long."},
-    "Link": {"schema": TEXT, "description": "Of a page that is not the last: the next, with `rel=\"next\"`."},
-    REPLAYED: {"schema": words("true"), "description": f"The answer of an earlier request with the same `{HEADER}`."},
+    "Link": {
+        "schema": TEXT,
+        "description": 'Of a page that is not the last: the next, with `rel="next"`.',
+    },
+    REPLAYED: {
+        "schema": words("true"),
+        "description": f"The answer of an earlier request with the same `{HEADER}`.",
+    },
 }
 """Headers of many answers."""
 
 SECURITY: dict[str, dict[str, str]] = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "A key, where the server asks for keys."},
-    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same key in another header."},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key, where the server asks for keys.",
+    },
+    "header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "The same key in another header.",
+    },
 }
 """The ways to send a key."""
 
 PAGED: dict[str, Schema] = {
-    "limit": said(_PAGE_ROWS, "Maximum number of rows; if there are more, `Link` has the address of the next page."),
-    "cursor": said(TEXT, "Where the page begins: out of the `Link` of the one before. 409 after a change."),
+    "limit": said(
+        _PAGE_ROWS,
+        "Maximum number of rows; if there are more, `Link` has the address of the next page.",
+    ),
+    "cursor": said(
+        TEXT, "Where the page begins: out of the `Link` of the one before. 409 after a change."
+    ),
 }
 
 _ERRORS: dict[int, Schema] = {
@@ -107,7 +159,14 @@ _ERRORS: dict[int, Schema] = {
     )
     for status, codes in ERROR_STATUSES.items()
 }
-_ALWAYS = ("X-Request-ID", "X-KB-Version", "RateLimit", "RateLimit-Policy", "X-Commit-Seq", "X-Replication-Lag-Ms")
+_ALWAYS = (
+    "X-Request-ID",
+    "X-KB-Version",
+    "RateLimit",
+    "RateLimit-Policy",
+    "X-Commit-Seq",
+    "X-Replication-Lag-Ms",
+)
 _PACKED = ("Content-Encoding", "Vary")
 _LARGE = 1 << 20
 _OF_KEYS, _OF_RATES = frozenset((401, 403)), frozenset((429,))
@@ -130,7 +189,10 @@ def parameters(path: str, method: str, declared: Operation) -> Iterator[str | di
     yield "X-Request-ID"
     yield "traceparent"
     if declared.body is not None:
-        wishes = ("handling=strict", *("wait=SECONDS" if wish == "wait" else wish for wish in declared.prefer))
+        wishes = (
+            "handling=strict",
+            *("wait=SECONDS" if wish == "wait" else wish for wish in declared.prefer),
+        )
         text = f"Any of {', '.join(f'`{wish}`' for wish in wishes)}, joined by commas."
         yield {"name": "Prefer", "in": "header", "schema": TEXT, "description": text}
     for name, schema in {**declared.query, **(PAGED if declared.paged else {})}.items():
@@ -147,13 +209,18 @@ def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
 
 def statuses(path: str, method: str, declared: Operation) -> list[int]:
     """Every status of an error an operation may answer."""
-    need, codes = _need(path, method), {*declared.statuses(), *((409,) if _keyed(path, method) else ())}
+    need, codes = (
+        _need(path, method),
+        {*declared.statuses(), *((409,) if _keyed(path, method) else ())},
+    )
     if need.role == PUBLIC:
         codes -= _OF_KEYS if need.counted else _OF_KEYS | _OF_RATES
     return sorted(codes.union(declared.errors))
 
 
-def answers(path: str, method: str, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
+def answers(
+    path: str, method: str, declared: Operation, example: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the responses of an operation by status."""
     more: list[str] = [REPLAYED] if _keyed(path, method) else []
     more += [IGNORED_HEADER] if declared.body is not None else []
@@ -189,7 +256,11 @@ def _answer(one: Answer, more: list[str], example: Mapping[str, Any]) -> dict[st
     }
     packed = _PACKED if any(compressible(media, _LARGE) for media in one.content) else ()
     own = {name: {"schema": schema} for name, schema in one.headers.items()}
-    return {"description": one.says, "headers": {**_references(*_ALWAYS, *packed, *more), **own}, "content": content}
+    return {
+        "description": one.says,
+        "headers": {**_references(*_ALWAYS, *packed, *more), **own},
+        "content": content,
+    }
 
 
 def _references(*names: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from kbserver.schemas.jsonschema import COMPONENTS, references
 _UNDER_BLUEPRINT = re.compile(r"<(?:\w+:)?(\w+)>")
 _NOT_LISTED = frozenset({"HEAD", "OPTIONS"})
 
+
 def document(app: Flask) -> dict[str, Any]:
     """Make the document of an application; routes that say nothing about themselves are not in it."""
     from apispec import APISpec
@@ -48,7 +49,9 @@ def document(app: Flask) -> dict[str, Any]:
     for path, method, view, declared, endpoint in listed(app):
         tag = endpoint.split(".")[0]
         tags.setdefault(tag, _first_line(inspect.getmodule(view)))
-        known = examples["operations"].get(f"{method} {path}") or _of_alias(examples, app, endpoint, method)
+        known = examples["operations"].get(f"{method} {path}") or _of_alias(
+            examples, app, endpoint, method
+        )
         operation = _operation(path, method, view, declared, known)
         used.update(references(operation))
         statuses.update(common.statuses(path, method, declared))
@@ -89,9 +92,14 @@ def operation_id(path: str, method: str) -> str:
     return words[0] + "".join(word[0].upper() + word[1:] for word in words[1:])
 
 
-def _operation(path: str, method: str, view: Any, declared: Operation, example: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(
+    path: str, method: str, view: Any, declared: Operation, example: Mapping[str, Any]
+) -> dict[str, Any]:
     first, _, rest = inspect.cleandoc(view.__doc__ or "").partition("\n\n")
-    words: dict[str, Any] = {"operationId": operation_id(path, method), "summary": first.rstrip(".")}
+    words: dict[str, Any] = {
+        "operationId": operation_id(path, method),
+        "summary": first.rstrip("."),
+    }
     if rest:
         words["description"] = rest
     words["x-role"], words["security"] = common.needed(path, method)
@@ -117,7 +125,9 @@ def _closure(names: set[str]) -> set[str]:
     return words
 
 
-def _of_alias(examples: Mapping[str, Any], app: Flask, endpoint: str, method: str) -> Mapping[str, Any]:
+def _of_alias(
+    examples: Mapping[str, Any], app: Flask, endpoint: str, method: str
+) -> Mapping[str, Any]:
     """The example of another path of the same function."""
     for path, other, same in routes(app):
         if (other, same) == (method, endpoint) and f"{method} {path}" in examples["operations"]:
@@ -127,9 +137,13 @@ def _of_alias(examples: Mapping[str, Any], app: Flask, endpoint: str, method: st
 
 
 def _first_line(module: Any) -> str:
-    return inspect.cleandoc(getattr(module, "__doc__", None) or "").split("\n\n")[0].replace("\n", " ")
+    return (
+        inspect.cleandoc(getattr(module, "__doc__", None) or "").split("\n\n")[0].replace("\n", " ")
+    )
 
 
 def _examples() -> dict[str, Any]:
-    words: dict[str, Any] = json.loads((files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8"))
+    words: dict[str, Any] = json.loads(
+        (files("kbserver.openapi") / "examples.json").read_text(encoding="utf-8")
+    )
     return words

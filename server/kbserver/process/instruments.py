@@ -49,7 +49,9 @@ class HttpMeters:
         yield m.HTTP_UNDER_WAY, (), self.under_way
 
 
-def reading(spec: m.MetricSpec, count: Callable[[], int]) -> Callable[[], Iterator[tuple[m.MetricSpec, Labels, float]]]:
+def reading(
+    spec: m.MetricSpec, count: Callable[[], int]
+) -> Callable[[], Iterator[tuple[m.MetricSpec, Labels, float]]]:
     """A collector of one gauge without labels."""
 
     def collected() -> Iterator[tuple[m.MetricSpec, Labels, float]]:

@@ -43,11 +43,17 @@ class HTTPLogSource:
         self._url = config.leader_url
         here = _is_here(self._url)
         if not here and self._url.startswith("http:"):
-            log.warning("LEADER_URL is http and elsewhere: the token and all data travel in the clear")
+            log.warning(
+                "LEADER_URL is http and elsewhere: the token and all data travel in the clear"
+            )
         self._http = httpx.Client(
             base_url=self._url,
             headers={
-                **({"Authorization": f"Bearer {config.replication_token}"} if config.replication_token else {}),
+                **(
+                    {"Authorization": f"Bearer {config.replication_token}"}
+                    if config.replication_token
+                    else {}
+                ),
                 "User-Agent": "kbcore-follower",
                 "Accept-Encoding": "identity",
             },
@@ -102,13 +108,17 @@ class HTTPLogSource:
                     self._raise(answer)
                 yield answer
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError, ValueError) as error:
-            raise BadShipment(f"no answer from {self._url}: {type(error).__name__}: {error}") from error
+            raise BadShipment(
+                f"no answer from {self._url}: {type(error).__name__}: {error}"
+            ) from error
 
     def _pieces(self, answer: httpx.Response) -> Iterator[bytes]:
         try:
             yield from answer.iter_raw(_PIECE)
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise BadShipment(f"the answer of {self._url} broke off: {type(error).__name__}: {error}") from error
+            raise BadShipment(
+                f"the answer of {self._url} broke off: {type(error).__name__}: {error}"
+            ) from error
 
     def _body(self, answer: httpx.Response, limit: int) -> bytes:
         parts, size = [], 0
@@ -125,7 +135,11 @@ class HTTPLogSource:
             raise BadShipment(f"{self._url} answers {status}: redirects are not followed")
         try:
             answer_body = httpx.Response(status, content=self._body(answer, 64 << 10)).json()
-            code, message, details = answer_body["code"], str(answer_body["message"])[:300], answer_body["details"]
+            code, message, details = (
+                answer_body["code"],
+                str(answer_body["message"])[:300],
+                answer_body["details"],
+            )
         except (ValueError, KeyError, TypeError):
             raise BadShipment(f"{self._url} answers {status}") from None
         if code == "LOG_TRUNCATED":

@@ -73,7 +73,10 @@ def _writes() -> bool:
 
 def _seq(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise InvalidInput(f"header {MIN_SEQ} must be a place in the log, as {COMMIT_SEQ} says it", {"header": MIN_SEQ})
+        raise InvalidInput(
+            f"header {MIN_SEQ} must be a place in the log, as {COMMIT_SEQ} says it",
+            {"header": MIN_SEQ},
+        )
     return int(text)
 
 

@@ -21,11 +21,14 @@ def mount(app: Flask, runtime: Runtime) -> None:
     for plugin, blueprints in runtime.plugins.gather("kb_http_blueprints", runtime=runtime):
         for blueprint in blueprints or ():
             if not isinstance(blueprint, Blueprint):
-                raise ConfigError(f"plugin {plugin}: kb_http_blueprints gave {blueprint!r}, not a Flask blueprint")
+                raise ConfigError(
+                    f"plugin {plugin}: kb_http_blueprints gave {blueprint!r}, not a Flask blueprint"
+                )
             if blueprint.name in owners:
-                raise ConfigError(f"plugins {owners[blueprint.name]} and {plugin} both mount a blueprint {blueprint.name!r}")
+                raise ConfigError(
+                    f"plugins {owners[blueprint.name]} and {plugin} both mount a blueprint {blueprint.name!r}"
+                )
             owners[blueprint.name] = plugin
             outer.register_blueprint(blueprint)
     if owners:
         app.register_blueprint(outer)
-

@@ -39,7 +39,9 @@ def _number(low: float, high: float, *, above: bool) -> Reader:
     @takes({"type": "number", bound: low, "maximum": high})
     def read(value: Any) -> float:
         if type(value) not in (int, float) or not low <= value <= high or (above and value == low):
-            raise ValueError(f"must be a number {'over' if above else 'from'} {low:g} up to {high:g}")
+            raise ValueError(
+                f"must be a number {'over' if above else 'from'} {low:g} up to {high:g}"
+            )
         return float(value)
 
     return read
@@ -57,7 +59,9 @@ _key = Envelope(
     },
     required=("name", "role"),
 )
-_bootstrap = Envelope("Bootstrap", {"name": text, "description": text, "token": text}, required=("name", "token"))
+_bootstrap = Envelope(
+    "Bootstrap", {"name": text, "description": text, "token": text}, required=("name", "token")
+)
 _rotation = Envelope("KeyRotation", {"overlapSeconds": _number(0, LONGEST_OVERLAP_S, above=False)})
 
 
@@ -115,7 +119,14 @@ KEYS = named("Keys", obj({"keys": array(obj({**_SHOWN, "expired": FLAG})), "coun
 MADE = named("MadeKey", obj({**_SHOWN, "key": said(TEXT, "The whole key; it is shown this once.")}))
 REVOKED = named("RevokedKey", obj({"message": TEXT, "id": TEXT}))
 AUTH_STATUS = named(
-    "AuthStatus", obj({"mode": words("disabled", "single", "managed"), "bootstrapRequired": FLAG, "keyCount": COUNT})
+    "AuthStatus",
+    obj(
+        {
+            "mode": words("disabled", "single", "managed"),
+            "bootstrapRequired": FLAG,
+            "keyCount": COUNT,
+        }
+    ),
 )
 WHOAMI = named(
     "WhoAmI",

@@ -59,7 +59,9 @@ def envelope_of(shape: Shape[Any]) -> Envelope:
     try:
         return _BODIES[shape]
     except KeyError:
-        raise LookupError(f"{shape} is no shape of an envelope: mark it with @<envelope>.shapes") from None
+        raise LookupError(
+            f"{shape} is no shape of an envelope: mark it with @<envelope>.shapes"
+        ) from None
 
 
 class Envelope:
@@ -81,12 +83,15 @@ class Envelope:
         """Define the keys. With `or_text`, `predicate` and `args` are required unless the body has `text`."""
         self._atom = frozenset(ATOM if or_text else ())
         self._more = {"anyOf": [given("text"), given(*ATOM)]} if or_text else dict(more or {})
-        self._readers: dict[str, Reader] = {**readers, "text": atom_text} if or_text else dict(readers)
+        self._readers: dict[str, Reader] = (
+            {**readers, "text": atom_text} if or_text else dict(readers)
+        )
         self._required = frozenset(required) - self._atom
         self.optional = not (self._required or self._more)
         """True if an empty object is valid, so that the body may be missing."""
         shape: dict[str, Field[Any]] = {
-            key: Read(reader, required=key in self._required) for key, reader in self._readers.items()
+            key: Read(reader, required=key in self._required)
+            for key, reader in self._readers.items()
         }
         self.schema = Schema.from_dict(shape, name=name)()
         self.ref = component(name, self.json_schema)
@@ -113,11 +118,15 @@ class Envelope:
         if not strict:
             ignore(path + inner for inner in self._strays(fields))
         elif unknown := list(islice(self._strays(fields), _STRAYS_SHOWN)):
-            raise InvalidInput(f"{unknown[0]}: {_UNKNOWN}", {"fields": {inner: [_UNKNOWN] for inner in unknown}})
+            raise InvalidInput(
+                f"{unknown[0]}: {_UNKNOWN}", {"fields": {inner: [_UNKNOWN] for inner in unknown}}
+            )
         return fields
 
     def _strays(self, fields: Mapping[str, Any]) -> Iterator[str]:
-        return chain.from_iterable(strays(self._readers[key], value, key) for key, value in fields.items())
+        return chain.from_iterable(
+            strays(self._readers[key], value, key) for key, value in fields.items()
+        )
 
     def _read_valid(self, data: Mapping[str, Any], strict: bool) -> dict[str, Any] | None:
         fields = {}
@@ -165,8 +174,13 @@ def within(error: InvalidInput, path: str) -> InvalidInput:
     """Return the error with `path` in front of the names of its fields."""
     known = (error.details or {}).get("fields")
     if not known:
-        return InvalidInput(f"{path}: {error.message}", {**(error.details or {}), "fields": {path: [error.message]}})
-    return InvalidInput(f"{path}.{error.message}", {"fields": {f"{path}.{name}": text for name, text in known.items()}})
+        return InvalidInput(
+            f"{path}: {error.message}", {**(error.details or {}), "fields": {path: [error.message]}}
+        )
+    return InvalidInput(
+        f"{path}.{error.message}",
+        {"fields": {f"{path}.{name}": text for name, text in known.items()}},
+    )
 
 
 def scope_asked(query: Mapping[str, str], default: str | None) -> str | None:
@@ -230,7 +244,9 @@ def literal_given(fields: Mapping[str, Any]) -> Literal:
 def _refuse_beside_text(fields: Mapping[str, Any]) -> None:
     for key in ATOM:
         if key in fields:
-            raise InvalidInput.at(key, 'cannot be combined with "text", which is the whole atom; send one of them')
+            raise InvalidInput.at(
+                key, 'cannot be combined with "text", which is the whole atom; send one of them'
+            )
 
 
 def wildcards(args: Any) -> Any:
@@ -273,10 +289,17 @@ def check_media(environ: Mapping[str, Any]) -> None:
     if content_type != "application/json":
         media_type, *parameters = content_type.split(";")
         if media_type.strip().lower() != "application/json":
-            raise UnsupportedMedia("a body needs Content-Type: application/json", {"header": "Content-Type"})
+            raise UnsupportedMedia(
+                "a body needs Content-Type: application/json", {"header": "Content-Type"}
+            )
         for parameter in parameters:
             name, _, value = parameter.partition("=")
-            if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-                raise UnsupportedMedia("the only charset of a body is utf-8", {"header": "Content-Type"})
+            if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in (
+                "utf-8",
+                "utf8",
+            ):
+                raise UnsupportedMedia(
+                    "the only charset of a body is utf-8", {"header": "Content-Type"}
+                )
     if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() not in ("identity", ""):
         raise UnsupportedMedia("a body is not compressed", {"header": "Content-Encoding"})

@@ -124,7 +124,9 @@ def goal_literals(goals: Any) -> tuple[Literal, ...]:
     """Read goals; raises InvalidInput."""
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    return tuple(goal_from_json(goal, f"goals[{place}]").literal for place, goal in enumerate(goals))
+    return tuple(
+        goal_from_json(goal, f"goals[{place}]").literal for place, goal in enumerate(goals)
+    )
 
 
 def shown_entry(entry: Entry) -> dict[str, Any]:
@@ -138,7 +140,9 @@ def shown_entry(entry: Entry) -> dict[str, Any]:
         "salience": entry.salience,
         "category": entry.category,
         "charCount": entry.char_count,
-        "provenance": None if source is None else {"rule": source.rule, "premises": list(source.premises)},
+        "provenance": None
+        if source is None
+        else {"rule": source.rule, "premises": list(source.premises)},
         "createdAt": entry.created_at,
         "validFrom": entry.valid_from,
         "validUntil": entry.valid_until,
@@ -278,7 +282,11 @@ def _buckets(values: Any) -> tuple[Bucket, ...]:
         path = f"relevanceBuckets[{place}]"
         if type(value) is not dict:
             raise InvalidInput.at(path, "must be an object")
-        name, weight, predicates = value.get("name"), value.get("weight", 1.0), value.get("predicates")
+        name, weight, predicates = (
+            value.get("name"),
+            value.get("weight", 1.0),
+            value.get("predicates"),
+        )
         if type(name) is not str or not name:
             raise InvalidInput.at(f"{path}.name", "must be a text that is not empty")
         if any(bucket.name == name for bucket in found):

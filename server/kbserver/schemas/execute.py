@@ -11,7 +11,9 @@ from kbcore.reason.budget import BudgetWanted
 from kbserver.schemas.base import Envelope, budget_wanted
 from kbserver.schemas.fields import BUDGET, scope_to_write, text
 
-_execute = Envelope("Execute", {"command": text, "scope": scope_to_write, **BUDGET}, required=("command",))
+_execute = Envelope(
+    "Execute", {"command": text, "scope": scope_to_write, **BUDGET}, required=("command",)
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,14 @@ from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.terms import Term
 from kbserver.http.request_context import runtime
 from kbserver.schemas import fields
-from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, constants_of, within
+from kbserver.schemas.base import (
+    Envelope,
+    atom_given,
+    atom_terms,
+    budget_wanted,
+    constants_of,
+    within,
+)
 from kbserver.schemas.fields import (
     BUDGET,
     Reader,
@@ -66,7 +73,10 @@ _fact = Envelope("Fact", _FACT, or_text=True)
 _tell = Envelope("Tell", {**_FACT, "conflictStrategy": _conflict}, or_text=True)
 _bulk = Envelope(
     "Bulk",
-    {"facts": passing(array(_fact.ref, description="At most MAX_BULK_FACTS of them.")), "conflictStrategy": _conflict},
+    {
+        "facts": passing(array(_fact.ref, description="At most MAX_BULK_FACTS of them.")),
+        "conflictStrategy": _conflict,
+    },
     required=("facts",),
 )
 _RETRACT: dict[str, Reader] = {**_ATOM, **_SIGN, **BUDGET, "scope": scope_to_write}
@@ -84,7 +94,11 @@ class Told:
 
     def asserted(self, kb: KnowledgeBase) -> AssertOutcome:
         """Store them, all or none."""
-        return kb.assert_rows(self.rows) if self.rows else kb.assert_facts(self.facts, conflict=self.conflict)
+        return (
+            kb.assert_rows(self.rows)
+            if self.rows
+            else kb.assert_facts(self.facts, conflict=self.conflict)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +122,11 @@ class Retraction:
     def retracted(self, kb: KnowledgeBase) -> RetractOutcome:
         """Take the fact back."""
         return kb.retract_fact(
-            self.predicate, self.constants, positive=self.positive, scope=self.scope, wanted=self.wanted
+            self.predicate,
+            self.constants,
+            positive=self.positive,
+            scope=self.scope,
+            wanted=self.wanted,
         )
 
     def removed(self, kb: KnowledgeBase) -> RetractOutcome:
@@ -164,7 +182,11 @@ def fact_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract: one fact."""
     fields = _retract.load(data, strict)
     atom, positive = atom_given(fields)
-    args = constants_of(atom, fields, "a variable names no single fact; POST /retract/pattern removes all that match")
+    args = constants_of(
+        atom,
+        fields,
+        "a variable names no single fact; POST /retract/pattern removes all that match",
+    )
     return Retraction(atom.predicate, args, positive, fields.get("scope"), budget_wanted(fields))
 
 
@@ -173,7 +195,9 @@ def pattern_to_retract(data: dict[str, Any], *, strict: bool) -> Retraction:
     """Read the body of /retract/pattern: null and variables match anything."""
     fields = _pattern.load(data, strict)
     atom, positive = atom_given(fields, nulls=True)
-    return Retraction(atom.predicate, atom_terms(atom), positive, fields.get("scope"), budget_wanted(fields))
+    return Retraction(
+        atom.predicate, atom_terms(atom), positive, fields.get("scope"), budget_wanted(fields)
+    )
 
 
 def shown_asserted(outcome: AssertOutcome) -> dict[str, Any]:

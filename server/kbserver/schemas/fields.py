@@ -103,7 +103,9 @@ class Read(fields.Field[Any]):
         """The JSON Schema of values other than null."""
         return taken(self.reader)
 
-    def _deserialize(self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any) -> Any:
+    def _deserialize(
+        self, value: Any, attr: str | None, data: Mapping[str, Any] | None, **kwargs: Any
+    ) -> Any:
         try:
             return self.reader(value)
         except ValueError as error:
@@ -143,7 +145,12 @@ def scope_to_write(value: Any) -> str:
     return scope_to_read(value)
 
 
-@takes(said({**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"}, "A scope, `*` for every scope; null or absent is the base."))
+@takes(
+    said(
+        {**TEXT, "pattern": f"^({NAME_PATTERN}|[*])$"},
+        "A scope, `*` for every scope; null or absent is the base.",
+    )
+)
 def scope_to_read(value: Any) -> str:
     """Read the name of a scope, or `*` for every scope."""
     if type(value) is not str or not (is_name(value) or value == EVERY_SCOPE):
@@ -214,7 +221,9 @@ moment = takes(
 """Read an instant, epoch milliseconds or ISO 8601 with an offset, as epoch milliseconds."""
 
 
-@takes({"type": "object", "description": f"Any object of at most {MAX_METADATA_BYTES} bytes as JSON."})
+@takes(
+    {"type": "object", "description": f"Any object of at most {MAX_METADATA_BYTES} bytes as JSON."}
+)
 def metadata(value: Any) -> dict[str, Any]:
     """Read an object of any content and limited size."""
     if type(value) is not dict:
@@ -242,12 +251,20 @@ predicate = passing(_PREDICATE)
 """The name of a predicate, validated with its arguments."""
 
 args = passing(
-    array(_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; one that begins with `?` is a variable.")
+    array(
+        _ARGUMENT,
+        maxItems=DEFAULT_LIMITS.args,
+        description="Arguments; one that begins with `?` is a variable.",
+    )
 )
 """Arguments of an atom, validated with the predicate."""
 
 pattern_args = passing(
-    array(_PATTERN_ARGUMENT, maxItems=DEFAULT_LIMITS.args, description="Arguments; null and variables match anything.")
+    array(
+        _PATTERN_ARGUMENT,
+        maxItems=DEFAULT_LIMITS.args,
+        description="Arguments; null and variables match anything.",
+    )
 )
 """Arguments of a pattern, validated with the predicate."""
 
@@ -258,13 +275,24 @@ _ITEM = named(
     "BodyAtom",
     obj(
         {
-            "predicate": said(_PREDICATE, "A predicate of any name. In a rule body a comparison sign is a comparison."),
+            "predicate": said(
+                _PREDICATE,
+                "A predicate of any name. In a rule body a comparison sign is a comparison.",
+            ),
             "args": array({"type": ["string", "number", "boolean"]}, maxItems=DEFAULT_LIMITS.args),
-            "negated?": nullable(said(FLAG, "Negation as failure: holds if the atom cannot be derived.")),
+            "negated?": nullable(
+                said(FLAG, "Negation as failure: holds if the atom cannot be derived.")
+            ),
             "naf?": nullable(said(FLAG, "Another spelling of `negated`.")),
             "truthVal?": nullable(said(FLAG, "False is another spelling of `negated`.")),
-            "polarity?": {"enum": ["positive", "negative", None], "description": "Negative: the explicitly negated atom."},
-            "builtin?": {"enum": [False, None], "description": "False: an ordinary atom of any name."},
+            "polarity?": {
+                "enum": ["positive", "negative", None],
+                "description": "Negative: the explicitly negated atom.",
+            },
+            "builtin?": {
+                "enum": [False, None],
+                "description": "False: an ordinary atom of any name.",
+            },
         }
     ),
 )
@@ -273,7 +301,10 @@ _BUILTIN = named(
     obj(
         {
             "builtin": words(*BUILTINS),
-            "args": array({"type": ["string", "number", "boolean"]}, description="A function's value is its last argument."),
+            "args": array(
+                {"type": ["string", "number", "boolean"]},
+                description="A function's value is its last argument.",
+            ),
             "negated?": nullable(FLAG),
             "naf?": nullable(FLAG),
             "truthVal?": nullable(FLAG),
@@ -317,7 +348,12 @@ buckets = keyed(
             {
                 "name": {"type": "string", "minLength": 1},
                 "predicates?": nullable(array(_PREDICATE)),
-                "weight?": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e9, "default": 1.0},
+                "weight?": {
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "maximum": 1e9,
+                    "default": 1.0,
+                },
             }
         ),
         description="Shares of the window, in order; `predicates` null is any.",

@@ -13,8 +13,24 @@ from kbcore.errors import InvalidInput
 from kbcore.kb.natural_language import Ingested
 from kbcore.reason.budget import BudgetWanted
 from kbserver.schemas.base import Envelope, budget_wanted
-from kbserver.schemas.context import MOST_FACTS, goal_literals, session_name, shown_entry, shown_window
-from kbserver.schemas.fields import BUDGET, Reader, flag, goals, scope_to_read, scope_to_write, text, texts, whole
+from kbserver.schemas.context import (
+    MOST_FACTS,
+    goal_literals,
+    session_name,
+    shown_entry,
+    shown_window,
+)
+from kbserver.schemas.fields import (
+    BUDGET,
+    Reader,
+    flag,
+    goals,
+    scope_to_read,
+    scope_to_write,
+    text,
+    texts,
+    whole,
+)
 from kbserver.schemas.language import shown_troubles
 
 PROVIDER = "predicate-syntax"
@@ -36,7 +52,9 @@ _MADE: dict[str, Reader] = {
     **BUDGET,
 }
 
-_ingest = Envelope("Ingest", {"text": text, "goals": goals, "contextHint": text, **_MADE}, required=("text",))
+_ingest = Envelope(
+    "Ingest", {"text": text, "goals": goals, "contextHint": text, **_MADE}, required=("text",)
+)
 _turns = Envelope("Turns", {"turns": texts, **_MADE}, required=("turns",))
 _summary = Envelope("ContextSummary", {"scope": scope_to_read, **BUDGET})
 
@@ -63,7 +81,9 @@ class SummaryAsked:
 def ingest(data: dict[str, Any], *, strict: bool) -> IngestAsked:
     """Read the body of /context/ingest; the hint is for language models."""
     fields = _ingest.load(data, strict)
-    request = WindowRequest(goals=goal_literals(fields["goals"]) if "goals" in fields else (), **_fields(fields))
+    request = WindowRequest(
+        goals=goal_literals(fields["goals"]) if "goals" in fields else (), **_fields(fields)
+    )
     return IngestAsked(fields["text"], request, budget_wanted(fields), fields.get("contextHint"))
 
 
@@ -104,7 +124,11 @@ def shown_ingested(done: Ingested, request: WindowRequest) -> dict[str, Any]:
         "extractionProvider": PROVIDER if done.extracted is None else done.extracted.provider,
         "extractionModel": None if done.extracted is None else done.extracted.model,
         "unreadLines": list(done.unread[:LINES_NAMED]),
-        **({"rejected": [], "failures": []} if done.extracted is None else shown_troubles(done.extracted)),
+        **(
+            {"rejected": [], "failures": []}
+            if done.extracted is None
+            else shown_troubles(done.extracted)
+        ),
         "context": shown_window(done.window, request, whole=True),
     }
 
@@ -128,7 +152,9 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
     return {
         "totalFacts": summary.facts,
         "predicateCount": summary.predicate_count,
-        "topPredicates": [{"predicate": name, "count": count} for name, count in summary.predicates],
+        "topPredicates": [
+            {"predicate": name, "count": count} for name, count in summary.predicates
+        ],
         "factsWithTtl": summary.with_ttl,
         "factsExpiringWithin1h": summary.expiring,
         "contradictions": summary.contradictions,
@@ -151,7 +177,12 @@ def _turn_fact(entry: Entry) -> dict[str, Any]:
     source = entry.provenance
     text = None if source is None else f"{source.rule} from {', '.join(source.premises)}"
     row = {"predicate": entry.predicate, "args": list(entry.args), "negated": entry.negated}
-    return {**row, "salience": entry.salience, "provenance": text, "contradicted": entry.contradicted}
+    return {
+        **row,
+        "salience": entry.salience,
+        "provenance": text,
+        "contradicted": entry.contradicted,
+    }
 
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,10 @@ def array(items: Schema, **more: Any) -> Schema:
 def given(*names: str, without: Iterable[str] = ()) -> Schema:
     """Say of an object that some keys are there and others are not; null is as good as absent."""
     there: dict[str, Schema] = {name: {"not": {"type": "null"}} for name in names}
-    return {"required": list(names), "properties": {**there, **{name: {"type": "null"} for name in without}}}
+    return {
+        "required": list(names),
+        "properties": {**there, **{name: {"type": "null"} for name in without}},
+    }
 
 
 def mapping(values: Schema) -> Schema:
@@ -135,7 +138,9 @@ def references(value: Any) -> Iterator[str]:
 def _moved(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: "#/$defs/" + below.removeprefix(PLACE) if key == "$ref" and isinstance(below, str) else _moved(below)
+            key: "#/$defs/" + below.removeprefix(PLACE)
+            if key == "$ref" and isinstance(below, str)
+            else _moved(below)
             for key, below in value.items()
         }
     return [_moved(below) for below in value] if isinstance(value, list) else value

@@ -20,10 +20,19 @@ REJECTED_SHOWN = 50
 
 _extract = Envelope(
     "Extract",
-    {"text": text, "assert": flag, "rules": flag, "scope": scope_to_write, "context": text, **BUDGET},
+    {
+        "text": text,
+        "assert": flag,
+        "rules": flag,
+        "scope": scope_to_write,
+        "context": text,
+        **BUDGET,
+    },
     required=("text",),
 )
-_synthesize = Envelope("Synthesize", {"question": text, "scope": scope_to_read, **BUDGET}, required=("question",))
+_synthesize = Envelope(
+    "Synthesize", {"question": text, "scope": scope_to_read, **BUDGET}, required=("question",)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,14 @@ def extraction(data: dict[str, Any], *, strict: bool) -> ExtractAsked:
     """Read the body of /extract."""
     fields = _extract.load(data, strict)
     store, rules = fields.get("assert", False), fields.get("rules", False)
-    return ExtractAsked(fields["text"], store, rules, fields.get("scope"), fields.get("context"), budget_wanted(fields))
+    return ExtractAsked(
+        fields["text"],
+        store,
+        rules,
+        fields.get("scope"),
+        fields.get("context"),
+        budget_wanted(fields),
+    )
 
 
 @_synthesize.shapes
@@ -81,9 +97,12 @@ def shown_extracted(found: Extracted) -> dict[str, Any]:
 def shown_troubles(found: Extracted) -> dict[str, Any]:
     """Return the rejected statements and the passages that could not be read."""
     return {
-        "rejected": [{"said": one.said, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]],
+        "rejected": [
+            {"said": one.said, "reason": one.reason} for one in found.rejected[:REJECTED_SHOWN]
+        ],
         "failures": [
-            {"start": one.start, "end": one.end, "code": one.code, "reason": one.reason} for one in found.failures
+            {"start": one.start, "end": one.end, "code": one.code, "reason": one.reason}
+            for one in found.failures
         ],
     }
 
@@ -93,7 +112,13 @@ def shown_synthesis(found: Synthesis) -> dict[str, Any]:
     return {
         "answer": found.answer,
         "derivation": [
-            {"fact": one.fact, "type": one.type, "rule": one.rule, "confidence": one.confidence, "scope": one.scope}
+            {
+                "fact": one.fact,
+                "type": one.type,
+                "rule": one.rule,
+                "confidence": one.confidence,
+                "scope": one.scope,
+            }
             for one in found.derivation
         ],
         "confidence": found.confidence,
@@ -110,4 +135,9 @@ def _atom(fact: Fact) -> dict[str, Any]:
 
 def _rule(rule: Rule) -> dict[str, Any]:
     body = rule_to_json(rule)
-    return {"head": body["head"], "body": body["body"], "text": print_rule(rule, bare=True), "confidence": rule.confidence}
+    return {
+        "head": body["head"],
+        "body": body["body"],
+        "text": print_rule(rule, bare=True),
+        "confidence": rule.confidence,
+    }

@@ -11,19 +11,41 @@ from kbplanner.ir.terms import Term
 from kbplanner.syntax.jsonform import atom_from_json
 from kbserver.schemas import fields
 from kbserver.schemas.base import Envelope, atom_given, atom_terms, constants_of, wildcards
-from kbserver.schemas.fields import Reader, flag, fraction, moment, scope_to_read, scope_to_write, whole
+from kbserver.schemas.fields import (
+    Reader,
+    flag,
+    fraction,
+    moment,
+    scope_to_read,
+    scope_to_write,
+    whole,
+)
 
 SALIENT = 50
 """Facts a question by salience gives, where it does not say."""
 
-_SIGNED: dict[str, Reader] = {"predicate": fields.predicate, "args": fields.args, "negated": flag, "truthVal": flag}
+_SIGNED: dict[str, Reader] = {
+    "predicate": fields.predicate,
+    "args": fields.args,
+    "negated": flag,
+    "truthVal": flag,
+}
 
 _decay = Envelope("Decay", {"threshold": fraction, "scope": scope_to_write, "dryRun": flag})
 _consolidate = Envelope(
-    "Consolidate", {"minGroupSize": whole(2), "scope": scope_to_write, "predicates": fields.predicates, "dryRun": flag}
+    "Consolidate",
+    {
+        "minGroupSize": whole(2),
+        "scope": scope_to_write,
+        "predicates": fields.predicates,
+        "dryRun": flag,
+    },
 )
 _priority = Envelope(
-    "Priority", {**_SIGNED, "priority": fraction, "scope": scope_to_write}, required=("priority",), or_text=True
+    "Priority",
+    {**_SIGNED, "priority": fraction, "scope": scope_to_write},
+    required=("priority",),
+    or_text=True,
 )
 _salient = Envelope(
     "Salient",
@@ -37,7 +59,13 @@ _salient = Envelope(
 )
 _recall = Envelope(
     "Recall",
-    {**_SIGNED, "args": fields.pattern_args, "timestamp": moment, "scope": scope_to_read, "limit": whole(1)},
+    {
+        **_SIGNED,
+        "args": fields.pattern_args,
+        "timestamp": moment,
+        "scope": scope_to_read,
+        "limit": whole(1),
+    },
     required=("timestamp",),
     or_text=True,
 )
@@ -100,7 +128,9 @@ class Recall:
 def decay(data: dict[str, Any], *, strict: bool) -> Decay:
     """Read the body of /memory/decay."""
     fields = _decay.load(data, strict)
-    return Decay(fields.get("threshold", DECAY_THRESHOLD), fields.get("scope"), fields.get("dryRun", False))
+    return Decay(
+        fields.get("threshold", DECAY_THRESHOLD), fields.get("scope"), fields.get("dryRun", False)
+    )
 
 
 @_consolidate.shapes
@@ -112,7 +142,9 @@ def consolidation(data: dict[str, Any], *, strict: bool) -> Consolidation:
         names = fields["predicates"]
         if type(names) is not list:
             raise InvalidInput.at("predicates", "must be an array of predicates")
-        predicates = tuple(_predicate(name, f"predicates[{place}]") for place, name in enumerate(names))
+        predicates = tuple(
+            _predicate(name, f"predicates[{place}]") for place, name in enumerate(names)
+        )
     least = fields.get("minGroupSize", LEAST_GROUP)
     return Consolidation(least, predicates, fields.get("scope"), fields.get("dryRun", False))
 
@@ -138,7 +170,13 @@ def salient(data: dict[str, Any], *, strict: bool) -> Salient:
         predicate, args = atom.predicate, atom_terms(atom)
     elif "predicate" in fields:
         predicate = _predicate(fields["predicate"], "predicate")
-    return Salient(predicate, args, fields.get("limit", SALIENT), fields.get("minSalience", 0.0), fields.get("scope"))
+    return Salient(
+        predicate,
+        args,
+        fields.get("limit", SALIENT),
+        fields.get("minSalience", 0.0),
+        fields.get("scope"),
+    )
 
 
 @_recall.shapes
@@ -147,7 +185,12 @@ def recall(data: dict[str, Any], *, strict: bool) -> Recall:
     fields = _recall.load(data, strict)
     atom, positive = atom_given(fields, nulls=True)
     return Recall(
-        atom.predicate, atom_terms(atom), fields["timestamp"], positive, fields.get("scope"), fields.get("limit")
+        atom.predicate,
+        atom_terms(atom),
+        fields["timestamp"],
+        positive,
+        fields.get("scope"),
+        fields.get("limit"),
     )
 
 

@@ -18,7 +18,15 @@ from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_item
 from kbserver.answers import proofs_written
-from kbserver.schemas.base import Envelope, atom_given, atom_terms, budget_wanted, literal_given, proof_asked, wildcards
+from kbserver.schemas.base import (
+    Envelope,
+    atom_given,
+    atom_terms,
+    budget_wanted,
+    literal_given,
+    proof_asked,
+    wildcards,
+)
 from kbserver.schemas.fields import (
     BUDGET,
     Reader,
@@ -62,7 +70,9 @@ _INFER: dict[str, Reader] = {
 }
 _ANY_CASE = "|".join("".join(f"[{char}{char.lower()}]" for char in name) for name in OPERATIONS)
 _WHICH = f"One of {', '.join(OPERATIONS)}, in any case."
-_operation = takes({**TEXT, "pattern": f"^({_ANY_CASE})$", "description": _WHICH})(lambda value: text(value))
+_operation = takes({**TEXT, "pattern": f"^({_ANY_CASE})$", "description": _WHICH})(
+    lambda value: text(value)
+)
 _AGGREGATE: dict[str, Reader] = {
     "predicate": predicate,
     "op": _operation,
@@ -84,16 +94,24 @@ _EXPLAIN: dict[str, Reader] = {
     "format": one_of("text", "json"),
 }
 
+
 def nothing() -> None:
     """Do nothing: a page is short, so writing it needs no yield to other requests."""
 
 
 _NO_PROOF = "cannot be combined with proofs: undefined answers have no proof"
 
-_explain = Envelope("Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]})
+_explain = Envelope(
+    "Explain", _EXPLAIN, more={"anyOf": [given("text"), given("body"), given("predicate", "args")]}
+)
 _infer = Envelope("Infer", _INFER, or_text=True)
 _query = Envelope("Query", _GOAL, or_text=True)
-_aggregate = Envelope("Aggregate", _AGGREGATE, required=("predicate",), more={"anyOf": [given("op"), given("operation")]})
+_aggregate = Envelope(
+    "Aggregate",
+    _AGGREGATE,
+    required=("predicate",),
+    more={"anyOf": [given("op"), given("operation")]},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +139,11 @@ class Question:
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Return the answers as a JSON array in parts; `write` serialises rows that the engine does not write."""
-        parts = self._proofs(kb, self.proof) if self.proof is not None else self._answers(kb, write, notes)
+        parts = (
+            self._proofs(kb, self.proof)
+            if self.proof is not None
+            else self._answers(kb, write, notes)
+        )
         if self.literal.negated or parts == [b"[]"]:
             notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
         return parts
@@ -140,10 +162,14 @@ class Question:
             notes=notes,
         )
 
-    def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
+    def paged(
+        self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int
+    ) -> tuple[list[bytes], bool]:
         """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
         if self.limit is not None:
-            raise InvalidInput.at("limit", "is in the query string and in the body; send one of them")
+            raise InvalidInput.at(
+                "limit", "is in the query string and in the body; send one of them"
+            )
         start = self.offset + offset
         if self.proof is not None:
             parts = replace(self, offset=start, limit=limit).written(kb, write, notes)
@@ -153,7 +179,9 @@ class Question:
             notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
         return [write(rows[:limit], nothing)], len(rows) > limit
 
-    def _rows(self, kb: KnowledgeBase, notes: Notes, offset: int, limit: int) -> list[dict[str, Any]]:
+    def _rows(
+        self, kb: KnowledgeBase, notes: Notes, offset: int, limit: int
+    ) -> list[dict[str, Any]]:
         return kb.infer(
             self.literal,
             scope=self.scope,
@@ -251,10 +279,14 @@ class Pattern:
             notes.unknown = kb.unknown_predicates([_signature(self.atom)], self.scope)
         return parts
 
-    def paged(self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int) -> tuple[list[bytes], bool]:
+    def paged(
+        self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int
+    ) -> tuple[list[bytes], bool]:
         """Return a page of matching facts and True if more follow; see `Question.paged`."""
         if self.limit is not None:
-            raise InvalidInput.at("limit", "is in the query string and in the body; send one of them")
+            raise InvalidInput.at(
+                "limit", "is in the query string and in the body; send one of them"
+            )
         max_rows = offset + limit + 1
         rows = kb.query_rows(
             self.atom.predicate,
@@ -286,7 +318,9 @@ class Aggregation:
 
     def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
         """Return the predicate if it has no fact and no rule."""
-        return kb.unknown_predicates([(self.predicate, None if self.pattern is None else len(self.pattern))], self.scope)
+        return kb.unknown_predicates(
+            [(self.predicate, None if self.pattern is None else len(self.pattern))], self.scope
+        )
 
     def answer(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
         """Return the answer of /aggregate."""
@@ -328,7 +362,9 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         fields.get("minConfidence"),
         fields.get("asOf"),
         budget_wanted(fields),
-        ProofOptions(fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth"))
+        ProofOptions(
+            fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth")
+        )
         if proof_asked(fields)
         else None,
         fields.get("includeUndefined", False),
@@ -353,7 +389,9 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
     planned = fields.get("plan", False) or fields.get("analyze", False)
     as_json = fields.get("format") == "json"
     if as_json and not planned:
-        raise InvalidInput.at("format", "applies to plans only; for proofs as JSON use /infer with 'withProof'")
+        raise InvalidInput.at(
+            "format", "applies to plans only; for proofs as JSON use /infer with 'withProof'"
+        )
     return Explanation(
         body,
         fields.get("scope"),
@@ -390,7 +428,9 @@ def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
     if op.upper() != "COUNT" and "argIndex" not in fields:
         raise InvalidInput.at("argIndex", f"is required for {op.upper()}")
-    atom = atom_from_json({"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))})
+    atom = atom_from_json(
+        {"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))}
+    )
     return Aggregation(
         atom.predicate,
         op.upper(),

@@ -10,7 +10,9 @@ from kbserver.schemas.jsonschema import COUNT, TEXT, array, named, nullable, obj
 
 _promotion = Envelope("Promotion", {"force": flag})
 
-PROMOTED = named("Promoted", obj({"promoted": {"const": True}, "logId": TEXT, "epoch": COUNT, "seq": COUNT}))
+PROMOTED = named(
+    "Promoted", obj({"promoted": {"const": True}, "logId": TEXT, "epoch": COUNT, "seq": COUNT})
+)
 
 STANDING = named(
     "ReplicationStatus",
@@ -35,7 +37,9 @@ STANDING = named(
                     "trouble": nullable(TEXT),
                 }
             ),
-            "followers": array(obj({"name": TEXT, "seq": COUNT, "lagRecords": COUNT, "lastContactMs": COUNT})),
+            "followers": array(
+                obj({"name": TEXT, "seq": COUNT, "lagRecords": COUNT, "lastContactMs": COUNT})
+            ),
         }
     ),
 )

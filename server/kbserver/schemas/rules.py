@@ -16,7 +16,15 @@ from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 from kbserver.schemas.base import Envelope
-from kbserver.schemas.fields import Reader, body_items, fraction, head_atom, moment, scope_to_write, text
+from kbserver.schemas.fields import (
+    Reader,
+    body_items,
+    fraction,
+    head_atom,
+    moment,
+    scope_to_write,
+    text,
+)
 from kbserver.schemas.jsonschema import given
 
 _CONTENT: dict[str, Reader] = {"head": head_atom, "body": body_items, "scope": scope_to_write}
@@ -24,7 +32,9 @@ _CONTENT: dict[str, Reader] = {"head": head_atom, "body": body_items, "scope": s
 _rule = Envelope(
     "Rule",
     {**_CONTENT, "text": text, "confidence": fraction, "name": text},
-    more={"oneOf": [given("head", "body", without=("text",)), given("text", without=("head", "body"))]},
+    more={
+        "oneOf": [given("head", "body", without=("text",)), given("text", without=("head", "body"))]
+    },
 )
 _forget = Envelope(
     "ForgetRule",
@@ -75,7 +85,13 @@ def rule_to_forget(data: dict[str, Any], *, strict: bool) -> RuleToForget:
 def rule_shape(stored: StoredRule) -> dict[str, Any]:
     """Show a stored rule: as text, and as the JSON it could have been taught with."""
     shape = rule_to_json(stored.rule)
-    return {"id": stored.id, "text": stored.text, "head": shape["head"], "body": shape["body"], "scope": stored.scope}
+    return {
+        "id": stored.id,
+        "text": stored.text,
+        "head": shape["head"],
+        "body": shape["body"],
+        "scope": stored.scope,
+    }
 
 
 def _rule_of(fields: dict[str, Any]) -> Rule:
@@ -89,17 +105,30 @@ def _lesson_of(source: str, scope: str | None) -> Lesson:
     statements = parse_program(source)
     for statement in statements:
         if isinstance(statement, GoalStatement):
-            raise InvalidInput.at("text", f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it")
+            raise InvalidInput.at(
+                "text",
+                f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
+            )
     check_statements(statements)  # the core checks every rule; here the errors get their lines
-    rules = [_scoped(statement.rule, scope) for statement in statements if isinstance(statement, RuleStatement)]
-    facts = [_fact_of(statement, scope) for statement in statements if isinstance(statement, FactStatement)]
+    rules = [
+        _scoped(statement.rule, scope)
+        for statement in statements
+        if isinstance(statement, RuleStatement)
+    ]
+    facts = [
+        _fact_of(statement, scope)
+        for statement in statements
+        if isinstance(statement, FactStatement)
+    ]
     if not rules and not facts:
         raise InvalidInput.at("text", "holds no rule")
     return Lesson(rules, facts)
 
 
 def _scoped(rule: Rule, scope: str | None) -> Rule:
-    return replace(rule, scope=scope if rule.scope is None else _read("scope", scope_to_write, rule.scope))
+    return replace(
+        rule, scope=scope if rule.scope is None else _read("scope", scope_to_write, rule.scope)
+    )
 
 
 def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
@@ -110,8 +139,12 @@ def _fact_of(statement: FactStatement, scope: str | None) -> Fact:
         positive=atom.positive,
         scope=scope if notes.scope is None else _read("scope", scope_to_write, notes.scope),
         ttl=notes.ttl,
-        valid_from=None if notes.valid_from is None else _read("validFrom", moment, notes.valid_from),
-        valid_until=None if notes.valid_until is None else _read("validUntil", moment, notes.valid_until),
+        valid_from=None
+        if notes.valid_from is None
+        else _read("validFrom", moment, notes.valid_from),
+        valid_until=None
+        if notes.valid_until is None
+        else _read("validUntil", moment, notes.valid_until),
         confidence=notes.confidence,
     )
 

@@ -40,7 +40,9 @@ _fork = Envelope(
 _merge = Envelope("ScopeMerge", {**_SCOPES, "strategy": text}, more=_EITHER)
 _database = Envelope("NewDatabase", {"name": _name}, required=("name",))
 _TENANT = ("tenantId", "id", "name")
-_tenant = Envelope("NewTenant", dict.fromkeys(_TENANT, _name), more={"anyOf": [given(name) for name in _TENANT]})
+_tenant = Envelope(
+    "NewTenant", dict.fromkeys(_TENANT, _name), more={"anyOf": [given(name) for name in _TENANT]}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,11 @@ def shown_merge(outcome: MergeOutcome) -> dict[str, Any]:
 def diff_counts(fields: ScopeDiff) -> dict[str, int]:
     """Return the counts of common and of different facts of two scopes."""
     changed = len(fields.modified)
-    return {"inBoth": fields.unchanged + changed, "conflicts": changed, "unchanged": fields.unchanged}
+    return {
+        "inBoth": fields.unchanged + changed,
+        "conflicts": changed,
+        "unchanged": fields.unchanged,
+    }
 
 
 @_database.shapes
@@ -136,7 +142,9 @@ def new_tenant(data: dict[str, Any], *, strict: bool) -> str:
 def _both(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
     source, target = _first(fields, _SOURCE), _first(fields, _TARGET)
     if source is None and target is None:
-        raise InvalidInput.at("sourceScope", "or targetScope is required; null is the base, but not for both")
+        raise InvalidInput.at(
+            "sourceScope", "or targetScope is required; null is the base, but not for both"
+        )
     return source, target
 
 

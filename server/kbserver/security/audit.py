@@ -13,7 +13,9 @@ from kbserver.security.limits import address_of
 from kbserver.security.permissions import TABLE
 
 AUDITED = frozenset(
-    (method, template) for (method, template), need in TABLE.items() if need.role == ADMIN and method != "GET"
+    (method, template)
+    for (method, template), need in TABLE.items()
+    if need.role == ADMIN and method != "GET"
 ) | {("POST", "/auth/bootstrap")}
 """Audited routes: those for administrators that change something, and the creation of the first key."""
 

@@ -62,7 +62,9 @@ class Guard:
         self._replica = digest_of(config.replication_token) if config.replication_token else None
         self._single = digest_of(config.api_key) if config.api_key else None
         self._hops = config.forwarded_hops
-        self._tries = Buckets("credentials", MAX_WRONG_KEYS, WRONG_KEYS_SECONDS, runtime.clock.monotonic)
+        self._tries = Buckets(
+            "credentials", MAX_WRONG_KEYS, WRONG_KEYS_SECONDS, runtime.clock.monotonic
+        )
         self._principals: dict[str, tuple[StoredKey, Principal]] = {}
 
     @property
@@ -70,7 +72,9 @@ class Guard:
         """True if requests must be checked."""
         return self._asks or self.limits.active
 
-    def admit(self, environ: dict[str, Any], need: Need, names: Mapping[str, Any] | None = None) -> None:
+    def admit(
+        self, environ: dict[str, Any], need: Need, names: Mapping[str, Any] | None = None
+    ) -> None:
         """Admit a request, or raise Unauthorized, Forbidden or RateLimited; `names` are the parameters of its path."""
         if ADMITTED in environ:  # by the fast path, which passed the request on to Flask
             return
@@ -81,7 +85,9 @@ class Guard:
             if who.limited:
                 _within(who, environ, need.about, names or {})
         if need.counted and self.limits.active:
-            self.limits.count(environ, who.key or who.name if who else None, address_of(environ, self._hops))
+            self.limits.count(
+                environ, who.key or who.name if who else None, address_of(environ, self._hops)
+            )
         environ[ADMITTED] = True
 
     def holds(self, who: Principal) -> bool:
@@ -95,7 +101,9 @@ class Guard:
         if text is None:
             if self.mode == DISABLED:
                 raise Unauthorized("this request needs credentials: no plugin recognised it")
-            raise Unauthorized("this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY")
+            raise Unauthorized(
+                "this server needs a key: Authorization: Bearer KEY, or X-API-Key: KEY"
+            )
         key = self._keys.judge(text) if self._keys is not None else None
         if key is not None:
             return self._principal(key)
@@ -103,14 +111,21 @@ class Guard:
         # Checked before API_KEY and REPLICATION_TOKEN, so that answers do not reveal a correct guess. Managed keys
         # have 256 random bits and cannot be guessed.
         if seconds := self._tries.wait(address):
-            limit = {"limit": "credentials", "requests": MAX_WRONG_KEYS, "seconds": WRONG_KEYS_SECONDS}
+            limit = {
+                "limit": "credentials",
+                "requests": MAX_WRONG_KEYS,
+                "seconds": WRONG_KEYS_SECONDS,
+            }
             raise RateLimited("too many wrong keys from this address", seconds, limit)
         if self._replica is not None and hmac.compare_digest(digest_of(text), self._replica):
             return NODE
         if self._single is not None and hmac.compare_digest(digest_of(text), self._single):
             return ROOT
         self._tries.take(address)
-        audit.warning("wrong key", extra={"fields": {"address": address, "path": environ.get("PATH_INFO", "")}})
+        audit.warning(
+            "wrong key",
+            extra={"fields": {"address": address, "path": environ.get("PATH_INFO", "")}},
+        )
         raise Unauthorized("unknown, expired or revoked key")
 
     def _principal(self, key: StoredKey) -> Principal:
@@ -118,15 +133,23 @@ class Guard:
         if known is None or known[0] is not key:
             if len(self._principals) > 2 * len(self._runtime.keys()) + 16:
                 self._principals.clear()
-            principal = Principal(key.name, frozenset(key.databases), frozenset(key.tenants), key.role, key.id)
+            principal = Principal(
+                key.name, frozenset(key.databases), frozenset(key.tenants), key.role, key.id
+            )
             known = self._principals[key.id] = key, principal
         return known[1]
 
     def _plugin_principal(self, environ: Mapping[str, Any]) -> Principal | None:
-        headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name[:5] == "HTTP_"}
+        headers = {
+            name[5:].replace("_", "-").lower(): value
+            for name, value in environ.items()
+            if name[:5] == "HTTP_"
+        }
         who = self._runtime.plugins.decide("kb_http_authenticate", headers=headers)
         if who is not None and not isinstance(who, Principal):
-            raise PluginFailed(f"kb_http_authenticate returned {type(who).__name__} instead of Principal")
+            raise PluginFailed(
+                f"kb_http_authenticate returned {type(who).__name__} instead of Principal"
+            )
         return who
 
 
@@ -147,16 +170,22 @@ def credentials(environ: Mapping[str, Any]) -> str | None:
     return text  # type: ignore[no-any-return]
 
 
-def _within(who: Principal, environ: dict[str, Any], about: About, names: Mapping[str, Any]) -> None:
+def _within(
+    who: Principal, environ: dict[str, Any], about: About, names: Mapping[str, Any]
+) -> None:
     """Raise Forbidden if a request concerns a database or tenant outside the principal's limits."""
     if about is About.NOTHING:
         return
     if about is About.NODE:
-        raise Forbidden(f"'{who.name}' may touch some databases and tenants only, and this concerns all of them")
+        raise Forbidden(
+            f"'{who.name}' may touch some databases and tenants only, and this concerns all of them"
+        )
     if about is About.NAMED:
         database, tenant = str(names.get("name")), names.get("tenant")
         if tenant is None and who.tenants:
-            raise Forbidden(f"'{who.name}' may touch some tenants only, and this concerns all of a database")
+            raise Forbidden(
+                f"'{who.name}' may touch some tenants only, and this concerns all of a database"
+            )
     else:
         database = environ.get("HTTP_X_DATABASE") or DEFAULT
         tenant = environ.get("HTTP_X_TENANT_ID")

@@ -30,7 +30,9 @@ class RateLimits:
         self._caller = _buckets("default", config.rate_limit, now)
         self._tenant = _buckets("tenant", config.rate_limit_tenant, now)
         self._address = _buckets("address", config.rate_limit_address, now)
-        self.active = any(limit is not None for limit in (self._caller, self._tenant, self._address))
+        self.active = any(
+            limit is not None for limit in (self._caller, self._tenant, self._address)
+        )
 
     def count(self, environ: dict[str, Any], key: str | None, address: str) -> None:
         """Count a request against every limit. Raises RateLimited, and counts nothing, if one is used up."""
@@ -46,7 +48,11 @@ class RateLimits:
             seconds = buckets.wait(name)
             if seconds:
                 environ[RATE] = Rate(buckets.name, buckets.quota, buckets.window, 0, seconds)
-                limit = {"limit": buckets.name, "requests": buckets.quota, "seconds": buckets.window}
+                limit = {
+                    "limit": buckets.name,
+                    "requests": buckets.quota,
+                    "seconds": buckets.window,
+                }
                 message = f"more than {buckets.quota} requests in {buckets.window} seconds"
                 raise RateLimited(message, math.ceil(seconds), limit)
         rates = [buckets.take(name) for buckets, name in asked]
@@ -70,7 +76,11 @@ def address_of(environ: dict[str, Any], hops: int) -> str:
     """
     address = str(environ.get("REMOTE_ADDR") or "")
     if hops:
-        forwarded = [part.strip() for part in environ.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+        forwarded = [
+            part.strip()
+            for part in environ.get("HTTP_X_FORWARDED_FOR", "").split(",")
+            if part.strip()
+        ]
         if len(forwarded) >= hops:
             address = forwarded[-hops]
     return _network(address[:_MAX_ADDRESS_CHARS])
@@ -89,7 +99,11 @@ def _network(text: str) -> str:
         return text
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((int(address) >> _IPV6_PREFIX_BITS << _IPV6_PREFIX_BITS, _IPV6_PREFIX_BITS)))
+    return str(
+        ipaddress.ip_network(
+            (int(address) >> _IPV6_PREFIX_BITS << _IPV6_PREFIX_BITS, _IPV6_PREFIX_BITS)
+        )
+    )
 
 
 def _tenant(environ: dict[str, Any]) -> tuple[str, str] | None:

@@ -58,7 +58,10 @@ def may(role: str, needed: str) -> bool:
 def demand(role: str, name: str, needed: str) -> None:
     """Raise Forbidden if a role does not include the needed one."""
     if not may(role, needed):
-        raise Forbidden(f"the key '{name}' has role {role}, and this needs {needed}", {"role": role, "needed": needed})
+        raise Forbidden(
+            f"the key '{name}' has role {role}, and this needs {needed}",
+            {"role": role, "needed": needed},
+        )
 
 
 UNKNOWN_ROUTE = Need(ADMIN, About.NODE)
@@ -78,21 +81,57 @@ def _table() -> dict[tuple[str, str], Need]:
             table[method, template] = need
 
     add(Need(PUBLIC, About.NOTHING, counted=False), "GET /health", "GET /health/ready")
-    add(Need(PUBLIC, About.NOTHING), "GET /openapi.json", "GET /favicon.ico", "GET /auth/status", "POST /auth/bootstrap")
+    add(
+        Need(PUBLIC, About.NOTHING),
+        "GET /openapi.json",
+        "GET /favicon.ico",
+        "GET /auth/status",
+        "POST /auth/bootstrap",
+    )
     add(Need(ANY, About.NOTHING), "GET /auth/whoami", "GET /docs", "GET /docs/<name>")
     add(
         Need(READER),
-        *("POST /infer", "POST /ask", "POST /query", "POST /aggregate", "POST /explain", "GET /predicates", "GET /rules"),
-        *("POST /memory/query/salient", "POST /memory/query/temporal", "POST /memory/recall", "GET /memory/events"),
-        *("POST /memory/context", "POST /context/optimize", "POST /context/diff", "POST /context/session/clear"),
+        *(
+            "POST /infer",
+            "POST /ask",
+            "POST /query",
+            "POST /aggregate",
+            "POST /explain",
+            "GET /predicates",
+            "GET /rules",
+        ),
+        *(
+            "POST /memory/query/salient",
+            "POST /memory/query/temporal",
+            "POST /memory/recall",
+            "GET /memory/events",
+        ),
+        *(
+            "POST /memory/context",
+            "POST /context/optimize",
+            "POST /context/diff",
+            "POST /context/session/clear",
+        ),
         *("POST /context/summary", "POST /synthesize", "GET /scopes", "POST /scope/diff"),
     )
     add(
         Need(WRITER),
-        *("POST /tell", "POST /assert/fact", "POST /assert/facts", "POST /teach", "POST /assert/rule", "POST /execute"),
+        *(
+            "POST /tell",
+            "POST /assert/fact",
+            "POST /assert/facts",
+            "POST /teach",
+            "POST /assert/rule",
+            "POST /execute",
+        ),
         *("POST /retract", "POST /forget", "POST /retract/pattern", "POST /retract/rule"),
         *("POST /tx/begin", "POST /tx/commit/<id>", "POST /tx/rollback/<id>"),
-        *("POST /memory/decay", "POST /memory/cleanup", "POST /memory/consolidate", "POST /memory/compress"),
+        *(
+            "POST /memory/decay",
+            "POST /memory/cleanup",
+            "POST /memory/consolidate",
+            "POST /memory/compress",
+        ),
         *("POST /memory/priority", "POST /memory/prioritize"),
         *("POST /extract", "POST /context", "POST /context/ingest"),
         *("POST /scope/fork", "POST /scope/merge", "DELETE /scope/<name>"),
@@ -101,12 +140,20 @@ def _table() -> dict[tuple[str, str], Need]:
         Need(ADMIN, About.NODE),
         *("GET /admin/databases", "POST /admin/databases", "DELETE /admin/databases/<name>"),
         *("POST /admin/snapshot", "GET /admin/backup"),
-        *("GET /auth/keys", "POST /auth/keys", "DELETE /auth/keys/<id>", "POST /auth/keys/<id>/rotate"),
+        *(
+            "GET /auth/keys",
+            "POST /auth/keys",
+            "DELETE /auth/keys/<id>",
+            "POST /auth/keys/<id>/rotate",
+        ),
     )
     add(
         Need(ADMIN, About.NAMED),
         *("POST /admin/databases/<name>/nuke", "GET /admin/databases/<name>/tenants"),
-        *("POST /admin/databases/<name>/tenants", "DELETE /admin/databases/<name>/tenants/<tenant>"),
+        *(
+            "POST /admin/databases/<name>/tenants",
+            "DELETE /admin/databases/<name>/tenants/<tenant>",
+        ),
         "POST /admin/databases/<name>/tenants/<tenant>/nuke",
     )
     add(Need(READER, About.NODE, counted=False), "GET /metrics")
@@ -115,9 +162,20 @@ def _table() -> dict[tuple[str, str], Need]:
     add(Need(ADMIN, About.NODE), "POST /admin/promote")
     add(
         Need(READER, About.IMPLIED),
-        *("POST /mcp", "GET /mcp", "DELETE /mcp", "GET /mcp/sse", "POST /mcp/messages", "POST /a2a"),
+        *(
+            "POST /mcp",
+            "GET /mcp",
+            "DELETE /mcp",
+            "GET /mcp/sse",
+            "POST /mcp/messages",
+            "POST /a2a",
+        ),
     )
-    add(Need(PUBLIC, About.NOTHING), "GET /.well-known/agent-card.json", "GET /.well-known/agent.json")
+    add(
+        Need(PUBLIC, About.NOTHING),
+        "GET /.well-known/agent-card.json",
+        "GET /.well-known/agent.json",
+    )
     return table
 
 

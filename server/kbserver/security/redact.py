@@ -27,7 +27,9 @@ _NAMED = re.compile(r"(?i)((?:api[_-]?key|token|password|secret)=)[^\s&\"']+")
 
 def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """Return a function that removes the given secrets, and anything that looks like one, from a text."""
-    known = sorted((secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)
+    known = sorted(
+        (secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True
+    )
     spelled = [form for secret in known for form in dict.fromkeys((secret, _escaped(secret)))]
     pattern = re.compile("|".join(map(re.escape, spelled))) if spelled else None
 

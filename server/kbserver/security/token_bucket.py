@@ -18,7 +18,12 @@ class Buckets:
     """
 
     def __init__(
-        self, name: str, quota: int, window: int, now: Callable[[], float], max_buckets: int = MAX_BUCKETS
+        self,
+        name: str,
+        quota: int,
+        window: int,
+        now: Callable[[], float],
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         self.name, self.quota, self.window = name, quota, window
         self._speed = quota / window
@@ -50,7 +55,9 @@ class Buckets:
             while len(self._known) > self._max_buckets:
                 self._known.popitem(last=False)
         whole = int(after) if after >= 0 else -1
-        return Rate(self.name, self.quota, self.window, whole, (self.quota - max(after, 0.0)) / self._speed)
+        return Rate(
+            self.name, self.quota, self.window, whole, (self.quota - max(after, 0.0)) / self._speed
+        )
 
     def _left(self, key: Hashable, now: float) -> float:
         tokens, at = self._known.get(key, (float(self.quota), now))

@@ -52,8 +52,15 @@ def evaluated(facts: Path, goal: Any, effort: Effort) -> Sample:
     from measure import Sample, too_late
 
     job = facts.with_name("job.json")
-    job.write_text(json.dumps([goal.asp, goal.constant or 0, effort.repeats, effort.seconds, effort.limit]))
-    done = subprocess.run([sys.executable, __file__, str(facts), str(job)], capture_output=True, text=True, check=False)
+    job.write_text(
+        json.dumps([goal.asp, goal.constant or 0, effort.repeats, effort.seconds, effort.limit])
+    )
+    done = subprocess.run(
+        [sys.executable, __file__, str(facts), str(job)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     lines = [line.split() for line in done.stdout.splitlines()]
     if not lines and done.returncode == -signal.SIGALRM:
         return too_late(effort.limit)
@@ -78,13 +85,20 @@ def main(facts: str, job: str) -> None:
         control.add("rules", [], f"{rules} #show.")
         control.ground([("facts", [])])
         gc.collect()
-        signal.setitimer(signal.ITIMER_REAL, limit)  # SIGALRM ends the process: a grounder cannot be interrupted
+        signal.setitimer(
+            signal.ITIMER_REAL, limit
+        )  # SIGALRM ends the process: a grounder cannot be interrupted
         start = time.process_time_ns()
         control.ground([("rules", [])])
         control.solve()
-        took = (time.process_time_ns() - start) / 1e9  # grounding anew each time, it cannot be repeated in place
+        took = (
+            time.process_time_ns() - start
+        ) / 1e9  # grounding anew each time, it cannot be repeated in place
         signal.setitimer(signal.ITIMER_REAL, 0)
-        count = sum(sum(1 for _ in control.symbolic_atoms.by_signature("goal", arity)) for arity in (1, 2, 3))
+        count = sum(
+            sum(1 for _ in control.symbolic_atoms.by_signature("goal", arity))
+            for arity in (1, 2, 3)
+        )
         print(count, took, flush=True)
         spent += took
         if spent > seconds:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from measure import Effort, Sample, Skipped, collector_off, median_of, too_late
 
-from peers.sqlite import Streamed, fill_access, run_deletions, run_retractions, run_script, stopped_after
+from peers.sqlite import (
+    Streamed,
+    fill_access,
+    run_deletions,
+    run_retractions,
+    run_script,
+    stopped_after,
+)
 
 if TYPE_CHECKING:
     from access import Step
@@ -36,12 +43,16 @@ def open_database() -> Any:
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
-def insert_rows(db: Any, table: str, columns: dict[str, str], rows: Sequence[Sequence[Any]]) -> None:
+def insert_rows(
+    db: Any, table: str, columns: dict[str, str], rows: Sequence[Sequence[Any]]
+) -> None:
     """Through a CSV file: single inserts are not what it is made for."""
     with tempfile.NamedTemporaryFile("w", suffix=".csv", newline="") as file:
         csv.writer(file).writerows(rows)
         file.flush()
-        db.execute(f"INSERT INTO {table} SELECT * FROM read_csv('{file.name}', header = false, columns = {columns})")
+        db.execute(
+            f"INSERT INTO {table} SELECT * FROM read_csv('{file.name}', header = false, columns = {columns})"
+        )
 
 
 def programs(program: Program, effort: Effort) -> list[Sample]:
@@ -56,10 +67,16 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
         if (goal.sql, goal.constant) not in known:
 
             def count(goal: Goal = goal) -> int:
-                return int(db.execute(goal.sql, [] if goal.constant is None else [goal.constant]).fetchone()[0])
+                return int(
+                    db.execute(
+                        goal.sql, [] if goal.constant is None else [goal.constant]
+                    ).fetchone()[0]
+                )
 
             try:
-                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
+                sample = median_of(
+                    count, effort, partial(stopped_after, effort.limit, db.interrupt)
+                )
             except duckdb.InterruptException:
                 sample = too_late(effort.limit)
             except duckdb.OutOfMemoryException:
@@ -97,7 +114,9 @@ def aggregates(rows: Sequence[tuple[str, str, str]], effort: Effort, native: boo
 
     db = open_database()
     columns = {"o": "VARCHAR", "c": "VARCHAR", "v": "BIGINT" if native else "VARCHAR"}
-    db.execute(f"CREATE TABLE amount ({', '.join(f'{name} {kind}' for name, kind in columns.items())})")
+    db.execute(
+        f"CREATE TABLE amount ({', '.join(f'{name} {kind}' for name, kind in columns.items())})"
+    )
     insert_rows(db, "amount", columns, rows)
     try:
         return run_queries(lambda query: db.execute(query).fetchone()[0], effort, native)
@@ -128,7 +147,9 @@ def load(rows: Sequence[tuple[str, str]]) -> Sample:
         file.flush()
         start = time.process_time_ns()
         columns = "{x: 'VARCHAR', y: 'VARCHAR'}"
-        db.execute(f"INSERT INTO edge SELECT * FROM read_csv('{file.name}', header = false, columns = {columns})")
+        db.execute(
+            f"INSERT INTO edge SELECT * FROM read_csv('{file.name}', header = false, columns = {columns})"
+        )
         seconds = (time.process_time_ns() - start) / 1e9
     count = db.execute("SELECT count(*) FROM edge").fetchone()[0]
     db.close()

@@ -40,7 +40,9 @@ def stopped_after(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
         timer.cancel()
 
 
-def fill(execute: Callable[[str], object], insert: Insert, relations: Mapping[str, Rows], tail: str) -> None:
+def fill(
+    execute: Callable[[str], object], insert: Insert, relations: Mapping[str, Rows], tail: str
+) -> None:
     """A table for each relation, over integers, with a key and, for pairs, an index the other way."""
     for name, rows in relations.items():
         columns = ("x", "y", "z")[: len(rows[0])]
@@ -65,12 +67,22 @@ def programs(program: Program, effort: Effort) -> list[Sample]:
         if (goal.sql, goal.constant) not in known:
 
             def count(goal: Goal = goal) -> int:
-                return int(db.execute(goal.sql, () if goal.constant is None else (goal.constant,)).fetchone()[0])
+                return int(
+                    db.execute(
+                        goal.sql, () if goal.constant is None else (goal.constant,)
+                    ).fetchone()[0]
+                )
 
             try:
-                sample = median_of(count, effort, partial(stopped_after, effort.limit, db.interrupt))
+                sample = median_of(
+                    count, effort, partial(stopped_after, effort.limit, db.interrupt)
+                )
             except sqlite3.OperationalError as error:
-                sample = too_late(effort.limit) if "interrupt" in str(error) else Sample(None, None, str(error))
+                sample = (
+                    too_late(effort.limit)
+                    if "interrupt" in str(error)
+                    else Sample(None, None, str(error))
+                )
             known[goal.sql, goal.constant] = sample
     db.close()
     return [known[goal.sql, goal.constant] for goal in program.goals]
@@ -82,7 +94,9 @@ REACHED = (
 )
 
 
-def run_retractions(execute: Callable[[str, Sequence[str]], Any], script: Retractions, effort: Effort) -> Outcomes:
+def run_retractions(
+    execute: Callable[[str, Sequence[str]], Any], script: Retractions, effort: Effort
+) -> Outcomes:
     """An edge goes, the goal is asked, the edge comes back: seconds of the first, of the second, and how many answers."""
     found: Outcomes = []
     started = time.monotonic()
@@ -106,7 +120,9 @@ ALL_PAIRS = (
 )
 
 
-def run_deletions(execute: Callable[[str, Sequence[str]], Any], script: Deletions, effort: Effort) -> Outcomes:
+def run_deletions(
+    execute: Callable[[str, Sequence[str]], Any], script: Deletions, effort: Effort
+) -> Outcomes:
     """An edge goes for good, the goal is asked: seconds of the first, of the second, and how many answers."""
     found: Outcomes = []
     started = time.monotonic()
@@ -177,13 +193,20 @@ CHECK = (
 
 def fill_access(execute: Callable[[str], object], insert: Insert, base: Access, tail: str) -> None:
     """The tables of the access-control base, with names as keys and an index each way."""
-    for table, rows in (("member", base.member), ("inside", base.inside), ("allowed", base.grants), ("banned", base.banned)):
+    for table, rows in (
+        ("member", base.member),
+        ("inside", base.inside),
+        ("allowed", base.grants),
+        ("banned", base.banned),
+    ):
         execute(f"CREATE TABLE {table} (a TEXT, b TEXT, PRIMARY KEY (a, b)) {tail}")
         insert(table, rows)
         execute(f"CREATE INDEX {table}_back ON {table} (b, a)")
 
 
-def run_script(execute: Callable[[str, Sequence[str]], Any], script: Iterable[Step], effort: Effort) -> Streamed:
+def run_script(
+    execute: Callable[[str, Sequence[str]], Any], script: Iterable[Step], effort: Effort
+) -> Streamed:
     """Goals and writes in order until the time is over. Only goals are timed."""
     times, counts = [], []
     started = time.monotonic()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 PROGRAM = shutil.which("swipl")
 VERSION = (
-    subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout.split(" for")[0]
+    subprocess.run(
+        [PROGRAM, "--version"], capture_output=True, text=True, timeout=20, check=False
+    ).stdout.split(" for")[0]
     if PROGRAM
     else ""
 )
@@ -109,7 +111,9 @@ def prolog(rules: str) -> str:
 
 def heads(rules: str) -> Iterable[str]:
     """name/arity of what the rules define."""
-    return dict.fromkeys(f"{name}/{args.count(',') + 1}" for name, args in re.findall(r"(\w+)\(([^)]*)\) :-", rules))
+    return dict.fromkeys(
+        f"{name}/{args.count(',') + 1}" for name, args in re.findall(r"(\w+)\(([^)]*)\) :-", rules)
+    )
 
 
 def run(lines: Iterable[str], seconds: float) -> list[str]:
@@ -119,9 +123,21 @@ def run(lines: Iterable[str], seconds: float) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "bench.pl")
         path.write_text("\n".join(lines) + "\n")
-        command = [PROGRAM, "-q", "--stack-limit=2g", "--table-space=2g", "-g", "main", "-t", "halt", str(path)]
+        command = [
+            PROGRAM,
+            "-q",
+            "--stack-limit=2g",
+            "--table-space=2g",
+            "-g",
+            "main",
+            "-t",
+            "halt",
+            str(path),
+        ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=seconds, check=False
+            )
             output = done.stdout
         except subprocess.TimeoutExpired as late:
             output = (late.stdout or b"").decode()
@@ -130,12 +146,19 @@ def run(lines: Iterable[str], seconds: float) -> list[str]:
 
 def programs(program: Program, effort: Effort) -> list[Sample]:
     """Each goal with empty tables, counted."""
-    lines = [":- use_module(library(time)).", *(f":- table {head}." for head in heads(program.rules)), prolog(program.rules)]
+    lines = [
+        ":- use_module(library(time)).",
+        *(f":- table {head}." for head in heads(program.rules)),
+        prolog(program.rules),
+    ]
     for name, rows in program.relations.items():
         lines += [f"{name}({', '.join(row)})." for row in rows]
     lines.append(PROGRAM_MAIN)
     goals = program.goals
-    calls = [f"bench({prolog(goal.text)}, {effort.repeats}, {effort.seconds}, {effort.limit})" for goal in goals]
+    calls = [
+        f"bench({prolog(goal.text)}, {effort.repeats}, {effort.seconds}, {effort.limit})"
+        for goal in goals
+    ]
     lines.append(f"main :- {', '.join(calls)}.")
     samples = []
     for line in run(lines, 30 + len(goals) * (effort.limit + 2)):
@@ -156,7 +179,9 @@ def retractions(script: Retractions, effort: Effort) -> Outcomes:
     lines += [prolog(script.rules), *(f"edge({x}, {y})." for x, y in script.edges)]
     lines += [f"gone({number}, {x}, {y})." for number, (x, y) in enumerate(script.gone)]
     lines += [RETRACTIONS_MAIN, f"ask(Y) :- path({script.start}, Y)."]
-    lines.append(f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, rounds(Until).")
+    lines.append(
+        f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, rounds(Until)."
+    )
     found = [line.split() for line in run(lines, effort.stream * 4 + 30)]
     return [(float(gone), float(asked), int(count)) for count, gone, asked in found]
 
@@ -166,8 +191,14 @@ def retracts(script: Deletions, effort: Effort) -> Outcomes:
     lines = [":- dynamic([edge/2], [incremental(true)])."]
     lines += [f":- table {head} as incremental." for head in heads(script.rules)]
     lines += [prolog(script.rules), *(f"edge({x}, {y})." for x, y in script.edges)]
-    lines += [f"step({number}, {x}, {y}, {start or 'all'})." for number, ((x, y), start) in enumerate(script.steps)]
-    lines += [DELETIONS_MAIN, "main :- aggregate_all(count, path(_, _), _), statistics(cputime, Now),"]
+    lines += [
+        f"step({number}, {x}, {y}, {start or 'all'})."
+        for number, ((x, y), start) in enumerate(script.steps)
+    ]
+    lines += [
+        DELETIONS_MAIN,
+        "main :- aggregate_all(count, path(_, _), _), statistics(cputime, Now),",
+    ]
     lines.append(f"    Until is Now + {effort.stream}, steps(Until).")
     found = [line.split() for line in run(lines, effort.stream * 4 + 60)]
     return [(float(gone), float(asked), int(count)) for count, gone, asked in found]
@@ -175,7 +206,12 @@ def retracts(script: Deletions, effort: Effort) -> Outcomes:
 
 def access(base: Access, rules: str, script: Sequence[Step], effort: Effort) -> Streamed:
     """Lists and checks over incremental tables, as many as there is time for."""
-    names = {"member": base.member, "inside": base.inside, "allowed": base.grants, "banned": base.banned}
+    names = {
+        "member": base.member,
+        "inside": base.inside,
+        "allowed": base.grants,
+        "banned": base.banned,
+    }
     facts = "grant/3, member/2, inside/2, banned/2"
     program = [f":- dynamic(([{facts}]), [incremental(true)])."]
     program += [f":- table {head} as incremental." for head in heads(rules)]
@@ -186,13 +222,22 @@ def access(base: Access, rules: str, script: Sequence[Step], effort: Effort) -> 
         if step.write:
             shown = f"{step.write}({fact_text(step.relation, step.args)})"
         else:
-            shown = f"list({step.args[0]})" if step.thing is None else f"check({', '.join(step.args)})"
+            shown = (
+                f"list({step.args[0]})" if step.thing is None else f"check({', '.join(step.args)})"
+            )
         program.append(f"step({number}, {shown}).")
-    program += [ACCESS_MAIN, f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, steps(Until)."]
+    program += [
+        ACCESS_MAIN,
+        f"main :- statistics(cputime, Now), Until is Now + {effort.stream}, steps(Until).",
+    ]
     found = [line.split() for line in run(program, effort.stream * 2 + 60)]
     return [float(time) for _, time in found], [int(count) for count, _ in found]
 
 
 def fact_text(relation: str, args: Sequence[str]) -> str:
     """A fact in Prolog; grants are for reading."""
-    return f"grant({args[0]}, read, {args[1]})" if relation == "allowed" else f"{relation}({', '.join(args)})"
+    return (
+        f"grant({args[0]}, read, {args[1]})"
+        if relation == "allowed"
+        else f"{relation}({', '.join(args)})"
+    )

@@ -35,7 +35,9 @@ def test_a_conclusion_can_contradict_a_stored_fact(kb, clock, resolve):
     kb.assert_rules([parse_rule("flies(?x) :- bird(?x).")])
     clock.advance(HOUR)
     tell(kb, "flies", "tux", positive=False)
-    found = window(kb, goals=[goal("flies", X)], auto_resolve=resolve, explain=True, fill="salience")
+    found = window(
+        kb, goals=[goal("flies", X)], auto_resolve=resolve, explain=True, fill="salience"
+    )
     assert (found.contradictions_found, found.resolved) == (1, int(resolve))
     if resolve:
         assert texts(found) == ["not flies(tux)", "bird(tux)"]
@@ -73,9 +75,15 @@ def test_an_entry_says_that_its_opposite_is_derivable(kb, clock):
     tell(kb, "flies", "tux", positive=False)
     for asked in ({}, {"goals": [goal("flies", X)]}, {"auto_resolve": False}):
         result = window(kb, fill="salience", **asked)
-        assert {entry.text: entry.contradicted for entry in result.entries} == {"bird(tux)": False, "not flies(tux)": True}
+        assert {entry.text: entry.contradicted for entry in result.entries} == {
+            "bird(tux)": False,
+            "not flies(tux)": True,
+        }
     both = window(kb, goals=[goal("flies", X)], auto_resolve=False, fill="salience")
-    assert {entry.text for entry in both.entries if entry.contradicted} == {"flies(tux)", "not flies(tux)"}
+    assert {entry.text for entry in both.entries if entry.contradicted} == {
+        "flies(tux)",
+        "not flies(tux)",
+    }
 
 
 def test_a_conclusion_says_that_its_opposite_is_stored(kb, clock):
@@ -84,7 +92,10 @@ def test_a_conclusion_says_that_its_opposite_is_stored(kb, clock):
     clock.advance(HOUR)
     tell(kb, "bird", "tux")
     result = window(kb, goals=[goal("flies", X)])
-    assert {entry.text: entry.contradicted for entry in result.entries} == {"flies(tux)": True, "bird(tux)": False}
+    assert {entry.text: entry.contradicted for entry in result.entries} == {
+        "flies(tux)": True,
+        "bird(tux)": False,
+    }
     assert "tux flies (contradicted: the opposite is known too) because" in render(result)
 
 

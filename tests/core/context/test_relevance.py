@@ -24,7 +24,9 @@ def content(found):
 def accessed(kb, predicate):
     """The time since the last access and the access count of each fact, by first argument."""
     found = window(kb, predicates=(predicate,), explain=True, max_facts=100)
-    return {entry.args[0]: (entry.why["lastAccess"], entry.why["accesses"]) for entry in found.entries}
+    return {
+        entry.args[0]: (entry.why["lastAccess"], entry.why["accesses"]) for entry in found.entries
+    }
 
 
 def test_an_old_match_comes_before_a_fresh_fact_that_matches_less(kb, clock):
@@ -43,7 +45,10 @@ def test_salience_breaks_ties_also_among_very_many(kb, clock):
     kb.assert_facts([Fact("likes", ("ann", f"thing number {at}")) for at in range(60)])
     clock.advance(HOUR)
     tell(kb, "likes", "ann", "thing number 7")
-    assert texts(window(kb, query="what does ann like", max_facts=2))[0] == 'likes(ann, "thing number 7")'
+    assert (
+        texts(window(kb, query="what does ann like", max_facts=2))[0]
+        == 'likes(ann, "thing number 7")'
+    )
     tell(kb, "likes", "ann", "thing number 59")
     assert set(texts(window(kb, query="what does ann like", max_facts=2))) == {
         'likes(ann, "thing number 7")',
@@ -62,7 +67,10 @@ def test_the_weight_of_salience_is_a_setting(weight, first):
         assert window(kb, query="green tea").entries[0].args[0] == first
 
 
-@pytest.mark.parametrize("asked", [{}, {"query": "which tea"}, {"goals": [goal("drinks", X)]}, {"buckets": [Bucket("b")]}])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"query": "which tea"}, {"goals": [goal("drinks", X)]}, {"buckets": [Bucket("b")]}],
+)
 def test_the_same_request_gives_the_same_window_at_any_later_time(kb, clock, asked):
     for at in range(12):
         tell(kb, "likes", f"p{at % 5}", f"tea {at}", confidence=0.5 + at / 30)
@@ -77,7 +85,9 @@ def test_the_same_request_gives_the_same_window_at_any_later_time(kb, clock, ask
         again = window(kb, max_facts=6, **asked)
         assert content(again) == content(first)
     assert again.generated_at == clock.now_ms()
-    assert [e.salience for e in again.entries if e.salience] < [e.salience for e in first.entries if e.salience]
+    assert [e.salience for e in again.entries if e.salience] < [
+        e.salience for e in first.entries if e.salience
+    ]
 
 
 def test_a_window_is_not_an_access_time_and_counts_once_after_a_change(kb, clock):
@@ -104,7 +114,12 @@ def test_goals_inside_a_window_are_no_access(kb, clock):
     family(kb)
     before = accessed(kb, "parent")
     clock.advance(HOUR)
-    goals = [goal("parent", "ann", X), goal("grandparent", "ann", X), goal("parent", "zed", X), goal("parent", X, "cy")]
+    goals = [
+        goal("parent", "ann", X),
+        goal("grandparent", "ann", X),
+        goal("parent", "zed", X),
+        goal("parent", X, "cy"),
+    ]
     window(kb, goals=goals)
     assert accessed(kb, "parent") == before
     kb.infer(goals[0])
@@ -128,7 +143,9 @@ def test_nothing_but_what_is_asked_for_enters(kb):
     assert texts(window(kb, fill="none")) == []
     buckets = [Bucket("first", ("noise",)), Bucket("second", ("drinks", "parent"))]
     found = window(kb, query="tea", buckets=buckets)
-    assert [(entry.text, entry.category) for entry in found.entries] == [('drinks(ann, "green tea")', "second")]
+    assert [(entry.text, entry.category) for entry in found.entries] == [
+        ('drinks(ann, "green tea")', "second")
+    ]
 
 
 def test_buckets_beside_goals_ask_for_facts_too(kb):
@@ -163,7 +180,9 @@ def test_matches_of_other_predicates_do_not_crowd_out_those_asked_for(kb):
     kb.assert_facts([Fact("noise", (f"tea {at}",)) for at in range(300)])
     tell(kb, "wanted", "a long text in which tea is one of very many words that are said")
     assert len(window(kb, query="tea", predicates=("wanted",), max_facts=5).entries) == 1
-    assert "wanted" in [e.predicate for e in window(kb, query="tea", max_facts=5, max_per_predicate=2).entries]
+    assert "wanted" in [
+        e.predicate for e in window(kb, query="tea", max_facts=5, max_per_predicate=2).entries
+    ]
 
 
 def test_first_person_words_are_found(kb):
@@ -179,8 +198,14 @@ def test_facts_about_the_asker_come_first(kb, clock):
     tell(kb, "lives_in", "ann", "oslo")
     assert texts(window(kb, query="what do I prefer?", asker="bob"))[0] == "prefers(bob, coffee)"
     assert texts(window(kb, query="what do I prefer?", asker="ann"))[0] == "prefers(ann, tea)"
-    assert texts(window(kb, query="which drink does one prefer", asker="ann"))[0] == "prefers(ann, tea)"
-    assert set(texts(window(kb, query="who am I", asker="ann"))) == {"prefers(ann, tea)", "lives_in(ann, oslo)"}
+    assert (
+        texts(window(kb, query="which drink does one prefer", asker="ann"))[0]
+        == "prefers(ann, tea)"
+    )
+    assert set(texts(window(kb, query="who am I", asker="ann"))) == {
+        "prefers(ann, tea)",
+        "lives_in(ann, oslo)",
+    }
     assert texts(window(kb, query="who am I", asker="nobody known")) == []
 
 
@@ -190,7 +215,9 @@ def test_an_asker_is_found_behind_many_better_matches(kb):
     assert window(kb, query="who had tea", asker="ann", max_facts=3).entries[0].args[0] == "ann"
 
 
-@pytest.mark.parametrize(("field", "asked"), [("minRelevance", {"min_relevance": 1.1}), ("fill", {"fill": "all"})])
+@pytest.mark.parametrize(
+    ("field", "asked"), [("minRelevance", {"min_relevance": 1.1}), ("fill", {"fill": "all"})]
+)
 def test_requests_are_checked(kb, field, asked):
     with pytest.raises(InvalidInput, match=field):
         kb.context(WindowRequest(query="tea", **asked))

@@ -96,14 +96,19 @@ def test_facts_of_a_summary_that_are_gone_are_no_longer_true(kb):
     window(kb, session="s")
     kb.consolidate()
     kb.retract_fact("saw", ("ann", "3"))
-    assert {text: why for text, why in reasons(kb)[0].items() if why != "superseded"} == {"saw(ann, 3)": "retracted"}
+    assert {text: why for text, why in reasons(kb)[0].items() if why != "superseded"} == {
+        "saw(ann, 3)": "retracted"
+    }
 
 
 def test_a_fact_with_other_details_has_changed(kb, clock):
     tell(kb, "likes", "ann", "tea", confidence=0.5)
     window(kb, session="s")
     tell(kb, "likes", "ann", "tea", confidence=0.9)
-    assert reasons(kb) == ({"likes(ann, tea)": "superseded"}, "Changed: ann likes tea (confidence 0.9).")
+    assert reasons(kb) == (
+        {"likes(ann, tea)": "superseded"},
+        "Changed: ann likes tea (confidence 0.9).",
+    )
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -158,7 +163,10 @@ def test_conclusions(kb, clock):
         "free(denied)": "contradicted",
     }
     assert "because" not in text[text.index("No longer true") :]
-    assert reasons(kb, goals=[goal("bird", "nobody")])[0] == {"free(kept)": "not_selected", "bird(kept)": "not_selected"}
+    assert reasons(kb, goals=[goal("bird", "nobody")])[0] == {
+        "free(kept)": "not_selected",
+        "bird(kept)": "not_selected",
+    }
 
 
 def test_an_absence_that_ends(kb):
@@ -205,7 +213,9 @@ def test_what_a_turn_changes_has_its_reasons(kb):
     kb.ingest("likes(ann, tea)", asked)
     kb.retract_fact("likes", ("ann", "tea"))
     done = kb.ingest("likes(bob, milk)", asked)
-    assert [(one.key, one.reason) for one in done.changes.removed] == [("likes/ann/tea", "retracted")]
+    assert [(one.key, one.reason) for one in done.changes.removed] == [
+        ("likes/ann/tea", "retracted")
+    ]
 
 
 def test_a_turn_compares_windows_of_one_state(kb, monkeypatch):

@@ -14,7 +14,9 @@ from kbplanner.syntax.parser import parse_rule
 @pytest.mark.parametrize("text_format", ["structured", "natural", "facts"])
 def test_the_budget_is_that_of_the_text(kb, text_format):
     for number in range(50):
-        tell(kb, "has_a_long_name_and", f"subject {number}", "an object", confidence=0.123, ttl=HOUR)
+        tell(
+            kb, "has_a_long_name_and", f"subject {number}", "an object", confidence=0.123, ttl=HOUR
+        )
     kb.assert_rules([parse_rule("near(?x, ?y) :- has_a_long_name_and(?x, ?y).")])
     found = window(kb, max_tokens=200, format=text_format, include_rules=True)
     assert 150 < tokens(len(found.text)) == found.tokens <= 200
@@ -31,7 +33,9 @@ def test_a_text_that_just_fits(kb):
 def test_facts_are_grouped_by_goal(kb):
     family(kb)
     tell(kb, "age", "bob", "7")
-    lines = window(kb, goals=[goal("grandparent", "ann", X), goal("age", "bob", X)], format="facts").text.splitlines()
+    lines = window(
+        kb, goals=[goal("grandparent", "ann", X), goal("age", "bob", X)], format="facts"
+    ).text.splitlines()
     first, second = lines.index("% Goal: grandparent(ann, ?x)"), lines.index("% Goal: age(bob, ?x)")
     assert (first, lines[second + 1]) == (0, "age(bob, 7).")
     assert lines[1:second] == [
@@ -47,7 +51,12 @@ def test_facts_are_grouped_by_goal(kb):
 def test_facts_of_several_scopes_are_told_apart(kb):
     tell(kb, "p", "a")
     tell(kb, "p", "a", scope="s")
-    assert sorted(window(kb, scope="*", format="facts").text.splitlines()) == ["% Base", "% Scope s", "p(a).", "p(a)."]
+    assert sorted(window(kb, scope="*", format="facts").text.splitlines()) == [
+        "% Base",
+        "% Scope s",
+        "p(a).",
+        "p(a).",
+    ]
     assert window(kb, scope="s", format="facts").text == "p(a)."
 
 

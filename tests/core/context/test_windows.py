@@ -44,14 +44,22 @@ def test_buckets_share_the_window(kb):
         tell(kb, "p", str(number))
         tell(kb, "q", str(number))
         tell(kb, "r", str(number))
-    buckets = [Bucket("first", ("p",), 3.0), Bucket("second", ("q",), 1.0), Bucket("none", ("nothing",), 1.0)]
+    buckets = [
+        Bucket("first", ("p",), 3.0),
+        Bucket("second", ("q",), 1.0),
+        Bucket("none", ("nothing",), 1.0),
+    ]
     found = window(kb, max_facts=10, buckets=buckets)
-    assert {name: (one.facts_included, one.max_allocation) for name, one in found.buckets.items()} == {
+    assert {
+        name: (one.facts_included, one.max_allocation) for name, one in found.buckets.items()
+    } == {
         "first": (6, 6),
         "second": (2, 2),
         "none": (0, 2),
     }
-    assert [entry.category for entry in found.entries] == ["first"] * 6 + ["second"] * 2 + ["overflow"] * 2
+    assert [entry.category for entry in found.entries] == ["first"] * 6 + ["second"] * 2 + [
+        "overflow"
+    ] * 2
     many = window(kb, max_facts=3, buckets=[Bucket(f"b{i}") for i in range(5)])
     assert [one.max_allocation for one in many.buckets.values()] == [1, 1, 1, 0, 0]
     assert len(many.entries) == 3
@@ -93,12 +101,24 @@ def test_a_query_raises_the_facts_that_have_its_words(kb, clock):
     clock.advance(10 * HOUR)
     for number in range(50):
         tell(kb, "noise", str(number))
-    found = window(kb, max_facts=3, query="Which colours does Ann like?", explain=True, fill="salience")
+    found = window(
+        kb, max_facts=3, query="Which colours does Ann like?", explain=True, fill="salience"
+    )
     assert texts(found)[:2] == ["favourite_colour(ann, green)", "lives_in(ann, oslo)"]
-    assert found.entries[0].why["lexical"] > found.entries[1].why["lexical"] > found.entries[2].why["lexical"] == 0
-    assert texts(window(kb, max_facts=1, query="nothing has these words", fill="salience"))[0].startswith("noise")
+    assert (
+        found.entries[0].why["lexical"]
+        > found.entries[1].why["lexical"]
+        > found.entries[2].why["lexical"]
+        == 0
+    )
+    assert texts(window(kb, max_facts=1, query="nothing has these words", fill="salience"))[
+        0
+    ].startswith("noise")
     goals = [goal("noise", "7")]
-    assert texts(window(kb, max_facts=2, query="colours", goals=goals)) == ["noise(7)", "favourite_colour(ann, green)"]
+    assert texts(window(kb, max_facts=2, query="colours", goals=goals)) == [
+        "noise(7)",
+        "favourite_colour(ann, green)",
+    ]
 
 
 def test_the_same_request_twice_gives_the_same_window(kb, clock):

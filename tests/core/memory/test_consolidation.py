@@ -16,7 +16,10 @@ def visits(kb, who, places, **more):
 
 
 def summaries(kb, scope=None):
-    return [(row["args"], row["metadata"]) for row in kb.query_rows("visited_consolidated", [X, Variable("n")], scope=scope)]
+    return [
+        (row["args"], row["metadata"])
+        for row in kb.query_rows("visited_consolidated", [X, Variable("n")], scope=scope)
+    ]
 
 
 def test_facts_that_repeat_themselves_are_summed_up(kb, clock):
@@ -37,7 +40,11 @@ def test_facts_that_repeat_themselves_are_summed_up(kb, clock):
     assert summaries(kb) == [(["ann", "7"], metadata)]
     assert (found.consolidated, found.removed, found.timestamp) == (7, 0, T0 + 110)
     assert names(found.facts) == [("visited_consolidated", "ann", "7")]
-    assert (dry.consolidated, names(dry.facts), dry.facts[0]["metadata"]) == (7, names(found.facts), metadata)
+    assert (dry.consolidated, names(dry.facts), dry.facts[0]["metadata"]) == (
+        7,
+        names(found.facts),
+        metadata,
+    )
     assert found.facts[0]["createdAt"] == T0 + 110
     assert dry.facts[0]["createdAt"] is None
     assert len(kb.query_rows("visited", ["ann", X])) == 7
@@ -91,17 +98,27 @@ def test_summaries_and_facts_like_them_are_left_alone(kb):
 
 
 def test_groups_of_two_arities(kb):
-    kb.assert_facts([Fact("e", ("a", str(i))) for i in range(5)] + [Fact("e", ("a", str(i), "x")) for i in range(6)])
-    assert sorted(names(kb.consolidate().facts)) == [("e_consolidated", "a", "5"), ("e_consolidated", "a", "6")]
+    kb.assert_facts(
+        [Fact("e", ("a", str(i))) for i in range(5)]
+        + [Fact("e", ("a", str(i), "x")) for i in range(6)]
+    )
+    assert sorted(names(kb.consolidate().facts)) == [
+        ("e_consolidated", "a", "5"),
+        ("e_consolidated", "a", "6"),
+    ]
     kb.retract_fact("e", ["a", "0", "x"])
     assert (kb.consolidate().removed, kb.consolidate().removed) == (1, 0)
-    assert names(kb.query_rows("e_consolidated", [X, Variable("n")])) == [("e_consolidated", "a", "5")]
+    assert names(kb.query_rows("e_consolidated", [X, Variable("n")])) == [
+        ("e_consolidated", "a", "5")
+    ]
 
 
 def test_the_size_of_groups_and_the_predicates_can_be_said(kb):
     visits(kb, "ann", range(3))
     kb.assert_facts([Fact("met", ("ann", str(i))) for i in range(3)])
-    assert names(kb.consolidate(min_group_size=3, predicates=["met"]).facts) == [("met_consolidated", "ann", "3")]
+    assert names(kb.consolidate(min_group_size=3, predicates=["met"]).facts) == [
+        ("met_consolidated", "ann", "3")
+    ]
     with pytest.raises(InvalidInput):
         kb.consolidate(min_group_size=1)
     with pytest.raises(InvalidInput):
@@ -113,5 +130,8 @@ def test_many_groups_are_split_into_records(kb, monkeypatch):
     kb.assert_facts([Fact("p", (f"a{i}", str(j))) for i in range(20) for j in range(2)])
     assert len(kb.consolidate(min_group_size=2).facts) == 20
     kb.assert_facts([Fact("p", (f"a{i}", "2")) for i in range(20)])
-    assert (kb.consolidate(min_group_size=2).removed, kb.consolidate(min_group_size=2).removed) == (20, 0)
+    assert (kb.consolidate(min_group_size=2).removed, kb.consolidate(min_group_size=2).removed) == (
+        20,
+        0,
+    )
     assert len(kb.query_rows("p_consolidated", [X, "3"])) == 20

@@ -40,10 +40,17 @@ def test_decay_evicts_what_expired_and_what_faded_and_conclusions_follow(kb, clo
     }
     since, faded = dry.atoms[0]["why"], dry.atoms[-1]["why"]
     assert since == {"reason": "expired", "since": T0 + 1000}
-    assert faded["salience"] == pytest.approx(faded["recency"] + faded["frequency"] + faded["priority"])
+    assert faded["salience"] == pytest.approx(
+        faded["recency"] + faded["frequency"] + faded["priority"]
+    )
     assert faded["salience"] < faded["threshold"] == 0.2
     done = kb.decay(0.2)
-    assert (done.expired, done.evicted, done.truncated, done.timestamp) == (2, 1, False, T0 + 20 * HOUR)
+    assert (done.expired, done.evicted, done.truncated, done.timestamp) == (
+        2,
+        1,
+        False,
+        T0 + 20 * HOUR,
+    )
     assert names(done.atoms) == names(dry.atoms)
     assert all("why" not in row for row in done.atoms)
     assert stored(kb) == [("seen", "future"), ("seen", "kept"), ("seen", "new")]
@@ -100,7 +107,9 @@ def test_what_is_told_or_used_while_decay_works_is_not_evicted(node, kb, clock, 
     assert stored(kb) == [("p", "told"), ("p", "used"), ("short", "told")]
 
 
-def test_decay_of_a_tenant_that_is_emptied_meanwhile_changes_nothing_of_the_new_one(node, kb, clock, monkeypatch):
+def test_decay_of_a_tenant_that_is_emptied_meanwhile_changes_nothing_of_the_new_one(
+    node, kb, clock, monkeypatch
+):
     from kbcore.state.changes import CatalogAction, ChangeCatalog
 
     tell(kb, "p", "a")
@@ -122,7 +131,9 @@ def test_decay_of_a_tenant_that_is_emptied_meanwhile_changes_nothing_of_the_new_
 
 def test_a_list_too_long_for_one_record_is_split(node, kb, clock, monkeypatch):
     monkeypatch.setattr(evicting, "RECORD_BYTES", 200)
-    kb.assert_facts([Fact("p", (f"a{i:03}",)) for i in range(50)] + [Fact("q", ("x" * 100,)), Fact("flag", ())])
+    kb.assert_facts(
+        [Fact("p", (f"a{i:03}",)) for i in range(50)] + [Fact("q", ("x" * 100,)), Fact("flag", ())]
+    )
     generation = kb._read_tenant().generation
     assert kb.decay(1.0).evicted == 52
     assert stored(kb) == []

@@ -34,7 +34,13 @@ def test_everything_is_there_after_a_restart(tmp_path, snapshot):
     with runtime(tmp_path, clock=clock) as node:
         kb = node.knowledge_base()
         kb.assert_facts([Fact("p", (str(i), str(j))) for i in range(3) for j in range(5 + i)])
-        kb.assert_facts([Fact("flag", (), ttl=10), Fact("short", ("a",), ttl=10, scope="s"), Fact("p", ("0", "0"))])
+        kb.assert_facts(
+            [
+                Fact("flag", (), ttl=10),
+                Fact("short", ("a",), ttl=10, scope="s"),
+                Fact("p", ("0", "0")),
+            ]
+        )
         kb.prioritize("p", ["1", "1"], 0.9)
         kb.consolidate()
         clock.advance(10)

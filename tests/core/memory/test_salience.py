@@ -58,7 +58,9 @@ def test_a_goal_is_an_access_of_the_stored_facts_that_answer_it(kb, clock, ruled
     found = {row["salience"] for row in rows if row["predicate"] == "p"}
     assert list(found) == [pytest.approx(formula(HOUR, accesses=4))]
     if len(rows) < 50:
-        assert {row["salience"] for row in rows if row["predicate"] == "q"} <= {rows[-1]["salience"]}
+        assert {row["salience"] for row in rows if row["predicate"] == "q"} <= {
+            rows[-1]["salience"]
+        }
         assert rows[-1]["salience"] == pytest.approx(formula(2 * HOUR))
 
 
@@ -68,7 +70,9 @@ def test_many_goals_are_worked_in_by_and_by(kb):
         kb.infer(Literal(Atom("p", (f"a{i % 10}",))))
     for _ in range(3):
         kb.infer(Literal(Atom("p", (X,))))
-    assert [row["salience"] for row in kb.salient("p", ["a3"])] == [pytest.approx(formula(0, accesses=254))]
+    assert [row["salience"] for row in kb.salient("p", ["a3"])] == [
+        pytest.approx(formula(0, accesses=254))
+    ]
     relation = kb._read_tenant().partition(None).named("p")[0].relation
     assert relation.attributes(Attribute.ACCESSES, array("I", [3, 4]))[:] == array("q", [255, 254])
 
@@ -138,7 +142,10 @@ def test_a_scorer_of_a_guest_ranks_and_fades(clock):
             for _ in range(times):
                 tell(kb, "p", name)
         tell(kb, "p", "d", positive=False)
-        assert [(row["args"], row["salience"]) for row in kb.salient("p", [X], limit=2)] == [(["b"], 0.3), (["c"], 0.2)]
+        assert [(row["args"], row["salience"]) for row in kb.salient("p", [X], limit=2)] == [
+            (["b"], 0.3),
+            (["c"], 0.2),
+        ]
         assert [row["why"]["salience"] for row in kb.decay(0.15, dry_run=True).atoms] == [0.1, 0.0]
         assert names(kb.decay(0.15).atoms) == [("p", "a"), ("p", "d")]
         assert names(kb.salient("p", [X], minimum=0.4)) == [("p", "b")]
@@ -199,5 +206,8 @@ def test_recall_gives_what_was_valid_then(kb, clock):
     tell(kb, "at", "bob", "work", scope="s")
     assert names(kb.recall("at", ["ann", X], T0 + 50)) == [("at", "ann", "home")]
     assert names(kb.recall("at", ["ann", X], T0 + 100)) == [("at", "ann", "work")]
-    assert names(kb.recall("at", [ANONYMOUS, X], T0 + 100, scope="*")) == [("at", "ann", "work"), ("at", "bob", "work")]
+    assert names(kb.recall("at", [ANONYMOUS, X], T0 + 100, scope="*")) == [
+        ("at", "ann", "work"),
+        ("at", "bob", "work"),
+    ]
     assert kb.recall("at", ["ann", X], T0 - 1) == []

@@ -36,13 +36,17 @@ def test_a_diff_tells_every_kind_of_difference(kb, clock):
     kb.assert_facts(
         [
             Fact("p", ("added",), scope="s"),
-            Fact("p", ("same",), scope="s", confidence=0.5, metadata={"k": 1}),  # told again: nothing new
+            Fact(
+                "p", ("same",), scope="s", confidence=0.5, metadata={"k": 1}
+            ),  # told again: nothing new
             Fact("p", ("sign",), scope="s", positive=False),
             Fact("p", ("both",), scope="s", positive=False),
             Fact("p", ("sure",), scope="s", confidence=0.6),
             Fact("p", ("noted",), scope="s", metadata={"k": 2}),
             Fact("p", ("until",), scope="s", valid_until=START + 500),
-            Fact("p", ("later",), scope="s", valid_from=START + 500),  # not valid now: it is not there
+            Fact(
+                "p", ("later",), scope="s", valid_from=START + 500
+            ),  # not valid now: it is not there
             Fact("p", ("lives",), scope="s", ttl=50),
             Fact("off", (), scope="s", positive=False),
             Fact("new", ("x", "y"), scope="s"),
@@ -53,13 +57,21 @@ def test_a_diff_tells_every_kind_of_difference(kb, clock):
     assert names(found.removed) == [["later"], ["removed"]]
     pairs = {tuple(pair.before["args"]): pair for pair in found.modified}
     assert set(pairs) == {("sign",), ("sure",), ("noted",), ("until",), ("lives",), ()}
-    assert all((pair.before["scope"], pair.after["scope"]) == (None, "s") for pair in found.modified)
+    assert all(
+        (pair.before["scope"], pair.after["scope"]) == (None, "s") for pair in found.modified
+    )
     assert (pairs["sign",].before["negated"], pairs["sign",].after["negated"]) == (False, True)
     assert found.unchanged == 3
     back = kb.diff_scopes("s", None)
     assert (names(back.added), names(back.removed)) == (names(found.removed), names(found.added))
-    assert [(p.after, p.before) for p in back.modified if p.before["args"] != ["sign"] and p.before["args"]] == [
-        (p.before, p.after) for p in found.modified if p.before["args"] != ["sign"] and p.before["args"]
+    assert [
+        (p.after, p.before)
+        for p in back.modified
+        if p.before["args"] != ["sign"] and p.before["args"]
+    ] == [
+        (p.before, p.after)
+        for p in found.modified
+        if p.before["args"] != ["sign"] and p.before["args"]
     ]
 
 

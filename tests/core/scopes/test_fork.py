@@ -28,12 +28,17 @@ def test_a_fork_has_everything_and_goes_its_own_way(kb, clock):
     clock.advance(2)
     assert kb.fork_scope(None, "s").copied == 5
     assert kb.scopes() == ["s"]
-    both = [[{**row, "scope": None} for row in kb.query_rows("p", [ANONYMOUS], scope=scope)] for scope in (None, "s")]
+    both = [
+        [{**row, "scope": None} for row in kb.query_rows("p", [ANONYMOUS], scope=scope)]
+        for scope in (None, "s")
+    ]
     assert both[0] == both[1]
     assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("brief",)]
     clock.advance(8)
     assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("soon",)]
-    kb.assert_facts([Fact("p", ("mine",), scope="s"), Fact("p", ("a",), scope="s", metadata={"k": 2})])
+    kb.assert_facts(
+        [Fact("p", ("mine",), scope="s"), Fact("p", ("a",), scope="s", metadata={"k": 2})]
+    )
     kb.retract_fact("p", ("soon",), scope="s")
     assert kb.tuples(Atom("q", (Variable("x"),))) == [("a",), ("soon",)]
     assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("mine",)]
@@ -107,7 +112,9 @@ def goal_literal(atom):
 
 
 def test_a_scope_asked_before_it_is_written_answers_afterwards(kb):
-    kb.assert_rules([RULE, parse_rule("w(?x) :- q(?x), not v(?x)."), parse_rule("v(?x) :- q(?x), not w(?x).")])
+    kb.assert_rules(
+        [RULE, parse_rule("w(?x) :- q(?x), not v(?x)."), parse_rule("v(?x) :- q(?x), not w(?x).")]
+    )
     goals = [Atom(name, (Variable("x"),)) for name in ("q", "w")]
     for _ in range(2):
         assert [kb.tuples(goal, scope="new") for goal in goals] == [[], []]

@@ -21,7 +21,14 @@ class Ours:
 
     def resolve(self, conflict):
         best = max((*conflict.source, *conflict.target), key=lambda fact: fact.confidence or 0.0)
-        noted = Standing(best.positive, best.created_at, best.valid_from, None, best.confidence, {"contested": True})
+        noted = Standing(
+            best.positive,
+            best.created_at,
+            best.valid_from,
+            None,
+            best.confidence,
+            {"contested": True},
+        )
         return Resolution(Keep.FACTS, (noted,))
 
 
@@ -80,7 +87,10 @@ def test_a_guest_sees_both_sides():
         assert isinstance(by_args["sure"], MergeConflict)
         assert [fact.confidence for fact in by_args["sure"].source] == [0.4]
         assert by_args["sure"].target[0].metadata == {"who": "base", "b": 1}
-        assert [fact.positive for fact in by_args["sign"].source + by_args["sign"].target] == [False, True]
+        assert [fact.positive for fact in by_args["sign"].source + by_args["sign"].target] == [
+            False,
+            True,
+        ]
         found = stored(kb.kb)
         assert (found["sure", False]["confidence"], ("sign", True) in found) == (0.4, False)
 
@@ -102,7 +112,12 @@ ODD = Standing(True, START, START, None, 2.0)
         (lambda c: Resolution(Keep.FACTS, [c.source]), "not a tuple"),  # type: ignore[arg-type]
         (lambda c: Resolution(Keep.FACTS, (ODD,)), "confidence outside 0 to 1"),
         (lambda c: Resolution(Keep.FACTS, (Standing(True, -1, START),)), "an invalid time"),
-        (lambda c: Resolution(Keep.FACTS, (Standing(True, START, START, metadata={"x": object()}),)), "not JSON"),
+        (
+            lambda c: Resolution(
+                Keep.FACTS, (Standing(True, START, START, metadata={"x": object()}),)
+            ),
+            "not JSON",
+        ),
     ],
 )
 def test_a_guest_that_fails_changes_nothing(answer, said):

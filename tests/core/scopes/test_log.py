@@ -33,7 +33,9 @@ def everything(kb, clock):
     kb.assert_rules([RULE, scoped("only(?x) :- p(?x), not q(?x).", "s")])
     kb.fork_scope("s", "gone")
     kb.fork_scope(None, "what.if")
-    kb.assert_facts([Fact("p", ("later",), scope="what.if", valid_from=START + 500, metadata={"x": 1})])
+    kb.assert_facts(
+        [Fact("p", ("later",), scope="what.if", valid_from=START + 500, metadata={"x": 1})]
+    )
     clock.advance(20)
     kb.fork_scope("what.if", "copy")
     kb.merge_scope("s", "copy", strategy="KEEP_BOTH")

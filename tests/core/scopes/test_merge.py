@@ -13,8 +13,18 @@ from kbplanner.ir.terms import ANONYMOUS
 @pytest.mark.parametrize(
     ("strategy", "facts", "confidence", "who"),
     [
-        ("SOURCE_WINS", {("sure", False), ("sign", True), ("mine", False), ("yours", False)}, 0.4, "s"),
-        ("TARGET_WINS", {("sure", False), ("sign", False), ("mine", False), ("yours", False)}, 0.9, "base"),
+        (
+            "SOURCE_WINS",
+            {("sure", False), ("sign", True), ("mine", False), ("yours", False)},
+            0.4,
+            "s",
+        ),
+        (
+            "TARGET_WINS",
+            {("sure", False), ("sign", False), ("mine", False), ("yours", False)},
+            0.9,
+            "base",
+        ),
         (
             "KEEP_BOTH",
             {("sure", False), ("sign", False), ("sign", True), ("mine", False), ("yours", False)},
@@ -30,7 +40,10 @@ def test_strategies(kb, strategy, facts, confidence, who):
     assert (outcome.conflicts, outcome.strategy) == (2, strategy)
     found = stored(kb)
     assert set(found) == facts
-    assert (found["sure", False]["confidence"], found["sure", False]["metadata"]["who"]) == (confidence, who)
+    assert (found["sure", False]["confidence"], found["sure", False]["metadata"]["who"]) == (
+        confidence,
+        who,
+    )
     assert found["yours", False] == {**before["yours", False], "scope": None}
     assert stored(kb, "s") == before
     if strategy == "KEEP_BOTH":
@@ -57,12 +70,18 @@ def test_reject_lists_the_conflicts_and_changes_nothing(kb):
 
 
 def test_both_of_one_sign_have_the_hull_of_their_windows(kb, clock):
-    kb.assert_facts([Fact("p", ("a",), valid_from=START - 50, valid_until=START + 10, confidence=0.2)])
+    kb.assert_facts(
+        [Fact("p", ("a",), valid_from=START - 50, valid_until=START + 10, confidence=0.2)]
+    )
     kb.assert_facts([Fact("p", ("a",), scope="s", valid_until=START + 40)])
     clock.advance(5)
     kb.merge_scope("s", strategy="KEEP_BOTH")
     row = stored(kb)["a", False]
-    assert (row["validFrom"], row["validUntil"], row["confidence"]) == (START - 50, START + 40, None)
+    assert (row["validFrom"], row["validUntil"], row["confidence"]) == (
+        START - 50,
+        START + 40,
+        None,
+    )
     clock.advance(10)
     assert list(stored(kb)) == [("a", False)]
     clock.advance(25)
@@ -71,7 +90,12 @@ def test_both_of_one_sign_have_the_hull_of_their_windows(kb, clock):
 
 def test_expired_facts_neither_conflict_nor_come_along_but_those_of_the_future_do(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=5), Fact("p", ("b",), scope="s", ttl=5)])
-    kb.assert_facts([Fact("p", ("a",), positive=False, scope="s"), Fact("p", ("c",), scope="s", valid_from=START + 50)])
+    kb.assert_facts(
+        [
+            Fact("p", ("a",), positive=False, scope="s"),
+            Fact("p", ("c",), scope="s", valid_from=START + 50),
+        ]
+    )
     clock.advance(10)
     assert kb.merge_scope("s", strategy="REJECT").merged == 2
     assert list(stored(kb)) == [("a", True)]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from support.transactions import Handle, Node, fact
 
-from kbcore.errors import Conflict, InvalidInput, RateLimited, StorageFull, TooLarge, UnknownTransaction
+from kbcore.errors import (
+    Conflict,
+    InvalidInput,
+    RateLimited,
+    StorageFull,
+    TooLarge,
+    UnknownTransaction,
+)
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 from kbplanner.syntax.parser import parse_rule
 
@@ -122,7 +129,9 @@ def test_where_there_is_no_room_it_stays_open(node, monkeypatch):
     assert node.ask("p(?x)") == [["a"]]
 
 
-@pytest.mark.parametrize("action", [CatalogAction.NUKE_TENANT, CatalogAction.DROP_TENANT, CatalogAction.NUKE_DATABASE])
+@pytest.mark.parametrize(
+    "action", [CatalogAction.NUKE_TENANT, CatalogAction.DROP_TENANT, CatalogAction.NUKE_DATABASE]
+)
 def test_a_tenant_that_is_emptied_takes_them_along(node, action):
     node.tell("p(a)")
     inside = node.begin()

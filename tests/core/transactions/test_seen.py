@@ -24,7 +24,9 @@ def test_writes_are_seen_inside_and_not_outside(node):
     assert node.ask("edge(?x, ?y)") == [["a", "b"], ["c", "d"]]
 
 
-@pytest.mark.parametrize("goal", ["?- r(a).", "?- r(?x).", "?- p(a).", "?- n(?x).", "?- w(b, ?x).", "?- t(?n)."])
+@pytest.mark.parametrize(
+    "goal", ["?- r(a).", "?- r(?x).", "?- p(a).", "?- n(?x).", "?- w(b, ?x).", "?- t(?n)."]
+)
 @pytest.mark.parametrize("told", [(), ("p(b)",), ("p(a)", "p(b)")])
 def test_a_goal_asked_before_a_write_and_again_after_it(node, goal, told):
     rules = (
@@ -38,7 +40,11 @@ def test_a_goal_asked_before_a_write_and_again_after_it(node, goal, told):
     inside, alone = node.begin(), Node()
     alone.teach(*rules)
     alone.tell("q(a)", "q(b)", *told)
-    for write in (lambda to: to.tell("p(a)"), lambda to: to.retract("p(a)"), lambda to: to.tell("p(c)")):
+    for write in (
+        lambda to: to.tell("p(a)"),
+        lambda to: to.retract("p(a)"),
+        lambda to: to.tell("p(c)"),
+    ):
         assert inside.ask(goal) == alone.ask(goal)
         write(inside)
         write(alone)
@@ -71,7 +77,10 @@ def test_every_kind_of_read_sees_the_writes(node):
         assert kb.aggregate("n", "SUM", arg_index=0).result == 3
         assert kb.predicates()["totalFacts"] == 2
         assert [rule.text for rule in kb.rules()] == ["m(?x) :- n(?x)."]
-        assert b"".join(kb.infer_json(parse_goal("m(?x)").body[0], lambda rows: b"")).count(b'"m"') == 2
+        assert (
+            b"".join(kb.infer_json(parse_goal("m(?x)").body[0], lambda rows: b"")).count(b'"m"')
+            == 2
+        )
         assert len(kb.prove(parse_goal("m(?x)").body[0])) == 2
         assert "n(1)" in kb.explain(parse_goal("m(1)").body)
 

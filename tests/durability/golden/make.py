@@ -20,11 +20,15 @@ def main(folder: str) -> None:
         kb.tell_many("parent", [("bob", "cid"), ("cid", "日本"), ('a "quoted" \\ text', "")])
         kb.tell("parent", ["eve", "bob"], negated=True)
         kb.tell("seen", ["bob"], ttl=10**12)
-        kb.teach("ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z).")
+        kb.teach(
+            "ancestor(?x, ?y) :- parent(?x, ?y).\nancestor(?x, ?z) :- parent(?x, ?y), ancestor(?y, ?z)."
+        )
         kb.retract("parent", ["cid", "日本"])
         kb.fork("what-if")
         kb.tell("parent", ["zoe", "ann"], scope="what-if")
-    with open_kb(path=folder, config=config, tenant="other") as kb:  # after a snapshot, so that there is log behind it
+    with open_kb(
+        path=folder, config=config, tenant="other"
+    ) as kb:  # after a snapshot, so that there is log behind it
         kb.tell("note", ["1"])
         kb.tell("note", ["2"])
         kb.fork("copy")

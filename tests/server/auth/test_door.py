@@ -15,7 +15,11 @@ from kbserver.security.guard import WhileItHolds
 
 
 def test_without_keys_everybody_may_do_everything(client):
-    assert client.get("/auth/status").get_json() == {"mode": "disabled", "bootstrapRequired": False, "keyCount": 0}
+    assert client.get("/auth/status").get_json() == {
+        "mode": "disabled",
+        "bootstrapRequired": False,
+        "keyCount": 0,
+    }
     assert client.get("/auth/whoami").get_json() == {
         "mode": "disabled",
         "keyId": None,
@@ -25,7 +29,9 @@ def test_without_keys_everybody_may_do_everything(client):
         "databases": [],
         "tenants": [],
     }
-    assert client.post("/tell", TOLD, headers={"Authorization": "Bearer anything"}).status_code == 200
+    assert (
+        client.post("/tell", TOLD, headers={"Authorization": "Bearer anything"}).status_code == 200
+    )
 
 
 @pytest.mark.parametrize(("method", "path"), [
@@ -39,20 +45,31 @@ def test_nobody_plants_keys_before_they_are_asked_for(client, path, method):
 
 
 def test_one_key_opens_everything(single):
-    assert single.send("GET", "/auth/status").get_json() == {"mode": "single", "bootstrapRequired": False, "keyCount": 1}
+    assert single.send("GET", "/auth/status").get_json() == {
+        "mode": "single",
+        "bootstrapRequired": False,
+        "keyCount": 1,
+    }
     error_of(single.send("POST", "/tell", None, TOLD), 401, "UNAUTHORIZED")
     error_of(single.send("POST", "/tell", ONE + "x", TOLD), 401, "UNAUTHORIZED")
     assert single.send("POST", "/tell", ONE, TOLD).status_code == 200
     assert single.send("GET", "/admin/databases", ONE).status_code == 200
     assert single.send("GET", "/metrics", ONE).status_code == 200
     who = single.send("GET", "/auth/whoami", ONE).get_json()
-    assert (who["mode"], who["role"], who["keyId"], who["name"]) == ("single", "admin", "api-key", "API_KEY")
+    assert (who["mode"], who["role"], who["keyId"], who["name"]) == (
+        "single",
+        "admin",
+        "api-key",
+        "API_KEY",
+    )
 
 
 def test_the_one_key_stays_an_admin_key_beside_managed_ones():
     with serve_in_memory(api_key=ONE, auth_enabled=True) as served:
         node = Keyed(served)
-        made = node.send("POST", "/auth/keys", ONE, {"name": "a", "role": "reader"}).get_json()["key"]
+        made = node.send("POST", "/auth/keys", ONE, {"name": "a", "role": "reader"}).get_json()[
+            "key"
+        ]
         assert node.send("POST", "/ask", made, GOAL).status_code == 200
 
 
@@ -126,13 +143,21 @@ def test_addresses_of_one_ipv6_network_count_together(single):
 
 
 @pytest.mark.parametrize(
-    ("hops", "told", "last"), [(0, "198.51.100.{}", 429), (1, "198.51.100.{}", 401), (1, "1.1.1.{}, 9.9.9.9", 429)]
+    ("hops", "told", "last"),
+    [(0, "198.51.100.{}", 429), (1, "198.51.100.{}", 401), (1, "1.1.1.{}, 9.9.9.9", 429)],
 )
 def test_what_proxies_say_counts_as_far_as_they_are_trusted(hops, told, last):
     with serve_in_memory(api_key=ONE, forwarded_hops=hops) as served:
         node = Keyed(served)
         for number in range(11):
-            answer = node.send("POST", "/ask", "wrong", GOAL, address="10.0.0.1", X_Forwarded_For=told.format(number))
+            answer = node.send(
+                "POST",
+                "/ask",
+                "wrong",
+                GOAL,
+                address="10.0.0.1",
+                X_Forwarded_For=told.format(number),
+            )
         assert answer.status_code == last
 
 

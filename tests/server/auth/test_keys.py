@@ -17,21 +17,59 @@ from kbserver.serve import announcement
 
 
 def test_the_first_key_is_made_with_the_token_and_once(node):
-    assert node.send("GET", "/auth/status").get_json() == {"mode": "managed", "bootstrapRequired": True, "keyCount": 0}
-    error_of(node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "wrong"}), 401, "UNAUTHORIZED")
-    made = node.send("POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP, "description": "first"})
+    assert node.send("GET", "/auth/status").get_json() == {
+        "mode": "managed",
+        "bootstrapRequired": True,
+        "keyCount": 0,
+    }
+    error_of(
+        node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": "wrong"}),
+        401,
+        "UNAUTHORIZED",
+    )
+    made = node.send(
+        "POST",
+        "/auth/bootstrap",
+        None,
+        {"name": "root", "token": BOOTSTRAP, "description": "first"},
+    )
     assert made.status_code == 201
     assert made.headers["Cache-Control"] == "no-store"
     shown = made.get_json()
-    assert {"id", "name", "key", "prefix", "role", "databases", "tenants", "expiresAt"} <= shown.keys()
-    assert (shown["name"], shown["role"], shown["databases"], shown["tenants"]) == ("root", "admin", [], [])
+    assert {
+        "id",
+        "name",
+        "key",
+        "prefix",
+        "role",
+        "databases",
+        "tenants",
+        "expiresAt",
+    } <= shown.keys()
+    assert (shown["name"], shown["role"], shown["databases"], shown["tenants"]) == (
+        "root",
+        "admin",
+        [],
+        [],
+    )
     assert shown["expiresAt"] is None
     assert shown["key"].startswith(shown["prefix"] + "_")
     again = node.send("POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP})
     error_of(again, 403, "FORBIDDEN")
-    assert node.send("GET", "/auth/status").get_json() == {"mode": "managed", "bootstrapRequired": False, "keyCount": 1}
-    assert node.send("DELETE", f"/auth/keys/{shown['id']}", shown["key"]).get_json()["id"] == shown["id"]
-    error_of(node.send("POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP}), 403, "FORBIDDEN")
+    assert node.send("GET", "/auth/status").get_json() == {
+        "mode": "managed",
+        "bootstrapRequired": False,
+        "keyCount": 1,
+    }
+    assert (
+        node.send("DELETE", f"/auth/keys/{shown['id']}", shown["key"]).get_json()["id"]
+        == shown["id"]
+    )
+    error_of(
+        node.send("POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP}),
+        403,
+        "FORBIDDEN",
+    )
 
 
 def test_bootstrapping_takes_five_tries_a_minute(node):
@@ -42,12 +80,19 @@ def test_bootstrapping_takes_five_tries_a_minute(node):
     assert int(refused.headers["Retry-After"]) <= 60
     assert refused.headers["RateLimit-Policy"] == '"bootstrap";q=5;w=60'
     node.served.clock.advance(60_000)
-    assert node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP}).status_code == 201
+    assert (
+        node.send("POST", "/auth/bootstrap", None, {"name": "a", "token": BOOTSTRAP}).status_code
+        == 201
+    )
 
 
 def test_without_a_token_nobody_bootstraps():
     with serve_in_memory(auth_enabled=True) as served:
-        error_of(Keyed(served).send("POST", "/auth/bootstrap", None, {"name": "a", "token": ""}), 403, "FORBIDDEN")
+        error_of(
+            Keyed(served).send("POST", "/auth/bootstrap", None, {"name": "a", "token": ""}),
+            403,
+            "FORBIDDEN",
+        )
 
 
 # -- making and losing keys --------------------------------------------------------------------------------------------
@@ -66,7 +111,9 @@ def test_keys_are_made_listed_replaced_and_revoked(node):
     assert listed.get_json()["count"] == 2
     row = listed.get_json()["keys"][1]
     assert row == {key: value for key, value in {**bob, "expired": False}.items() if key != "key"}
-    new = node.send("POST", f"/auth/keys/{bob['id']}/rotate", root, {"overlapSeconds": 10}).get_json()
+    new = node.send(
+        "POST", f"/auth/keys/{bob['id']}/rotate", root, {"overlapSeconds": 10}
+    ).get_json()
     for key in (bob["key"], new["key"]):
         assert node.send("GET", "/auth/whoami", key).get_json()["tenants"] == ["a"]
     node.served.clock.advance(10_000)
@@ -106,7 +153,9 @@ def test_a_bad_wish_is_refused_by_the_name_of_its_field(node, field, more):
 def test_a_key_that_ends_is_refused_and_told_so(node):
     key = node.make("reader", expires_in_days=1).secret
     node.served.clock.advance(86_400_000)
-    assert "expired" in error_of(node.send("POST", "/ask", key, GOAL), 401, "UNAUTHORIZED")["message"]
+    assert (
+        "expired" in error_of(node.send("POST", "/ask", key, GOAL), 401, "UNAUTHORIZED")["message"]
+    )
 
 
 # -- what is written down ----------------------------------------------------------------------------------------------
@@ -115,7 +164,9 @@ def test_a_key_that_ends_is_refused_and_told_so(node):
 def test_what_administrators_do_is_written_down_without_secrets(node, caplog):
     caplog.set_level(logging.DEBUG)
     logging.getLogger("kbserver.access").setLevel(logging.DEBUG)
-    made = node.send("POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP}, address="192.0.2.7").get_json()
+    made = node.send(
+        "POST", "/auth/bootstrap", None, {"name": "root", "token": BOOTSTRAP}, address="192.0.2.7"
+    ).get_json()
     root = made["key"]
     node.send("POST", "/auth/keys", root, {"name": "bob", "role": "reader"})
     node.send("POST", "/admin/databases", root, {"name": "shop"})
@@ -181,7 +232,9 @@ def test_the_command_makes_lists_replaces_and_revokes(tmp_path, capsys):
         assert ended.value.code in (0, None), capsys.readouterr().err
         return capsys.readouterr().out
 
-    key = run("create", "bob", "--role", "writer", "--tenants", "a, b", "--expires-in-days", "1").strip()
+    key = run(
+        "create", "bob", "--role", "writer", "--tenants", "a, b", "--expires-in-days", "1"
+    ).strip()
     id = key.split("_")[1]
     assert run("list").startswith(f"{id}  writer  bob  databases *, tenants a,b, 20")
     new = run("rotate", id, "--overlap", "0").strip()
@@ -207,14 +260,19 @@ def test_the_command_works_on_a_server_with_a_key(tmp_path):
         settings = {**os.environ, "KBCORE_URL": url, **more}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
 
-    with Server(tmp_path, log=tmp_path.with_suffix(".log"), AUTH_ENABLED="true", BOOTSTRAP_TOKEN=BOOTSTRAP) as server:
+    with Server(
+        tmp_path, log=tmp_path.with_suffix(".log"), AUTH_ENABLED="true", BOOTSTRAP_TOKEN=BOOTSTRAP
+    ) as server:
         url = "http://{}:{}".format(*server.address)
         status, body = server.post("/auth/bootstrap", {"name": "root", "token": BOOTSTRAP})
         assert status == 201
         root = json.loads(body)["key"]
         made = run("create", "bob", "--role", "reader", key=root, url=url)
         bob = made.stdout.strip()
-        assert run("list", key=bob, url=url).stderr == "kbcore: the key 'bob' has role reader, and this needs admin\n"
+        assert (
+            run("list", key=bob, url=url).stderr
+            == "kbcore: the key 'bob' has role reader, and this needs admin\n"
+        )
         assert server.post("/tell", TOLD, Authorization=f"Bearer {root}")[0] == 200
         server.kill()
     with Server(tmp_path, AUTH_ENABLED="true") as server:

@@ -32,7 +32,9 @@ def test_subscriptions_of_a_session(agent: Agent, served: Served) -> None:
 
 
 def test_a_second_stream_takes_over(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "KEEP_ALIVE_SECONDS", 0.05)  # the client of the tests waits for the first bytes
+    monkeypatch.setattr(
+        outbox, "KEEP_ALIVE_SECONDS", 0.05
+    )  # the client of the tests waits for the first bytes
     agent.open()
     agent.legacy("resources/subscribe", {"uri": "kb://facts/p"})
     headers = {"Mcp-Session-Id": agent.session or ""}
@@ -46,7 +48,10 @@ def test_a_second_stream_takes_over(agent: Agent, monkeypatch: pytest.MonkeyPatc
 
 
 def test_listen(agent: Agent, served: Served) -> None:
-    wanted = {"resourceSubscriptions": ["kb://facts/p", "kb://nothing", "kb://scopes/s/facts/p"], "toolsListChanged": True}
+    wanted = {
+        "resourceSubscriptions": ["kb://facts/p", "kb://nothing", "kb://scopes/s/facts/p"],
+        "toolsListChanged": True,
+    }
     response = agent.modern("subscriptions/listen", {"notifications": wanted})
     assert response.headers["Cache-Control"] == "no-store"
     stream = frames(response)
@@ -73,7 +78,11 @@ def test_of_another_tenant_nothing_is_heard(agent: Agent, served: Served) -> Non
     stream = frames(agent.modern("subscriptions/listen", wanted, X_Tenant_ID="mine"))
     next(stream)
     served.client.tell("p", "a")
-    agent.legacy("tools/call", {"name": "tell", "arguments": {"predicate": "q", "args": ["a"]}}, X_Tenant_ID="mine")
+    agent.legacy(
+        "tools/call",
+        {"name": "tell", "arguments": {"predicate": "q", "args": ["a"]}},
+        X_Tenant_ID="mine",
+    )
     assert next(stream)["params"]["uri"] == "kb://predicates"
     served.app.extensions["kbcore.mcp"].close()
     assert [message for message in stream if "method" in message] == []
@@ -81,7 +90,15 @@ def test_of_another_tenant_nothing_is_heard(agent: Agent, served: Served) -> Non
 
 def test_listen_is_judged_first(agent: Agent) -> None:
     failed(agent.modern("subscriptions/listen", {"notifications": 3}), 400, -32602)
-    failed(agent.modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [3]}}), 400, -32602)
+    failed(
+        agent.modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [3]}}),
+        400,
+        -32602,
+    )
     many = {"notifications": {"resourceSubscriptions": [f"kb://facts/p{n}" for n in range(1001)]}}
     failed(agent.modern("subscriptions/listen", many), 400, -32602)
-    failed(agent.modern("subscriptions/listen", {"notifications": {}}, Accept="application/json"), 406, -32600)
+    failed(
+        agent.modern("subscriptions/listen", {"notifications": {}}, Accept="application/json"),
+        406,
+        -32600,
+    )

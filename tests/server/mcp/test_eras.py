@@ -26,7 +26,12 @@ def test_discover(agent: Agent) -> None:
 
 def test_every_result_says_what_it_is_and_keeps_no_session(agent: Agent) -> None:
     for method, params in (
-        *(("tools/list", {}), ("resources/list", {}), ("resources/templates/list", {}), ("prompts/list", {})),
+        *(
+            ("tools/list", {}),
+            ("resources/list", {}),
+            ("resources/templates/list", {}),
+            ("prompts/list", {}),
+        ),
         ("resources/read", {"uri": "kb://rules"}),
     ):
         response = agent.modern(method, params)
@@ -50,19 +55,43 @@ def test_headers_must_say_what_the_body_says(agent: Agent) -> None:
 
 
 def test_a_version_of_the_future(agent: Agent) -> None:
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {**META, VERSION_KEY: "2099-01-01"}}}
-    found = failed(agent.send(message, MCP_Protocol_Version="2099-01-01", Mcp_Method="tools/list"), 400, -32022)
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/list",
+        "params": {"_meta": {**META, VERSION_KEY: "2099-01-01"}},
+    }
+    found = failed(
+        agent.send(message, MCP_Protocol_Version="2099-01-01", Mcp_Method="tools/list"), 400, -32022
+    )
     assert found["error"]["data"] == {"supported": list(SUPPORTED), "requested": "2099-01-01"}
-    failed(agent.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, MCP_Protocol_Version="2099-01-01"), 400, -32022)
+    failed(
+        agent.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, MCP_Protocol_Version="2099-01-01"
+        ),
+        400,
+        -32022,
+    )
 
 
 @pytest.mark.parametrize(
-    "meta", [{VERSION_KEY: MODERN}, {VERSION_KEY: MODERN, CAPABILITIES_KEY: 3}, {VERSION_KEY: 3, CAPABILITIES_KEY: {}}]
+    "meta",
+    [
+        {VERSION_KEY: MODERN},
+        {VERSION_KEY: MODERN, CAPABILITIES_KEY: 3},
+        {VERSION_KEY: 3, CAPABILITIES_KEY: {}},
+    ],
 )
 def test_what_a_request_must_say(agent: Agent, meta: dict[str, Any]) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
     failed(agent.send(message, MCP_Protocol_Version=MODERN, Mcp_Method="tools/list"), 400, -32602)
-    failed(agent.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, MCP_Protocol_Version=MODERN), 400, -32602)
+    failed(
+        agent.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, MCP_Protocol_Version=MODERN
+        ),
+        400,
+        -32602,
+    )
 
 
 def test_what_the_era_no_longer_has(agent: Agent) -> None:
@@ -89,7 +118,10 @@ def test_an_unknown_version_is_answered_with_ours(agent: Agent) -> None:
 def test_sessions_are_known_of_their_tenant_until_they_end(agent: Agent) -> None:
     agent.open()
     assert agent.legacy("ping", X_Tenant_ID="default")["result"] == {}
-    assert agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, X_Tenant_ID="other").status_code == 404
+    assert (
+        agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, X_Tenant_ID="other").status_code
+        == 404
+    )
     headers = {"Mcp-Session-Id": agent.session or ""}
     assert agent.flask.delete("/mcp", headers=headers).status_code == 204
     failed(agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}), 404, -32600)
@@ -101,11 +133,19 @@ def test_sessions_are_known_of_their_tenant_until_they_end(agent: Agent) -> None
 def test_errors_of_sound_requests_go_with_200(agent: Agent) -> None:
     agent.open()
     failed(agent.send({"jsonrpc": "2.0", "id": 1, "method": "nothing"}), 200, -32601)
-    read = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "kb://nothing"}}
+    read = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "resources/read",
+        "params": {"uri": "kb://nothing"},
+    }
     failed(agent.send(read), 200, -32002)
 
 
 def test_requests_without_a_session_are_served(agent: Agent) -> None:
-    assert agent.call("tell", predicate="parent", args=["ann", "bob"])["structuredContent"]["asserted"] == 1
+    assert (
+        agent.call("tell", predicate="parent", args=["ann", "bob"])["structuredContent"]["asserted"]
+        == 1
+    )
     found = agent.legacy("resources/subscribe", {"uri": "kb://rules"})
     assert found["error"]["code"] == -32600

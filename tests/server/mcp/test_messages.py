@@ -42,7 +42,9 @@ def test_notifications_and_replies_get_no_answer(agent: Agent) -> None:
 
 
 def test_bodies_are_json_of_a_size(agent: Agent) -> None:
-    error_of(agent.flask.post("/mcp", data=b"{}", content_type="text/plain"), 415, "VALIDATION_ERROR")
+    error_of(
+        agent.flask.post("/mcp", data=b"{}", content_type="text/plain"), 415, "VALIDATION_ERROR"
+    )
     error_of(agent.send(b" " * ((4 << 20) + 1)), 413, "PAYLOAD_TOO_LARGE")
     error_of(agent.flask.put("/mcp"), 405, "VALIDATION_ERROR")
 
@@ -66,17 +68,24 @@ def test_bodies_are_json_of_a_size(agent: Agent) -> None:
 )
 def test_foreign_pages_are_refused(agent: Agent, header: str, value: str, status: int) -> None:
     for path in ("/mcp", "/a2a"):
-        response = agent.send({"jsonrpc": "2.0", "id": 1, "method": "ping"}, path, **{header: value})
+        response = agent.send(
+            {"jsonrpc": "2.0", "id": 1, "method": "ping"}, path, **{header: value}
+        )
         assert response.status_code == status, response.text
         if status == 403:
             assert error_of(response, 403, "FORBIDDEN")["details"] == {"header": header}
 
 
 def test_origins_that_are_allowed_by_name() -> None:
-    with serve_in_memory(mcp_allowed_origins=("https://app.example",), public_url="https://kb.example/x") as served:
+    with serve_in_memory(
+        mcp_allowed_origins=("https://app.example",), public_url="https://kb.example/x"
+    ) as served:
         agent, ping = Agent(served.client), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert agent.send(ping, Origin="https://app.example").status_code == 200
         assert agent.send(ping, Host="kb.example").status_code == 200
         assert agent.send(ping, Origin="https://other.example").status_code == 403
     with serve_in_memory(mcp_allowed_origins=("*",)) as served:
-        assert Agent(served.client).send(ping, Origin="https://other.example", Host="any").status_code == 200
+        assert (
+            Agent(served.client).send(ping, Origin="https://other.example", Host="any").status_code
+            == 200
+        )

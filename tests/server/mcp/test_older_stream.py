@@ -31,13 +31,17 @@ def opened(served: Served) -> Any:
 
 def test_a_session_ends_with_its_stream(served: Served, transport: Transport) -> None:
     response = opened(served)
-    assert next(response.iter_encoded()).startswith(b"event: endpoint\ndata: /mcp/messages?sessionId=")
+    assert next(response.iter_encoded()).startswith(
+        b"event: endpoint\ndata: /mcp/messages?sessionId="
+    )
     assert counts(transport) == (1, 1)
     response.close()
     assert counts(transport) == (0, 0)
 
 
-def test_one_that_is_closed_before_it_began_leaves_no_session(served: Served, transport: Transport) -> None:
+def test_one_that_is_closed_before_it_began_leaves_no_session(
+    served: Served, transport: Transport
+) -> None:
     asked = served.client.flask.head("/mcp/sse")
     assert asked.status_code == 200
     asked.close()
@@ -45,7 +49,9 @@ def test_one_that_is_closed_before_it_began_leaves_no_session(served: Served, tr
     assert counts(transport) == (0, 0)
 
 
-def test_one_too_many_leaves_no_session(served: Served, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_too_many_leaves_no_session(
+    served: Served, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "MOST_STREAMS", 1)
     first = opened(served)
     error_of(opened(served), 429, "RATE_LIMITED")
@@ -54,7 +60,9 @@ def test_one_too_many_leaves_no_session(served: Served, transport: Transport, mo
     assert counts(transport) == (0, 0)
 
 
-def test_a_refusal_names_the_limit_of_sessions(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_names_the_limit_of_sessions(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 1)
     whose = ("default", "default")
     transport.protocol.sessions.open(whose).calls[1] = Call()

@@ -16,7 +16,12 @@ def read(agent: Agent, uri: str) -> Any:
 
 
 def test_resources(agent: Agent) -> None:
-    agent.call("teach", text="anc(?x, ?y) :- parent(?x, ?y). parent(ann, bob). parent(bob, 'c/d e').".replace("'", '"'))
+    agent.call(
+        "teach",
+        text="anc(?x, ?y) :- parent(?x, ?y). parent(ann, bob). parent(bob, 'c/d e').".replace(
+            "'", '"'
+        ),
+    )
     agent.call("tell", predicate="parent", args=["x", "y"], scope="s")
     listed = [each["uri"] for each in agent.legacy("resources/list")["result"]["resources"]]
     assert listed == ["kb://predicates", "kb://rules", "kb://scopes", "kb://summary", "kb://facts"]
@@ -24,8 +29,13 @@ def test_resources(agent: Agent) -> None:
     assert read(agent, "kb://rules")["rules"][0]["text"] == "anc(?x, ?y) :- parent(?x, ?y)."
     assert read(agent, "kb://scopes") == {"scopes": ["s"], "count": 1}
     assert read(agent, "kb://summary")["totalFacts"] == 2
-    assert [row["args"] for row in read(agent, "kb://facts")["facts"]] == [["ann", "bob"], ["bob", "c/d e"]]
-    assert [row["args"] for row in read(agent, "kb://scopes/s/facts/parent")["facts"]] == [["x", "y"]]
+    assert [row["args"] for row in read(agent, "kb://facts")["facts"]] == [
+        ["ann", "bob"],
+        ["bob", "c/d e"],
+    ]
+    assert [row["args"] for row in read(agent, "kb://scopes/s/facts/parent")["facts"]] == [
+        ["x", "y"]
+    ]
     assert read(agent, "kb://facts/nothing") == {"facts": [], "count": 0, "next": None}
     assert read(agent, "kb://proof/anc/bob/c%2Fd%20e").startswith('anc(bob, "c/d e")  by anc')
     templates = agent.legacy("resources/templates/list")["result"]["resourceTemplates"]
@@ -53,8 +63,22 @@ def test_facts_come_a_page_at_a_time(agent: Agent) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        *("kb://nothing", "http://facts", "kb://facts/", "kb://facts/a/b", "kb://rules?offset=3", "kb://facts?offset=-1"),
-        *("kb://facts?page=3", "kb://scopes/./facts/p", "kb://context/a%2Fb", "kb://context/none", "kb://[", "kb://facts#a"),
+        *(
+            "kb://nothing",
+            "http://facts",
+            "kb://facts/",
+            "kb://facts/a/b",
+            "kb://rules?offset=3",
+            "kb://facts?offset=-1",
+        ),
+        *(
+            "kb://facts?page=3",
+            "kb://scopes/./facts/p",
+            "kb://context/a%2Fb",
+            "kb://context/none",
+            "kb://[",
+            "kb://facts#a",
+        ),
     ],
 )
 def test_what_is_no_resource(agent: Agent, uri: str) -> None:
@@ -67,14 +91,26 @@ def test_prompts(agent: Agent) -> None:
     prompts = agent.legacy("prompts/list")["result"]["prompts"]
     assert {"reason-over-knowledge", "write-rules"} <= {prompt["name"] for prompt in prompts}
     for prompt in prompts:
-        given = {argument["name"]: "the thing" for argument in prompt["arguments"] if argument["required"]}
+        given = {
+            argument["name"]: "the thing"
+            for argument in prompt["arguments"]
+            if argument["required"]
+        }
         result = agent.legacy("prompts/get", {"name": prompt["name"], "arguments": given})["result"]
         (message,) = result["messages"]
         assert message["role"] == "user"
         assert all(value in message["content"]["text"] for value in given.values())
         for name in given:
-            failed(agent.modern("prompts/get", {"name": prompt["name"], "arguments": {**given, name: 3}}), 400, -32602)
+            failed(
+                agent.modern(
+                    "prompts/get", {"name": prompt["name"], "arguments": {**given, name: 3}}
+                ),
+                400,
+                -32602,
+            )
             assert agent.legacy("prompts/get", {"name": prompt["name"]})["error"]["code"] == -32602
-    text = agent.legacy("prompts/get", {"name": "write-rules", "arguments": {"goal": "g"}})["result"]["messages"][0]
+    text = agent.legacy("prompts/get", {"name": "write-rules", "arguments": {"goal": "g"}})[
+        "result"
+    ]["messages"][0]
     assert "parent/2" in text["content"]["text"]
     assert agent.legacy("prompts/get", {"name": "nothing"})["error"]["code"] == -32602

@@ -27,18 +27,32 @@ def test_the_usual_tools_in_few_bytes(agent: Agent) -> None:
         assert tool["annotations"]["openWorldHint"] is False
     hints = {tool["name"]: tool["annotations"] for tool in tools}
     assert hints["ask"] == {"readOnlyHint": True, "openWorldHint": False}
-    assert hints["tell"] == {"destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    assert hints["tell"] == {
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    }
     assert hints["forget"]["destructiveHint"] is True
 
 
 def test_all_tools_where_the_setting_says_so() -> None:
     with serve_in_memory(mcp_tools="all") as served:
-        names = [tool["name"] for tool in Agent(served.client).legacy("tools/list")["result"]["tools"]]
+        names = [
+            tool["name"] for tool in Agent(served.client).legacy("tools/list")["result"]["tools"]
+        ]
         assert names == sorted(set(TOOLS) - {"extract", "synthesize"})
     assert set(tools_of("all", model=True)) == set(TOOLS)
     assert {
         *("extract", "synthesize"),
-        *("retract_pattern", "recall", "compress", "cleanup", "fork_scope", "merge_scope", "diff_scope"),
+        *(
+            "retract_pattern",
+            "recall",
+            "compress",
+            "cleanup",
+            "fork_scope",
+            "merge_scope",
+            "diff_scope",
+        ),
         *("list_scopes", "delete_scope", "context_summary"),
     } == set(TOOLS) - set(tools_of("default"))
 
@@ -55,8 +69,16 @@ def test_roles_that_tools_need() -> None:
 CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tell", {"predicate": "parent", "args": ["ann", "bob"]}, {"asserted": 0, "updated": 1}),
     ("tell", {"text": "parent(ann, bob)"}, {"asserted": 0, "updated": 1}),
-    ("bulk_assert", {"facts": [{"predicate": "n", "args": [1]}, {"predicate": "n", "args": [2]}]}, {"asserted": 2}),
-    ("teach", {"text": "anc(?x, ?y) :- parent(?x, ?y)."}, {"rules": ["anc(?x, ?y) :- parent(?x, ?y)."]}),
+    (
+        "bulk_assert",
+        {"facts": [{"predicate": "n", "args": [1]}, {"predicate": "n", "args": [2]}]},
+        {"asserted": 2},
+    ),
+    (
+        "teach",
+        {"text": "anc(?x, ?y) :- parent(?x, ?y)."},
+        {"rules": ["anc(?x, ?y) :- parent(?x, ?y)."]},
+    ),
     ("ask", {"predicate": "anc", "args": ["?x", "?y"]}, {"count": 1, "truncated": False}),
     ("ask", {"predicate": "anc", "args": ["?x", "?y"], "withProof": True}, {"count": 1}),
     ("query", {"predicate": "parent", "args": ["?x", "?y"]}, {"count": 1}),
@@ -66,12 +88,20 @@ CALLS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("explain", {"predicate": "anc", "args": ["ann", "bob"]}, {}),
     ("explain", {"text": "anc(ann, ?x)", "plan": True}, {}),
     ("predicates", {"prefix": "par"}, {"truncated": False, "totalPredicates": 3}),
-    ("context", {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"}, {"goalDriven": True}),
+    (
+        "context",
+        {"goals": [{"predicate": "anc", "args": ["ann", "?x"]}], "sessionId": "s"},
+        {"goalDriven": True},
+    ),
     ("context", {"goals": ["anc(ann, ?x)"], "sessionId": "s"}, {"goalDriven": True}),
     ("context_diff", {"sessionId": "s"}, {"unchanged": 2}),
     ("ingest", {"text": "likes(ann, tea)"}, {"rules": []}),
     ("context_summary", {}, {"totalFacts": 4}),
-    ("recall", {"predicate": "parent", "args": [None, "?x"], "timestamp": 1_700_000_000_000}, {"count": 1}),
+    (
+        "recall",
+        {"predicate": "parent", "args": [None, "?x"], "timestamp": 1_700_000_000_000},
+        {"count": 1},
+    ),
     ("fork_scope", {"targetScope": "trial"}, {"targetScope": "trial"}),
     ("list_scopes", {}, {"scopes": ["trial"], "count": 1}),
     ("diff_scope", {"sourceScope": None, "targetScope": "trial"}, {"unchanged": 4, "added": []}),
@@ -107,13 +137,17 @@ def test_every_tool_does_its_work_and_answers_as_it_says() -> None:
 
 
 def test_a_failing_tool_is_no_failure_of_the_protocol(agent: Agent) -> None:
-    response = agent.modern("tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": 3}})
+    response = agent.modern(
+        "tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": 3}}
+    )
     assert response.status_code == 200
     result = response.get_json()["result"]
     assert result["isError"] is True
     assert "structuredContent" not in result
     said = json.loads(result["content"][0]["text"])
-    over_http = agent.flask.post("/ask", json={"predicate": "p", "args": 3}, headers={"X-Tenant-ID": "t"}).get_json()
+    over_http = agent.flask.post(
+        "/ask", json={"predicate": "p", "args": 3}, headers={"X-Tenant-ID": "t"}
+    ).get_json()
     assert said == over_http
 
 
@@ -133,7 +167,9 @@ def test_a_failing_tool_is_no_failure_of_the_protocol(agent: Agent) -> None:
         ("tell", {"predicate": "p", "args": ["a"], "transactionId": 3}, "transactionId"),
     ],
 )
-def test_arguments_are_judged_as_over_http(agent: Agent, name: str, arguments: dict[str, Any], field: str) -> None:
+def test_arguments_are_judged_as_over_http(
+    agent: Agent, name: str, arguments: dict[str, Any], field: str
+) -> None:
     result = agent.call(name, **arguments)
     assert result["isError"] is True, result
     said = json.loads(result["content"][0]["text"])
@@ -143,7 +179,13 @@ def test_arguments_are_judged_as_over_http(agent: Agent, name: str, arguments: d
 
 
 def test_calls_that_name_no_tool(agent: Agent) -> None:
-    for params in ({"name": "nothing"}, {}, {"name": 3}, {"name": "ask", "arguments": []}, {"name": "cleanup"}):
+    for params in (
+        {"name": "nothing"},
+        {},
+        {"name": 3},
+        {"name": "ask", "arguments": []},
+        {"name": "cleanup"},
+    ):
         assert agent.legacy("tools/call", params)["error"]["code"] == -32602
     failed(agent.modern("tools/call", {"name": "nothing"}), 400, -32602)
     assert agent.legacy("tools/list", {"cursor": "x"})["error"]["code"] == -32602
@@ -156,14 +198,22 @@ def test_long_answers_are_cut_and_say_so(agent: Agent) -> None:
         assert (found["count"], len(found["results"]), found["truncated"]) == (100, 100, True)
         found = agent.call(name, predicate="p", args=["?x"], limit=150)["structuredContent"]
         assert (found["count"], found["truncated"]) == (150, False)
-    gone = agent.legacy("tools/call", {"name": "ask", "arguments": {"predicate": "p", "args": ["?x"], "offset": 100}})
+    gone = agent.legacy(
+        "tools/call",
+        {"name": "ask", "arguments": {"predicate": "p", "args": ["?x"], "offset": 100}},
+    )
     assert gone["result"]["structuredContent"]["count"] == 50
 
 
 def test_tools_in_a_transaction(agent: Agent, served: Served) -> None:
     id = served.client.post("/tx/begin", headers={"X-Tenant-ID": "default"}).text
     agent.call("tell", predicate="p", args=["a"], transactionId=id)
-    assert agent.call("query", predicate="p", args=["?x"], transactionId=id)["structuredContent"]["count"] == 1
+    assert (
+        agent.call("query", predicate="p", args=["?x"], transactionId=id)["structuredContent"][
+            "count"
+        ]
+        == 1
+    )
     assert agent.call("query", predicate="p", args=["?x"])["structuredContent"]["count"] == 0
     served.client.post(f"/tx/commit/{id}", headers={"X-Tenant-ID": "default"})
     assert agent.call("query", predicate="p", args=["?x"])["structuredContent"]["count"] == 1
@@ -175,9 +225,14 @@ def test_tools_in_a_transaction(agent: Agent, served: Served) -> None:
 
 def test_tenants_and_databases(agent: Agent, served: Served) -> None:
     agent.call("tell", predicate="p", args=["a"])
-    assert served.client.post("/ask", {"predicate": "p", "args": ["?x"]}, {"X-Tenant-ID": "default"}).get_json()
+    assert served.client.post(
+        "/ask", {"predicate": "p", "args": ["?x"]}, {"X-Tenant-ID": "default"}
+    ).get_json()
     params = {"name": "query", "arguments": {"predicate": "p", "args": ["?x"]}}
-    assert agent.legacy("tools/call", params, X_Tenant_ID="t")["result"]["structuredContent"]["count"] == 0
+    assert (
+        agent.legacy("tools/call", params, X_Tenant_ID="t")["result"]["structuredContent"]["count"]
+        == 0
+    )
     result = agent.legacy("tools/call", params, X_Database="none")["result"]
     assert json.loads(result["content"][0]["text"])["code"] == "NOT_FOUND"
     read = agent.legacy("resources/read", {"uri": "kb://facts"}, X_Database="none")
@@ -196,7 +251,10 @@ def test_tools_of_a_language_model() -> None:
         found = agent.call("synthesize", question="Where does Ann work?")["structuredContent"]
         assert found["answer"] == "Ann works at Acme."
         assert agent.call("synthesize")["isError"] is True
-        hints = {tool["name"]: tool["annotations"] for tool in agent.legacy("tools/list")["result"]["tools"]}
+        hints = {
+            tool["name"]: tool["annotations"]
+            for tool in agent.legacy("tools/list")["result"]["tools"]
+        }
         assert hints["synthesize"] == {"readOnlyHint": True, "openWorldHint": True}
 
 

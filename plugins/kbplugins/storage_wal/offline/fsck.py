@@ -15,18 +15,38 @@ from kbplugins.storage_wal.segment import Header, Reader
 def check(disk: Disk) -> dict[str, Any]:
     """Return a report on every file and problem; `sound`: no damage, `opens`: a start would succeed."""
     names = disk.names()
-    report: dict[str, Any] = {"directory": disk.folder, "sound": False, "opens": False, "head": None, "problems": []}
+    report: dict[str, Any] = {
+        "directory": disk.folder,
+        "sound": False,
+        "opens": False,
+        "head": None,
+        "problems": [],
+    }
     try:
         manifest = manifests.load(disk)
     except KBError as error:
         missing = {"file": manifests.NAME, "found": "there is no MANIFEST"}
         report["problems"].append(_problem(error) if manifests.NAME in names else missing)
         return report
-    report |= {"logId": manifest.log_id, "epoch": manifest.epoch, "clean": manifest.clean, "durable": manifest.durable}
+    report |= {
+        "logId": manifest.log_id,
+        "epoch": manifest.epoch,
+        "clean": manifest.clean,
+        "durable": manifest.durable,
+    }
     problems: list[dict[str, Any]] = report["problems"]
-    report["segments"] = [_segment(disk, name, manifest) for name in names if segment.first_of(name) is not None]
-    report["snapshots"] = [_snapshot(disk, seq, seq in manifest.snapshots, manifest) for seq in _snapshots(names, manifest)]
-    problems += [{"file": entry["file"], "found": entry["problem"]} for entry in report["snapshots"] if entry["problem"]]
+    report["segments"] = [
+        _segment(disk, name, manifest) for name in names if segment.first_of(name) is not None
+    ]
+    report["snapshots"] = [
+        _snapshot(disk, seq, seq in manifest.snapshots, manifest)
+        for seq in _snapshots(names, manifest)
+    ]
+    problems += [
+        {"file": entry["file"], "found": entry["problem"]}
+        for entry in report["snapshots"]
+        if entry["problem"]
+    ]
     try:
         log_content = recovery.examine(disk, names, manifest)
         report |= {"head": log_content.head, "tornTailBytes": log_content.dropped}
@@ -51,7 +71,12 @@ def _snapshot(disk: Disk, seq: int, named: bool, manifest: Manifest) -> dict[str
     except (ConfigError, StorageFailed) as error:
         problem = error.message
     # One that MANIFEST does not name is a leftover, which the next start removes.
-    return {"file": name, "seq": seq, "named": named, "problem": (problem or None) if named else None}
+    return {
+        "file": name,
+        "seq": seq,
+        "named": named,
+        "problem": (problem or None) if named else None,
+    }
 
 
 def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
@@ -73,8 +98,17 @@ def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
             limit=max(size, segment.HEADER_BYTES),
         )
         records = sum(1 for _ in reader.records())
-        rest = disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0") if size > reader.offset else b""
-        after = sum(1 for _ in frame.find(rest, reader.seq, opening.id_checksum(bytes.fromhex(manifest.log_id))))
+        rest = (
+            disk.read(name, fd, size - reader.offset, reader.offset).rstrip(b"\0")
+            if size > reader.offset
+            else b""
+        )
+        after = sum(
+            1
+            for _ in frame.find(
+                rest, reader.seq, opening.id_checksum(bytes.fromhex(manifest.log_id))
+            )
+        )
         return {
             "file": name,
             "first": first,
@@ -93,4 +127,8 @@ def _segment(disk: Disk, name: str, manifest: Manifest) -> dict[str, Any]:
 
 def _problem(error: KBError) -> dict[str, Any]:
     details = error.details or {}
-    return {"file": details.get("segment"), "found": error.message, **{k: v for k, v in details.items() if k != "directory"}}
+    return {
+        "file": details.get("segment"),
+        "found": error.message,
+        **{k: v for k, v in details.items() if k != "directory"},
+    }

@@ -40,7 +40,9 @@ class Salvage:
         self._highest = 0
         self._log_id = self._identity()
         self._places: dict[int, _Place] = {}
-        self._debris: list[tuple[int, bytes]] = []  # unreadable bytes, and the record expected where they begin
+        self._debris: list[
+            tuple[int, bytes]
+        ] = []  # unreadable bytes, and the record expected where they begin
         for name in self._names:
             if segment.first_of(name) is not None:
                 self._read_segment(name)
@@ -84,7 +86,9 @@ class Salvage:
         for seq in missing:
             if seq in self._places:
                 index = self._places[seq]
-                owners: set[tuple[str | None, str | None]] = set(self._owners(self._record(index)[2]))
+                owners: set[tuple[str | None, str | None]] = set(
+                    self._owners(self._record(index)[2])
+                )
                 certain = bool(owners)
             else:
                 owners = self._guess(seq)
@@ -102,7 +106,12 @@ class Salvage:
             "head": self._reach + len(self._later),
             "lost": _ranges(missing),
             "lostByTenant": [
-                {"database": database, "tenant": tenant, "certain": certain, "ranges": _ranges(numbers)}
+                {
+                    "database": database,
+                    "tenant": tenant,
+                    "certain": certain,
+                    "ranges": _ranges(numbers),
+                }
                 for (database, tenant, certain), numbers in order
             ],
         }
@@ -110,7 +119,11 @@ class Salvage:
     def _guess(self, seq: int) -> set[tuple[str | None, str | None]]:
         """Return the owners that the unreadable bytes in place of a record mention."""
         before = [(first, data) for first, data in self._debris if first <= seq]
-        return set(self._owners(max(before, key=lambda candidate: candidate[0])[1])) if before else set()
+        return (
+            set(self._owners(max(before, key=lambda candidate: candidate[0])[1]))
+            if before
+            else set()
+        )
 
     def _identity(self) -> bytes:
         log_id: bytes | None = None
@@ -134,7 +147,10 @@ class Salvage:
                 log_id, self._epoch = header.log_id, max(self._epoch, header.epoch)
         if log_id is None:
             raise LogCorrupted(
-                f"{self._disk.folder}: no file of a log can be read", directory=self._disk.folder, segment="", offset=0
+                f"{self._disk.folder}: no file of a log can be read",
+                directory=self._disk.folder,
+                segment="",
+                offset=0,
             )
         return log_id
 
@@ -156,7 +172,9 @@ class Salvage:
         """Return the snapshot to begin with, and the last record that can be reached from it without a gap."""
         there = (seq for name in self._names if (seq := snapshots.seq_of(name)) is not None)
         bases = [0, *(seq for seq in there if self._is_sound(seq))]
-        return max(((base, self._reached(base)) for base in bases), key=lambda reach: (reach[1], reach[0]))
+        return max(
+            ((base, self._reached(base)) for base in bases), key=lambda reach: (reach[1], reach[0])
+        )
 
     def _is_sound(self, seq: int) -> bool:
         try:

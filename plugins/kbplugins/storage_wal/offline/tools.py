@@ -21,7 +21,12 @@ class WalTools:
     """`StorageTools` for folders of the durable log; `fs`, `clock` and `segment_bytes` are seams for tests."""
 
     def __init__(
-        self, config: Config, *, fs: Files | None = None, clock: Clock | None = None, segment_bytes: int | None = None
+        self,
+        config: Config,
+        *,
+        fs: Files | None = None,
+        clock: Clock | None = None,
+        segment_bytes: int | None = None,
     ) -> None:
         self._config = config
         self._fs = fs or OsFiles()
@@ -43,7 +48,12 @@ class WalTools:
         planting.plant(Disk(self._fs, folder), self._clock, seed, chunks, self._segment_bytes)
 
     def salvage(
-        self, folder: str, to: str, *, skip_damaged: bool, owners: Callable[[bytes], Iterable[tuple[str, str]]]
+        self,
+        folder: str,
+        to: str,
+        *,
+        skip_damaged: bool,
+        owners: Callable[[bytes], Iterable[tuple[str, str]]],
     ) -> dict[str, Any]:
         """Copy what is sound of a damaged log into an empty folder, in a new term."""
         disk = Disk(self._fs, folder)
@@ -52,7 +62,9 @@ class WalTools:
             salvage = Salvage(disk, owners, skip_damaged=skip_damaged)
             self.plant(to, salvage.seed, salvage.chunks())
             config = replace(self._config, storage_dir=to, fsync_policy="always", min_free_mb=0)
-            store = WalStore(config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes)
+            store = WalStore(
+                config, fs=self._fs, clock=self._clock, segment_bytes=self._segment_bytes
+            )
             try:
                 for batch in salvage.batches():
                     store.append(batch)

@@ -17,7 +17,9 @@ from kbserver.cli.shared.target import Target, target_options
 @click.option("--scope", help="partition the facts belong to")
 @click.option("--context", help="a hint about the text, for the model")
 @target_options
-def command(target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None) -> None:
+def command(
+    target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None
+) -> None:
     """Read the text FILE (default: standard input) into facts: kbcore extract --assert notes.txt.
 
     Prints facts and rules in the rule language. What contradicts, was refused or could not be read is printed on standard

@@ -19,12 +19,24 @@ STOP_SECONDS = 20
 
 
 @click.command("mcp")
-@click.option("--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server")
-@click.option("--storage-dir", metavar="FOLDER", help="start a server on this folder, and stop it at the end")
+@click.option(
+    "--url",
+    default="http://127.0.0.1:9300",
+    show_default=True,
+    envvar="KBCORE_URL",
+    help="address of the server",
+)
+@click.option(
+    "--storage-dir", metavar="FOLDER", help="start a server on this folder, and stop it at the end"
+)
 @click.option("--database", default="default", show_default=True, help="database on the server")
 @click.option("--tenant", default="default", show_default=True, help="tenant")
-@click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
-def command(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None) -> None:
+@click.option(
+    "--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY"
+)
+def command(
+    url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None
+) -> None:
     """Speak the tool protocol (MCP) over standard input and output.
 
     Messages are passed on to a running server, or to one that is started on a folder no other server has open.
@@ -41,9 +53,23 @@ def command(url: str, storage_dir: str | None, database: str, tenant: str, api_k
 @contextmanager
 def own_server(folder: str) -> Iterator[str]:
     """Start a server on a folder and a free port, yield its address, and stop it at the end."""
-    program = [sys.executable, "-m", "kbserver.cli", "serve", "--port", "0", "--host", "127.0.0.1", "--storage-dir", folder]
+    program = [
+        sys.executable,
+        "-m",
+        "kbserver.cli",
+        "serve",
+        "--port",
+        "0",
+        "--host",
+        "127.0.0.1",
+        "--storage-dir",
+        folder,
+    ]
     program += ["--log-level", "WARN"]
-    with subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # nosec B603
+    server = subprocess.Popen(  # noqa: S603  # nosec B603
+        program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    with server as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             match = re.search(r"https?://\S+", line)

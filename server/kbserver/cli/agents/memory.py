@@ -15,7 +15,9 @@ from kbserver.cli.shared import upkeep as _upkeep
 from kbserver.cli.shared.target import Target, target_options
 
 _dry_run = click.option("--dry-run", is_flag=True, help="change nothing, tell what would happen")
-_as_json = click.option("--json", "as_json", is_flag=True, help="print what the HTTP interface answers")
+_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="print what the HTTP interface answers"
+)
 _to_write = click.option("--scope", help="partition to work on; the base by default")
 _to_read = click.option("--scope", help="partition to read; '*' for every one")
 _Share = click.FloatRange(0, 1)
@@ -41,13 +43,19 @@ def command() -> None:
 
 @command.command("decay")
 @click.option(
-    "--threshold", type=_Share, default=DECAY_THRESHOLD, show_default=True, help="salience below which a fact goes"
+    "--threshold",
+    type=_Share,
+    default=DECAY_THRESHOLD,
+    show_default=True,
+    help="salience below which a fact goes",
 )
 @_to_write
 @_dry_run
 @_as_json
 @target_options
-def decay(target: Target, threshold: float, scope: str | None, dry_run: bool, as_json: bool) -> None:
+def decay(
+    target: Target, threshold: float, scope: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Remove what has expired, and what matters too little.
 
     Each fact that goes is a line; with --dry-run it says why it would.
@@ -64,14 +72,26 @@ def decay(target: Target, threshold: float, scope: str | None, dry_run: bool, as
 
 
 @command.command("consolidate")
-@click.option("--min-group-size", "least", type=click.IntRange(2), default=LEAST_GROUP, show_default=True)
-@click.option("--predicate", "predicates", multiple=True, help="sum up this predicate only; may be given again")
+@click.option(
+    "--min-group-size", "least", type=click.IntRange(2), default=LEAST_GROUP, show_default=True
+)
+@click.option(
+    "--predicate",
+    "predicates",
+    multiple=True,
+    help="sum up this predicate only; may be given again",
+)
 @_to_write
 @_dry_run
 @_as_json
 @target_options
 def consolidate(
-    target: Target, least: int, predicates: tuple[str, ...], scope: str | None, dry_run: bool, as_json: bool
+    target: Target,
+    least: int,
+    predicates: tuple[str, ...],
+    scope: str | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Sum up facts that agree in predicate and first argument. Each summary that is new or another one is a line."""
     report = _upkeep.consolidate(target, least, predicates or None, scope, dry_run)
@@ -81,7 +101,9 @@ def consolidate(
     for row in report["newFacts"]:
         click.echo(f"+ {_line(row)}")
     would = "would be: " if dry_run else ""
-    click.echo(f"{would}{report['factsConsolidated']} facts summed up, {report['summariesRemoved']} summaries removed")
+    click.echo(
+        f"{would}{report['factsConsolidated']} facts summed up, {report['summariesRemoved']} summaries removed"
+    )
 
 
 @command.command("priority")
@@ -114,7 +136,9 @@ def salient(
     """List the facts that matter most: all, those of a predicate, or those that match PATTERN, such as 'saw(ann, ?x)'."""
     if pattern is not None and predicate is not None:
         raise click.UsageError("a pattern names its predicate")
-    rows = _upkeep.salient(target, _upkeep.atom(pattern) if pattern else None, predicate, limit, minimum, scope)
+    rows = _upkeep.salient(
+        target, _upkeep.atom(pattern) if pattern else None, predicate, limit, minimum, scope
+    )
     if as_json:
         _print(rows)
         return
@@ -129,7 +153,9 @@ def salient(
 @_to_read
 @_as_json
 @target_options
-def recall(target: Target, pattern: str, moment: int, limit: int | None, scope: str | None, as_json: bool) -> None:
+def recall(
+    target: Target, pattern: str, moment: int, limit: int | None, scope: str | None, as_json: bool
+) -> None:
     """List the facts that match PATTERN and were valid at MOMENT: 2026-01-31T12:00:00Z, or epoch milliseconds."""
     rows = _upkeep.recall(target, _upkeep.atom(pattern), moment, limit, scope)
     if as_json:
@@ -147,7 +173,11 @@ def _why(row: dict[str, Any]) -> str:
     why = row.get("why")
     if not why:
         return ""
-    return f"  [{why['reason']}, salience {why['salience']:.3f}]" if "salience" in why else f"  [{why['reason']}]"
+    return (
+        f"  [{why['reason']}, salience {why['salience']:.3f}]"
+        if "salience" in why
+        else f"  [{why['reason']}]"
+    )
 
 
 def _print(value: Any) -> None:

@@ -11,9 +11,17 @@ from kbserver.cli.shared.target import Target, target_options, timeout_option
 @click.argument("goal")
 @click.option("--scope", help="partition to ask; '*' for every one")
 @click.option("--limit", type=click.IntRange(1), help="answers to explain at most")
-@click.option("--nodes", type=click.IntRange(1), help="lines of one proof at most; the server's setting by default")
-@click.option("--plan", is_flag=True, help="show how the goal would be evaluated instead, without running it")
-@click.option("--analyze", is_flag=True, help="run the goal and show its plan with the rows and times it took")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    help="lines of one proof at most; the server's setting by default",
+)
+@click.option(
+    "--plan", is_flag=True, help="show how the goal would be evaluated instead, without running it"
+)
+@click.option(
+    "--analyze", is_flag=True, help="run the goal and show its plan with the rows and times it took"
+)
 @click.option("--json", "as_json", is_flag=True, help="show the plan as JSON, for programs")
 @timeout_option
 @target_options

@@ -37,9 +37,13 @@ class Options:
 
 
 @click.command("load")
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--scope", help="partition for what names none itself")
-@click.option("--predicate", help="for CSV: the predicate of every line, which then holds arguments only")
+@click.option(
+    "--predicate", help="for CSV: the predicate of every line, which then holds arguments only"
+)
 @click.option(
     "--header",
     type=click.Choice(HEADER_MODES),
@@ -107,7 +111,9 @@ def _whole_warnings(
         return
     stored = target.rules()
     for path, review in reviews.items():
-        others = [each for other in reviews.values() if other is not review for each in other.defined]
+        others = [
+            each for other in reviews.values() if other is not review for each in other.defined
+        ]
         yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
 
 
@@ -127,17 +133,27 @@ def _load(target: Target, path: Path, options: Options, review: RuleReview) -> N
             if batch.rows:
                 new, old = target.assert_rows(batch.rows)
                 stored, known = stored + new, known + old
-            if batch.header is not None and batch.header.detected and (batch.header.skipped or not options.quiet):
+            if (
+                batch.header is not None
+                and batch.header.detected
+                and (batch.header.skipped or not options.quiet)
+            ):
                 _tell_header(path, batch.header)  # only now: it says that a row was loaded
             goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
     except ReadOnlyFollower:  # nothing of any file can be stored
         raise
     except (KBError, Failed) as error:
-        raise Failed(f"{path}: {error} ({stored} facts and {rules} rules were stored before)") from error
+        raise Failed(
+            f"{path}: {error} ({stored} facts and {rules} rules were stored before)"
+        ) from error
     except UnicodeDecodeError as error:
-        raise Failed(f"{path}: not UTF-8 ({stored} facts and {rules} rules were stored before)") from error
+        raise Failed(
+            f"{path}: not UTF-8 ({stored} facts and {rules} rules were stored before)"
+        ) from error
     seconds = time.monotonic() - start
-    parts = [f"{stored} facts", f"{rules} rules"] + ([f"{known} facts known before"] if known else [])
+    parts = [f"{stored} facts", f"{rules} rules"] + (
+        [f"{known} facts known before"] if known else []
+    )
     click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
     if not options.quiet:
         for goal in goals:
@@ -155,9 +171,18 @@ def _batches(path: Path, options: Options) -> Iterator[Batch]:
     """The batches of a file, with a progress bar by bytes on a terminal."""
     size = path.stat().st_size
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
-        batches = read_text(text, path.suffix, scope=options.scope, predicate=options.predicate, header=options.header)
+        batches = read_text(
+            text,
+            path.suffix,
+            scope=options.scope,
+            predicate=options.predicate,
+            header=options.header,
+        )
         with click.progressbar(
-            length=size, label=path.name, file=sys.stderr, hidden=options.quiet or not sys.stderr.isatty()
+            length=size,
+            label=path.name,
+            file=sys.stderr,
+            hidden=options.quiet or not sys.stderr.isatty(),
         ) as bar:
             done = 0
             for batch in batches:

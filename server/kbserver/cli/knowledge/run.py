@@ -23,7 +23,9 @@ from kbserver.cli.shared.target import (
 @timeout_option
 @strict_option
 @target_options
-def command(target: Target, file: TextIO, scope: str | None, timeout_ms: int | None, strict: bool) -> None:
+def command(
+    target: Target, file: TextIO, scope: str | None, timeout_ms: int | None, strict: bool
+) -> None:
     """Carry out FILE (`-` is standard input) from top to bottom: clauses are told, questions (?- goal.) are asked.
 
     All of it or nothing; a question sees the clauses before it. `kbcore load` is for large files.

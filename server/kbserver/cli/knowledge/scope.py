@@ -74,4 +74,6 @@ def _line(row: dict[str, Any]) -> str:
     """A fact with what it carries."""
     notes = [f"{key}={row[key]}" for key in ("confidence", "validUntil") if row[key] is not None]
     notes += [f"metadata={row['metadata']}"] if row["metadata"] else []
-    return print_row(row["predicate"], row["args"], row["negated"]) + (f" [{', '.join(notes)}]" if notes else "")
+    return print_row(row["predicate"], row["args"], row["negated"]) + (
+        f" [{', '.join(notes)}]" if notes else ""
+    )

@@ -25,7 +25,11 @@ def command() -> None:
 
 
 @command.command("check")
-@click.option("--env-file", metavar="FILE", help="NAME=VALUE lines, as systemd has them, instead of the environment")
+@click.option(
+    "--env-file",
+    metavar="FILE",
+    help="NAME=VALUE lines, as systemd has them, instead of the environment",
+)
 @click.option("--all", "every", is_flag=True, help="show settings that have their default, too")
 @click.option("--strict", is_flag=True, help="end with 1 where there are warnings")
 @options
@@ -52,7 +56,9 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
     for problem in problems:
         click.echo(f"ERROR: {problem}", err=True)
     if problems:
-        click.echo(f"a server would not start: {len(problems)} errors, {len(warnings)} warnings", err=True)
+        click.echo(
+            f"a server would not start: {len(problems)} errors, {len(warnings)} warnings", err=True
+        )
         sys.exit(UNUSABLE)
     click.echo(f"settings can be used, {len(warnings)} warnings", err=True)
     sys.exit(1 if strict and warnings else 0)
@@ -88,7 +94,9 @@ def read_env_file(path: str) -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.strip().isidentifier():
-            raise ConfigError(f"{path}, line {number}: not NAME=VALUE")  # the line itself may be half a secret
+            raise ConfigError(
+                f"{path}, line {number}: not NAME=VALUE"
+            )  # the line itself may be half a secret
         value = value.strip()
         if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]

@@ -8,14 +8,21 @@ from kbserver.cli.shared.target import Failed, Server, Target, target_options
 
 
 @click.command("events")
-@click.option("--predicate", help="only of this predicate; with a * at its end, of all that begin so")
+@click.option(
+    "--predicate", help="only of this predicate; with a * at its end, of all that begin so"
+)
 @click.option("--events", metavar="TYPES", help="only these types, separated by commas")
 @click.option("--scope", help="partition to listen to; '*' for every one")
 @click.option("--since", help="first what was committed after this event id, or since this time")
 @click.option("--count", type=click.IntRange(1), help="stop after this many events")
 @target_options
 def command(
-    target: Target, predicate: str | None, events: str | None, scope: str | None, since: str | None, count: int | None
+    target: Target,
+    predicate: str | None,
+    events: str | None,
+    scope: str | None,
+    since: str | None,
+    count: int | None,
 ) -> None:
     """Print every committed change as one line of JSON, until interrupted: kbcore events --predicate 'order*'."""
     if not isinstance(target, Server):

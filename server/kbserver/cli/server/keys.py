@@ -26,7 +26,12 @@ def command() -> None:
 @command.command("create")
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="what it may do")
-@click.option("--databases", default="", metavar="NAMES", help="where it holds, separated by commas; else everywhere")
+@click.option(
+    "--databases",
+    default="",
+    metavar="NAMES",
+    help="where it holds, separated by commas; else everywhere",
+)
 @click.option("--tenants", default="", metavar="NAMES", help="the same for tenants")
 @click.option("--expires-in-days", type=float, metavar="DAYS", help="when it ends; else never")
 @click.option("--description", default="", help="what it is for")
@@ -61,7 +66,14 @@ def listed(target: Target) -> None:
     """List the keys: id, role, name, where they hold and until when; expired ones stay until they are revoked."""
     if isinstance(target, Server):
         for row in target.send("GET", "/auth/keys").json()["keys"]:
-            _line(row["id"], row["role"], row["name"], row["databases"], row["tenants"], row["expiresAt"])
+            _line(
+                row["id"],
+                row["role"],
+                row["name"],
+                row["databases"],
+                row["tenants"],
+                row["expiresAt"],
+            )
     else:
         for key in folder(target).kb.keys().all():
             _line_of(key)
@@ -81,7 +93,12 @@ def revoke(target: Target, id: str) -> None:
 @command.command("rotate")
 @click.argument("id")
 @click.option(
-    "--overlap", type=float, default=OVERLAP_S, show_default=True, metavar="SECONDS", help="how long the old one goes on"
+    "--overlap",
+    type=float,
+    default=OVERLAP_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="how long the old one goes on",
 )
 @target_options
 def rotate(target: Target, id: str, overlap: float) -> None:
@@ -105,7 +122,18 @@ def _line_of(key: StoredKey) -> None:
     _line(key.id, key.role, key.name, key.databases, key.tenants, key.expires_at)
 
 
-def _line(id: str, role: str, name: str, databases: Sequence[str], tenants: Sequence[str], expires_at: int | None) -> None:
+def _line(
+    id: str,
+    role: str,
+    name: str,
+    databases: Sequence[str],
+    tenants: Sequence[str],
+    expires_at: int | None,
+) -> None:
     where = f"databases {','.join(databases) or '*'}, tenants {','.join(tenants) or '*'}"
-    until = "no end" if expires_at is None else datetime.fromtimestamp(expires_at / 1000, timezone.utc).isoformat()
+    until = (
+        "no end"
+        if expires_at is None
+        else datetime.fromtimestamp(expires_at / 1000, timezone.utc).isoformat()
+    )
     click.echo(f"{id}  {role}  {name}  {where}, {until}")

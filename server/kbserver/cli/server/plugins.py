@@ -25,7 +25,11 @@ def command(ctx: click.Context, as_json: bool) -> None:
     except KBError as error:
         click.echo(f"kbcore: {error.message}", err=True)
         ctx.exit(_MISUSE)
-    click.echo(orjson.dumps(plugin_rows, option=orjson.OPT_INDENT_2).decode() if as_json else _text(plugin_rows))
+    click.echo(
+        orjson.dumps(plugin_rows, option=orjson.OPT_INDENT_2).decode()
+        if as_json
+        else _text(plugin_rows)
+    )
 
 
 def described(config: Config) -> dict[str, Any]:
@@ -49,12 +53,18 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def _text(plugin_rows: dict[str, Any]) -> str:
-    chosen = {(setting, name) for setting, value in plugin_rows["chosen"].items() for name in _listed(value)}
+    chosen = {
+        (setting, name)
+        for setting, value in plugin_rows["chosen"].items()
+        for name in _listed(value)
+    }
     lines = []
     for row in plugin_rows["plugins"]:
         lines.append(f"{row['name']}  {row['distribution']} {row['version']}  {row['module']}")
         for hook, names in row["hooks"].items():
-            marked = [name + " (chosen)" * ((CHOSEN_BY.get(hook), name) in chosen) for name in names]
+            marked = [
+                name + " (chosen)" * ((CHOSEN_BY.get(hook), name) in chosen) for name in names
+            ]
             lines.append(f"  {hook}" + (f": {', '.join(marked)}" if marked else ""))
     if plugin_rows["disabled"]:
         lines.append(f"disabled: {', '.join(plugin_rows['disabled'])}")

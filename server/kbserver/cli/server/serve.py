@@ -24,12 +24,24 @@ _OPTIONS = (
     click.option("--port", "PORT", metavar="NUMBER", help=_HELP["PORT"]),
     click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"]),
     click.option(
-        "--fsync-policy", "FSYNC_POLICY", metavar="POLICY", help=_HELP["FSYNC_POLICY"] + ": always, interval, never"
+        "--fsync-policy",
+        "FSYNC_POLICY",
+        metavar="POLICY",
+        help=_HELP["FSYNC_POLICY"] + ": always, interval, never",
     ),
-    click.option("--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"]),
+    click.option(
+        "--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"]
+    ),
     click.option("--storage-url", "STORAGE_URL", metavar="URL", help=_HELP["STORAGE_URL"]),
-    click.option("--log-level", "LOG_LEVEL", metavar="LEVEL", help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR"),
-    click.option("--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json"),
+    click.option(
+        "--log-level",
+        "LOG_LEVEL",
+        metavar="LEVEL",
+        help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR",
+    ),
+    click.option(
+        "--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json"
+    ),
 )
 
 
@@ -50,7 +62,9 @@ def command(**flags: str | None) -> None:
     from kbserver.start import serve  # imports gevent, which no other command needs
 
     try:
-        config = Config.from_env().updated({name: text for name, text in flags.items() if text is not None})
+        config = Config.from_env().updated(
+            {name: text for name, text in flags.items() if text is not None}
+        )
         sys.exit(serve(config))
     except KBError as error:
         _stop(error.message, EXIT_CODES.get(type(error), 1))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from kbcore.errors import ConfigError, KBError, LogCorrupted, NotReady, ReadOnlyFollower, StorageBusy, StorageFailed
+from kbcore.errors import (
+    ConfigError,
+    KBError,
+    LogCorrupted,
+    NotReady,
+    ReadOnlyFollower,
+    StorageBusy,
+    StorageFailed,
+)
 
 EXIT_CODES: dict[type[KBError], int] = {
     LogCorrupted: 65,

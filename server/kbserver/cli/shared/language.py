@@ -10,7 +10,9 @@ from kbserver.cli.shared.target import Server, Target, folder
 from kbserver.schemas.language import shown_extracted, shown_synthesis
 
 
-def extracted(target: Target, text: str, store: bool, rules: bool, scope: str | None, context: str | None) -> dict[str, Any]:
+def extracted(
+    target: Target, text: str, store: bool, rules: bool, scope: str | None, context: str | None
+) -> dict[str, Any]:
     """Return the answer of POST /extract for a text."""
     if isinstance(target, Server):
         body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
@@ -23,7 +25,9 @@ def extracted(target: Target, text: str, store: bool, rules: bool, scope: str | 
 def synthesized(target: Target, question: str, scope: str | None) -> dict[str, Any]:
     """Return the answer of POST /synthesize to a question."""
     if isinstance(target, Server):
-        found: dict[str, Any] = target.send("POST", "/synthesize", {"question": question, "scope": scope}).json()
+        found: dict[str, Any] = target.send(
+            "POST", "/synthesize", {"question": question, "scope": scope}
+        ).json()
         return found
     return shown_synthesis(folder(target).kb.synthesize(question, scope=scope))
 
@@ -41,7 +45,11 @@ def trouble_lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield contradictions, refused facts and unread passages."""
     for one in found["contradictions"]:
         fact_text = print_row(one["predicate"], one["args"], one["negated"])
-        known = {"stored": "what is stored", "derived": "what rules derive", "text": "the text itself"}[one["known"]]
+        known = {
+            "stored": "what is stored",
+            "derived": "what rules derive",
+            "text": "the text itself",
+        }[one["known"]]
         yield f"{fact_text} contradicts {known}"
     for one in found["rejected"]:
         yield f"refused: {one['said']}: {one['reason']}"

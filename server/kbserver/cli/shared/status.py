@@ -23,6 +23,8 @@ def ends_with_status(function: Callable[..., None]) -> Callable[..., None]:
             function(**given)
         except (Failed, KBError, OSError) as error:
             click.echo(f"kbcore: {error}", err=True)
-            sys.exit(next((status for kind, status in EXIT_CODES.items() if isinstance(error, kind)), 1))
+            sys.exit(
+                next((status for kind, status in EXIT_CODES.items() if isinstance(error, kind)), 1)
+            )
 
     return command

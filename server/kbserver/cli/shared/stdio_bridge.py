@@ -89,9 +89,14 @@ class Bridge:
             if id is not None and id not in self._cancelled:
                 self._fail(id, f"no answer from {self._http.base_url}: {error}")
         else:
-            if method in ("resources/subscribe", "resources/unsubscribe") and status == httpx.codes.OK:
+            if (
+                method in ("resources/subscribe", "resources/unsubscribe")
+                and status == httpx.codes.OK
+            ):
                 uri = str((message.get("params") or {}).get("uri"))
-                self._followed.pop(uri, None) if method.endswith("unsubscribe") else self._followed.setdefault(uri)
+                self._followed.pop(uri, None) if method.endswith(
+                    "unsubscribe"
+                ) else self._followed.setdefault(uri)
             if method == "notifications/initialized" and not self._streaming:
                 self._streaming = True
                 threading.Thread(target=self._listen, daemon=True).start()
@@ -101,7 +106,9 @@ class Bridge:
     def _send(self, message: Message, last: bool = False) -> int:
         """Send once and return the status. The answer is written, except a 404 that the caller retries (unless `last`)."""
         id = message.get("id")
-        with self._http.stream("POST", self._path, json=_reported(message), headers=self._headers(message)) as answer:
+        with self._http.stream(
+            "POST", self._path, json=_reported(message), headers=self._headers(message)
+        ) as answer:
             if id is not None:
                 self._open[id] = answer
             try:
@@ -131,7 +138,9 @@ class Bridge:
             self._write({**reply, "id": id})
         else:
             problem = reply.get("message") if type(reply) is dict else None
-            self._fail(id, f"the server answered {answer.status_code}: {problem or answer.reason_phrase}")
+            self._fail(
+                id, f"the server answered {answer.status_code}: {problem or answer.reason_phrase}"
+            )
 
     def _headers(self, message: Message) -> dict[str, str]:
         headers = {"Accept": "application/json, text/event-stream"}
@@ -162,8 +171,15 @@ class Bridge:
             answer.raise_for_status()
             self._session = answer.headers.get("mcp-session-id")
             for uri in self._followed:
-                asked = {"jsonrpc": "2.0", "id": f"again {uri}", "method": "resources/subscribe", "params": {"uri": uri}}
-                self._http.post(self._path, json=asked, headers=self._headers(asked)).raise_for_status()
+                asked = {
+                    "jsonrpc": "2.0",
+                    "id": f"again {uri}",
+                    "method": "resources/subscribe",
+                    "params": {"uri": uri},
+                }
+                self._http.post(
+                    self._path, json=asked, headers=self._headers(asked)
+                ).raise_for_status()
 
     def _listen(self) -> None:
         """Forward notifications of the server until the input ends."""
@@ -172,7 +188,9 @@ class Bridge:
         while not self._ended.is_set():
             try:
                 session = {"Mcp-Session-Id": self._session or "none"}
-                with self._http.stream("GET", self._path, headers={**headers, **session}, timeout=timeout) as answer:
+                with self._http.stream(
+                    "GET", self._path, headers={**headers, **session}, timeout=timeout
+                ) as answer:
                     if answer.status_code == _GONE:
                         self._open_again()
                     elif answer.is_success:
@@ -188,7 +206,9 @@ class Bridge:
         if answer is not None:
             self._cancelled.add(id)
             try:  # closing alone would not wake the thread that reads
-                answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+                answer.extensions["network_stream"].get_extra_info("socket").shutdown(
+                    socket.SHUT_RDWR
+                )
             except OSError:
                 return  # the connection has already ended
 
@@ -215,7 +235,9 @@ def open_http(url: str, database: str, tenant: str, api_key: str | None) -> http
         headers["Authorization"] = f"Bearer {api_key}"
     timeout = httpx.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
     limits = httpx.Limits(max_connections=None)
-    return httpx.Client(base_url=url, headers=headers, timeout=timeout, limits=limits, follow_redirects=False)
+    return httpx.Client(
+        base_url=url, headers=headers, timeout=timeout, limits=limits, follow_redirects=False
+    )
 
 
 def _events(answer: httpx.Response) -> Iterator[Message]:
@@ -249,5 +271,7 @@ def _read_json(body: bytes) -> Any:
 
 def _in_a_header(text: str) -> str:
     """Return a text as a header value: unchanged if possible, else in base64."""
-    plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?")
+    plain = (
+        text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?")
+    )
     return text if plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

@@ -33,7 +33,9 @@ TIMEOUT = 120.0
 """Timeout of a request in seconds; large batches on slow disks take long."""
 
 
-_FOLLOWER_HINT = "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
+_FOLLOWER_HINT = (
+    "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
+)
 
 
 class Failed(Exception):
@@ -64,10 +66,19 @@ class Target(Protocol):
     def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
         """Run a text of facts, rules and queries; return the results line by line."""
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+    def explain(
+        self,
+        goal: str,
+        scope: str | None,
+        limit: int | None,
+        nodes: int | None,
+        timeout_ms: int | None,
+    ) -> str:
         """Explain the answers of a goal as text."""
 
-    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+    def plan(
+        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
+    ) -> str:
         """Return the plan of a goal as text or JSON; with `analyze` the goal is run."""
 
     def close(self) -> None:
@@ -81,7 +92,9 @@ class Server:
         headers = {"X-Database": database, "X-Tenant-ID": tenant}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, follow_redirects=False)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=TIMEOUT, follow_redirects=False
+        )
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
         """Store facts, all or none."""
@@ -105,7 +118,9 @@ class Server:
     def rules(self) -> list[Rule]:
         """Return the rules of every scope, each with its id as its name."""
         rows = self.send("GET", "/rules?scope=*").json()["rules"]
-        return [replace(parse_rule(row["text"]), name=row["id"], scope=row["scope"]) for row in rows]
+        return [
+            replace(parse_rule(row["text"]), name=row["id"], scope=row["scope"]) for row in rows
+        ]
 
     def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
         """Return the answers of a goal."""
@@ -121,16 +136,37 @@ class Server:
         _report_unknown(_unknown_in(answer))
         return str(answer.json()["result"])
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+    def explain(
+        self,
+        goal: str,
+        scope: str | None,
+        limit: int | None,
+        nodes: int | None,
+        timeout_ms: int | None,
+    ) -> str:
         """Explain the answers of a goal."""
-        body = {"text": goal, "scope": scope, "limit": limit, "proofNodes": nodes, "timeoutMs": timeout_ms}
+        body = {
+            "text": goal,
+            "scope": scope,
+            "limit": limit,
+            "proofNodes": nodes,
+            "timeoutMs": timeout_ms,
+        }
         answer = self._post("/explain", body)
         _report_unknown(_unknown_in(answer))
         return answer.text.rstrip("\n")
 
-    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+    def plan(
+        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
+    ) -> str:
         """Return the plan of a goal."""
-        asked = {"text": goal, "scope": scope, "plan": True, "analyze": analyze, "timeoutMs": timeout_ms}
+        asked = {
+            "text": goal,
+            "scope": scope,
+            "plan": True,
+            "analyze": analyze,
+            "timeoutMs": timeout_ms,
+        }
         asked["format"] = "json" if as_json else "text"
         answer = self._post("/explain", asked)
         _report_unknown(_unknown_in(answer))
@@ -224,20 +260,33 @@ class Folder:
         _report_unknown(map(str, done.unknown))
         return done.text
 
-    def explain(self, goal: str, scope: str | None, limit: int | None, nodes: int | None, timeout_ms: int | None) -> str:
+    def explain(
+        self,
+        goal: str,
+        scope: str | None,
+        limit: int | None,
+        nodes: int | None,
+        timeout_ms: int | None,
+    ) -> str:
         """Explain the answers of a goal."""
         budget = BudgetWanted(timeout_ms)
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
         return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=budget)
 
-    def plan(self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None) -> str:
+    def plan(
+        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
+    ) -> str:
         """Return the plan of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
         if not as_json:
-            return self._kb.kb.plan(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
-        plans = self._kb.kb.plans(body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms))
+            return self._kb.kb.plan(
+                body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms)
+            )
+        plans = self._kb.kb.plans(
+            body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms)
+        )
         return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
 
     def close(self) -> None:
@@ -246,7 +295,9 @@ class Folder:
 
     def _report_unknown(self, goal: Sequence[BodyItem], scope: str | None) -> None:
         atoms = [item.atom for item in goal if isinstance(item, Literal)]
-        unknown = self._kb.kb.unknown_predicates([(atom.predicate, atom.arity) for atom in atoms], scope)
+        unknown = self._kb.kb.unknown_predicates(
+            [(atom.predicate, atom.arity) for atom in atoms], scope
+        )
         _report_unknown(map(str, unknown))
 
 
@@ -274,7 +325,10 @@ class Seconds(click.ParamType[int]):
 
 
 timeout_option = click.option(
-    "--timeout", "timeout_ms", type=Seconds(), help="time limit in seconds; the server's own limit still applies"
+    "--timeout",
+    "timeout_ms",
+    type=Seconds(),
+    help="time limit in seconds; the server's own limit still applies",
 )
 """The timeout option of commands that run goals."""
 
@@ -283,13 +337,29 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that select the `target` of a command, and report failures in one line."""
 
     @click.option(
-        "--url", default="http://127.0.0.1:9300", show_default=True, envvar="KBCORE_URL", help="address of the server"
+        "--url",
+        default="http://127.0.0.1:9300",
+        show_default=True,
+        envvar="KBCORE_URL",
+        help="address of the server",
     )
-    @click.option("--storage-dir", metavar="FOLDER", help="work on this folder instead; no server may have it open")
-    @click.option("--storage-url", metavar="URL", help="the same for a storage of any kind, such as sqlite:FILE")
+    @click.option(
+        "--storage-dir",
+        metavar="FOLDER",
+        help="work on this folder instead; no server may have it open",
+    )
+    @click.option(
+        "--storage-url",
+        metavar="URL",
+        help="the same for a storage of any kind, such as sqlite:FILE",
+    )
     @click.option("--database", default="default", show_default=True, help="database on the server")
     @click.option("--tenant", default="default", show_default=True, help="tenant")
-    @click.option("--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY")
+    @click.option(
+        "--api-key",
+        envvar="KBCORE_API_KEY",
+        help="key for the server; better given as KBCORE_API_KEY",
+    )
     @functools.wraps(function)
     def command(
         url: str,
@@ -318,7 +388,10 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
         except ReadOnlyFollower as error:
             # Raised only by a storage opened here; a refusal of a server is Failed with its message.
             leader = (error.details or {})["leader"]
-            click.echo(f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_FOLLOWER_HINT}", err=True)
+            click.echo(
+                f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_FOLLOWER_HINT}",
+                err=True,
+            )
             sys.exit(EXIT_CODES[ReadOnlyFollower])
         except (Failed, KBError) as error:
             click.echo(f"kbcore: {error}", err=True)
@@ -327,7 +400,9 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-strict_option = click.option("--strict", is_flag=True, help="if there are warnings about rules, fail and store nothing")
+strict_option = click.option(
+    "--strict", is_flag=True, help="if there are warnings about rules, fail and store nothing"
+)
 """The option of commands that store rules."""
 
 

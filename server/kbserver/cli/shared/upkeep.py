@@ -35,7 +35,9 @@ def consolidate(
         made: dict[str, Any] = _posted(target, "/memory/consolidate", body)
         return made
     kb = folder(target).kb
-    return consolidated(kb.consolidate(min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run))
+    return consolidated(
+        kb.consolidate(min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run)
+    )
 
 
 def prioritize(target: Target, fact: Atom, priority: float, scope: str | None) -> None:
@@ -44,13 +46,22 @@ def prioritize(target: Target, fact: Atom, priority: float, scope: str | None) -
     if len(args) != fact.arity:
         raise InvalidInput("a variable names no single fact")
     if isinstance(target, Server):
-        target.send("POST", "/memory/priority", {**_asked(fact), "priority": priority, "scope": scope})
+        target.send(
+            "POST", "/memory/priority", {**_asked(fact), "priority": priority, "scope": scope}
+        )
     else:
-        folder(target).kb.kb.prioritize(fact.predicate, args, priority, positive=fact.positive, scope=scope)
+        folder(target).kb.kb.prioritize(
+            fact.predicate, args, priority, positive=fact.positive, scope=scope
+        )
 
 
 def salient(
-    target: Target, pattern: Atom | None, predicate: str | None, limit: int, minimum: float, scope: str | None
+    target: Target,
+    pattern: Atom | None,
+    predicate: str | None,
+    limit: int,
+    minimum: float,
+    scope: str | None,
 ) -> Rows:
     """The facts that matter most: those of a pattern (of both signs), of a predicate, or all."""
     if isinstance(target, Server):
@@ -70,7 +81,9 @@ def recall(target: Target, pattern: Atom, at: int, limit: int | None, scope: str
         then: Rows = _posted(target, "/memory/recall", body)
         return then
     kb, args = folder(target).kb.kb, terms_of(pattern)
-    return recalled(kb.recall(pattern.predicate, args, at, positive=pattern.positive, limit=limit, scope=scope))
+    return recalled(
+        kb.recall(pattern.predicate, args, at, positive=pattern.positive, limit=limit, scope=scope)
+    )
 
 
 def atom(text: str) -> Atom:
@@ -82,7 +95,11 @@ def atom(text: str) -> Atom:
 
 
 def _asked(pattern: Atom) -> dict[str, Any]:
-    return {"predicate": pattern.predicate, "args": atom_to_json(pattern)["args"], "negated": not pattern.positive}
+    return {
+        "predicate": pattern.predicate,
+        "args": atom_to_json(pattern)["args"],
+        "negated": not pattern.positive,
+    }
 
 
 def _posted(target: Server, path: str, body: dict[str, Any]) -> Any:

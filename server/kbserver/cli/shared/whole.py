@@ -21,7 +21,9 @@ def fork(target: Target, source: str | None, name: str, overwrite: bool) -> int:
 def diff(target: Target, source: str | None, other: str | None) -> dict[str, Any]:
     """Return the difference of two scopes: `added`, `removed`, `modified`."""
     if isinstance(target, Server):
-        counts: dict[str, Any] = target.send("POST", "/scope/diff", {"sourceScope": source, "targetScope": other}).json()
+        counts: dict[str, Any] = target.send(
+            "POST", "/scope/diff", {"sourceScope": source, "targetScope": other}
+        ).json()
         return counts
     return asdict(folder(target).kb.diff(source, other))
 
@@ -54,7 +56,10 @@ def scopes(target: Target) -> list[str]:
 def databases(target: Target) -> Sequence[tuple[str, int, int]]:
     """Name, tenants and facts of every database."""
     if isinstance(target, Server):
-        return [(row["name"], row["tenants"], row["facts"]) for row in target.send("GET", "/admin/databases").json()]
+        return [
+            (row["name"], row["tenants"], row["facts"])
+            for row in target.send("GET", "/admin/databases").json()
+        ]
     return [(row.name, row.tenants, row.facts) for row in folder(target).kb.admin().databases()]
 
 

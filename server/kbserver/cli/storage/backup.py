@@ -14,10 +14,20 @@ from kbserver.cli.shared.target import Failed, Server
 
 @click.command("backup")
 @click.option("--url", envvar="KBCORE_URL", help="address of a running server")
-@click.option("--dir", "folder", metavar="DIR", help="a storage folder instead; no server may have it open")
-@click.option("--key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="file with the server's key")
 @click.option(
-    "--to", required=True, metavar="FILE", type=click.Path(path_type=Path), help="the backup; it must not be there"
+    "--dir", "folder", metavar="DIR", help="a storage folder instead; no server may have it open"
+)
+@click.option(
+    "--key-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="file with the server's key",
+)
+@click.option(
+    "--to",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="the backup; it must not be there",
 )
 @ends_with_status
 def command(url: str | None, folder: str | None, key_file: Path | None, to: Path) -> None:

@@ -21,4 +21,6 @@ def command(file: Path, to: str) -> None:
     The folder is in a new term: followers of the server that was backed up start over.
     """
     info, kept = restore_file(file, to, Config.from_env())
-    click.echo(f"{to}: {kept.facts} facts of {kept.tenants} tenants in {kept.databases} databases, as of record {info.seq}")
+    click.echo(
+        f"{to}: {kept.facts} facts of {kept.tenants} tenants in {kept.databases} databases, as of record {info.seq}"
+    )

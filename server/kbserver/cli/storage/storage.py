@@ -40,7 +40,11 @@ def check(url: str) -> None:
 
 
 def _told(found: Contents) -> str:
-    start = f"the snapshot at {found.snapshot} and {found.records} records after it" if found.snapshot else "all records"
+    start = (
+        f"the snapshot at {found.snapshot} and {found.records} records after it"
+        if found.snapshot
+        else "all records"
+    )
     return f"{found.head} records, {found.facts} facts, recovered from {start}; content {found.digest[:16]}"
 
 

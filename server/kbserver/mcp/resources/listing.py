@@ -27,18 +27,39 @@ LISTED = tuple(
         (uris.PREDICATES, "Every predicate with its arity, and how many facts and rules it has."),
         (uris.RULES, "The rules, as text and as JSON."),
         (uris.SCOPES, "The scopes there are."),
-        (uris.SUMMARY, "The knowledge base at a glance: counts, what matters most, contradictions."),
-        (uris.FACTS, "The facts of the base scope, a page at a time: next is the address of the page that follows."),
+        (
+            uris.SUMMARY,
+            "The knowledge base at a glance: counts, what matters most, contradictions.",
+        ),
+        (
+            uris.FACTS,
+            "The facts of the base scope, a page at a time: next is the address of the page that follows.",
+        ),
     )
 )
 
 TEMPLATES = tuple(
     {"uriTemplate": f"{uris.SCHEME}://{path}", "name": name, "description": said, "mimeType": kind}
     for path, name, said, kind in (
-        ("facts/{predicate}", "facts of a predicate", "The facts of one predicate in the base scope.", JSON),
-        ("scopes/{scope}/facts/{predicate}", "facts in a scope", "The facts of one predicate in a scope.", JSON),
+        (
+            "facts/{predicate}",
+            "facts of a predicate",
+            "The facts of one predicate in the base scope.",
+            JSON,
+        ),
+        (
+            "scopes/{scope}/facts/{predicate}",
+            "facts in a scope",
+            "The facts of one predicate in a scope.",
+            JSON,
+        ),
         ("context/{sessionId}", "context window", "The last context window of a session.", JSON),
-        ("proof/{predicate}{/args*}", "proof", "Why a fact or conclusion of the base scope holds, as text.", TEXT),
+        (
+            "proof/{predicate}{/args*}",
+            "proof",
+            "Why a fact or conclusion of the base scope holds, as text.",
+            TEXT,
+        ),
     )
 )
 
@@ -49,7 +70,11 @@ def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
         literal = Literal(Atom(address.name or "", address.args))
         return {"uri": uri, "mimeType": TEXT, "text": kb.explain((literal,), limit=1)}
     contents = _contents(kb, address)
-    return None if contents is None else {"uri": uri, "mimeType": JSON, "text": written(contents).decode()}
+    return (
+        None
+        if contents is None
+        else {"uri": uri, "mimeType": JSON, "text": written(contents).decode()}
+    )
 
 
 def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
@@ -68,7 +93,12 @@ def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
     if window is None:
         return None
     entries = [shown_entry(entry) for entry in window.entries]
-    return {"windowId": window.id, "generatedAt": window.generated_at, "entries": entries, "rules": list(window.rules)}
+    return {
+        "windowId": window.id,
+        "generatedAt": window.generated_at,
+        "entries": entries,
+        "rules": list(window.rules),
+    }
 
 
 def _facts(kb: KnowledgeBase, address: Address) -> Json:

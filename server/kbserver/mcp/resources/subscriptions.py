@@ -39,7 +39,10 @@ class Subscriptions:
 
     def __len__(self) -> int:
         return sum(
-            len(boxes) for each in self._tenants.values() for uris in each.by_topic.values() for boxes in uris.values()
+            len(boxes)
+            for each in self._tenants.values()
+            for uris in each.by_topic.values()
+            for boxes in uris.values()
         )
 
     def follow(self, whose: Whose, uri: str, outbox: Outbox) -> bool:
@@ -59,7 +62,11 @@ class Subscriptions:
         address = read_uri(uri)
         with self._mutex:
             followed = self._tenants.get(whose)
-            uris = None if followed is None or address is None else followed.by_topic.get(address.topic)
+            uris = (
+                None
+                if followed is None or address is None
+                else followed.by_topic.get(address.topic)
+            )
             if followed is None or address is None or uris is None or uri not in uris:
                 return
             uris[uri].discard(outbox)

@@ -50,7 +50,12 @@ def read_uri(uri: str) -> Address | None:
         pages = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError:
         return None
-    if parts.scheme != SCHEME or len(uri) > _MAX_URI_CHARS or parts.fragment or set(pages) - {"offset"}:
+    if (
+        parts.scheme != SCHEME
+        or len(uri) > _MAX_URI_CHARS
+        or parts.fragment
+        or set(pages) - {"offset"}
+    ):
         return None
     offset = pages.get("offset", ["0"])[-1]
     if not (offset.isascii() and offset.isdigit() and len(offset) <= _DIGITS):
@@ -62,7 +67,11 @@ def read_uri(uri: str) -> Address | None:
 
 def _named(kind: str, path: list[str], offset: int) -> Address | None:
     if not path:
-        return Address(kind, offset=offset) if kind in (FACTS, RULES, PREDICATES, SCOPES, SUMMARY) else None
+        return (
+            Address(kind, offset=offset)
+            if kind in (FACTS, RULES, PREDICATES, SCOPES, SUMMARY)
+            else None
+        )
     if not path[0]:
         return None
     if kind == FACTS and len(path) == 1:
@@ -76,7 +85,11 @@ def _named(kind: str, path: list[str], offset: int) -> Address | None:
 
 def facts_uri(predicate: str | None = None, scope: str | None = None, offset: int = 0) -> str:
     """The address of the facts of a predicate."""
-    name = f"{SCHEME}://{FACTS}" if scope is None else f"{SCHEME}://{SCOPES}/{quote(scope, safe='')}/{FACTS}"
+    name = (
+        f"{SCHEME}://{FACTS}"
+        if scope is None
+        else f"{SCHEME}://{SCOPES}/{quote(scope, safe='')}/{FACTS}"
+    )
     if predicate is not None:
         name += f"/{quote(predicate, safe='')}"
     return f"{name}?offset={offset}" if offset else name

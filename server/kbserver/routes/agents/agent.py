@@ -45,7 +45,12 @@ def message() -> Response:
         if asked.reply or id is None:
             raise Failure(rpc.INVALID_REQUEST, "this takes requests, with an id")
         agent = Agent(served.protocol.toolbox, runtime().model is not None)
-        answer = rpc.result(id, agent.answer(asked, version_of(request.environ), caller, Call(request.environ.get(CALLER))))
+        answer = rpc.result(
+            id,
+            agent.answer(
+                asked, version_of(request.environ), caller, Call(request.environ.get(CALLER))
+            ),
+        )
     except Failure as failure:
         answer = rpc.error(id, failure)
     return Response(rpc.written(answer), content_type=JSON)

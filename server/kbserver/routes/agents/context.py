@@ -22,11 +22,18 @@ SUCCESSOR = "/memory/context"
 
 
 @bp.post("/memory/context")
-@operation(as_object("The window.", FAST_WINDOW, headers=APPLIED), body=shapes.context, prefer=("wait",), asks=True)
+@operation(
+    as_object("The window.", FAST_WINDOW, headers=APPLIED),
+    body=shapes.context,
+    prefer=("wait",),
+    asks=True,
+)
 def context() -> Response:
     """Give the facts that matter most, or those that goals rest on."""
     kb, asked = _alone(), load(shapes.context)
-    return as_json(shapes.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request))
+    return as_json(
+        shapes.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request)
+    )
 
 
 @bp.post("/context/optimize")
@@ -62,11 +69,18 @@ def deprecated(response: Response) -> Response:
 
 
 @bp.post("/context/diff")
-@operation(as_object("What has changed.", CHANGES, headers=APPLIED), body=shapes.diff, prefer=("wait",), asks=True)
+@operation(
+    as_object("What has changed.", CHANGES, headers=APPLIED),
+    body=shapes.diff,
+    prefer=("wait",),
+    asks=True,
+)
 def diff() -> Response:
     """Say what has changed since the last window of a session."""
     kb, asked = _alone(), load(shapes.diff)
-    return as_json(shapes.shown_diff(kb.context_diff(asked.session, asked.changes, wanted=asked.wanted)))
+    return as_json(
+        shapes.shown_diff(kb.context_diff(asked.session, asked.changes, wanted=asked.wanted))
+    )
 
 
 @bp.post("/context/session/clear")

@@ -51,7 +51,10 @@ def turns() -> Response:
 
 @bp.post("/context/summary")
 @operation(
-    as_object("The knowledge base at a glance.", SUMMARY, headers=APPLIED), body=shapes.summary, prefer=("wait",), asks=True
+    as_object("The knowledge base at a glance.", SUMMARY, headers=APPLIED),
+    body=shapes.summary,
+    prefer=("wait",),
+    asks=True,
 )
 def summary() -> Response:
     """Look over a knowledge base."""

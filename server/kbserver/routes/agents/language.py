@@ -28,7 +28,12 @@ def extract() -> Response:
     outside()
     kb, asked = writer(), load(shapes.extraction)
     extraction = kb.extract(
-        asked.text, store=asked.store, rules=asked.rules, scope=asked.scope, context=asked.context, wanted=asked.wanted
+        asked.text,
+        store=asked.store,
+        rules=asked.rules,
+        scope=asked.scope,
+        context=asked.context,
+        wanted=asked.wanted,
     )
     return as_json(shapes.shown_extracted(extraction))
 
@@ -45,4 +50,8 @@ def synthesize() -> Response:
     """Answer a question in words from what is known."""
     outside()
     kb, asked = reader(), load(shapes.question)
-    return as_json(shapes.shown_synthesis(kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted)))
+    return as_json(
+        shapes.shown_synthesis(
+            kb.synthesize(asked.question, scope=asked.scope, wanted=asked.wanted)
+        )
+    )

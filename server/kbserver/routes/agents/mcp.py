@@ -31,7 +31,9 @@ def _guard() -> None:
 @operation(listed=False)
 def post() -> Response:
     """Answer a message of the tool protocol."""
-    return transport().post(message_body(), request.environ, who(), Call(request.environ.get(CALLER)))
+    return transport().post(
+        message_body(), request.environ, who(), Call(request.environ.get(CALLER))
+    )
 
 
 @bp.get("")
@@ -65,7 +67,11 @@ def older_post() -> Response:
 @bp.errorhandler(Failure)
 def failed(failure: Failure) -> Response:
     """Answer with the error of a request that has no message to answer."""
-    return Response(rpc.written(rpc.error(None, failure)), status=failure.status or 400, content_type="application/json")
+    return Response(
+        rpc.written(rpc.error(None, failure)),
+        status=failure.status or 400,
+        content_type="application/json",
+    )
 
 
 def transport() -> Transport:
@@ -77,7 +83,14 @@ def transport() -> Transport:
 def who() -> Who:
     """Read whose knowledge base the request is about; the tenant is `default` where it does not say."""
     context = g.context = read_headers(request.environ, DEFAULT)
-    return Who(context.database, context.tenant, g.request_id, context.transaction, context.strict, request.environ.get(WHO))
+    return Who(
+        context.database,
+        context.tenant,
+        g.request_id,
+        context.transaction,
+        context.strict,
+        request.environ.get(WHO),
+    )
 
 
 def message_body() -> bytes:

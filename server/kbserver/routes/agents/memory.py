@@ -33,12 +33,20 @@ def decay() -> Response:
 
 @bp.post("/memory/consolidate")
 @bp.post("/memory/compress")
-@operation(as_object("What was summed up, or would be.", CONSOLIDATED), body=shapes.consolidation, writes=True, asks=True)
+@operation(
+    as_object("What was summed up, or would be.", CONSOLIDATED),
+    body=shapes.consolidation,
+    writes=True,
+    asks=True,
+)
 def consolidate() -> Response:
     """Sum up facts that repeat themselves."""
     kb, asked = _alone(), load(shapes.consolidation)
     outcome = kb.consolidate(
-        min_group_size=asked.min_group_size, predicates=asked.predicates, scope=asked.scope, dry_run=asked.dry_run
+        min_group_size=asked.min_group_size,
+        predicates=asked.predicates,
+        scope=asked.scope,
+        dry_run=asked.dry_run,
     )
     return _with_rows(consolidated(outcome), "newFacts")
 
@@ -49,27 +57,46 @@ def consolidate() -> Response:
 def prioritize() -> Response:
     """Say how important a fact is."""
     kb, asked = _alone(), load(shapes.priority)
-    kb.prioritize(asked.predicate, asked.args, asked.priority, positive=asked.positive, scope=asked.scope)
+    kb.prioritize(
+        asked.predicate, asked.args, asked.priority, positive=asked.positive, scope=asked.scope
+    )
     return text(f"Priority Set: {spoken(asked.predicate, asked.args)} = {asked.priority:g}")
 
 
 @bp.post("/memory/query/salient")
-@operation(as_object("The facts, best first.", array(SALIENT_ROW)), body=shapes.salient, asks=True, transaction=True)
+@operation(
+    as_object("The facts, best first.", array(SALIENT_ROW)),
+    body=shapes.salient,
+    asks=True,
+    transaction=True,
+)
 def salient() -> Response:
     """Give the facts that matter most."""
     kb, asked = reader(), load(shapes.salient)
-    rows = kb.salient(asked.predicate, asked.args, limit=asked.limit, minimum=asked.minimum, scope=asked.scope)
+    rows = kb.salient(
+        asked.predicate, asked.args, limit=asked.limit, minimum=asked.minimum, scope=asked.scope
+    )
     return parts_as_json([rows_written(rows, runtime().pause)])
 
 
 @bp.post("/memory/query/temporal")
 @bp.post("/memory/recall")
-@operation(as_object("The facts that were valid then.", array(TRUE_ROW)), body=shapes.recall, asks=True, transaction=True)
+@operation(
+    as_object("The facts that were valid then.", array(TRUE_ROW)),
+    body=shapes.recall,
+    asks=True,
+    transaction=True,
+)
 def recall() -> Response:
     """Give the facts that were valid at a moment."""
     kb, asked = reader(), load(shapes.recall)
     rows = kb.recall(
-        asked.predicate, asked.args, asked.at, positive=asked.positive, scope=asked.scope, limit=asked.limit
+        asked.predicate,
+        asked.args,
+        asked.at,
+        positive=asked.positive,
+        scope=asked.scope,
+        limit=asked.limit,
     )
     return parts_as_json([rows_written(recalled(rows), runtime().pause)])
 

@@ -43,7 +43,9 @@ def assert_fact() -> Response:
 
 
 @bp.post("/assert/facts")
-@operation(as_object("How many facts were new.", STORED), body=many_facts, writes=True, transaction=True)
+@operation(
+    as_object("How many facts were new.", STORED), body=many_facts, writes=True, transaction=True
+)
 def assert_facts() -> Response:
     """Store many facts, all or none."""
     kb = writer()
@@ -65,7 +67,10 @@ def retract() -> Response:
     kb = writer()
     fact = load(fact_to_retract)
     outcome = fact.retracted(kb)
-    headers = {"X-Retracted-Count": str(outcome.retracted), "X-Cascaded-Count": str(outcome.cascaded)}
+    headers = {
+        "X-Retracted-Count": str(outcome.retracted),
+        "X-Cascaded-Count": str(outcome.cascaded),
+    }
     if outcome.still_derivable:
         headers["X-Still-Derivable"] = "true"
     if not current().representation:

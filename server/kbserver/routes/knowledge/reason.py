@@ -11,7 +11,16 @@ from kbserver.http.etags import tagged
 from kbserver.http.paging import Page, page, part
 from kbserver.http.request_context import reader, runtime, writer
 from kbserver.notices import unknown_headers
-from kbserver.operations import APPLIED, COUNTED, PLAIN, UNKNOWN, WARNINGS, Answer, as_object, operation
+from kbserver.operations import (
+    APPLIED,
+    COUNTED,
+    PLAIN,
+    UNKNOWN,
+    WARNINGS,
+    Answer,
+    as_object,
+    operation,
+)
 from kbserver.schemas.answers.facts import (
     ANSWERS,
     EXECUTED,
@@ -32,7 +41,9 @@ bp = Blueprint("reason", __name__)
 @bp.post("/infer")
 @bp.post("/ask")
 @operation(
-    as_object("The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}),
+    as_object(
+        "The answers, sorted by arguments.", ANSWERS, headers={**WARNINGS, **UNKNOWN, **APPLIED}
+    ),
     body=question,
     query={"proof": said(words("true", "1", "false", "0"), "True is `withProof`.")},
     prefer=("wait",),
@@ -51,7 +62,11 @@ def infer() -> Response:
 
 @bp.post("/explain")
 @operation(
-    Answer("Why the answers hold, or the plan.", {PLAIN: TEXT, JSON: PLANS}, headers={**UNKNOWN, **APPLIED}),
+    Answer(
+        "Why the answers hold, or the plan.",
+        {PLAIN: TEXT, JSON: PLANS},
+        headers={**UNKNOWN, **APPLIED},
+    ),
     body=explanation,
     prefer=("wait",),
     asks=True,
@@ -137,7 +152,9 @@ def predicates() -> Response:
         return as_json(found)
     listed = part(found["predicates"], wanted)
     total = found["totalPredicates"]
-    return wanted.linked(as_json({**found, "predicates": listed}), wanted.offset + len(listed) < total, total)
+    return wanted.linked(
+        as_json({**found, "predicates": listed}), wanted.offset + len(listed) < total, total
+    )
 
 
 def _page(asked: Question | Pattern, kb: KnowledgeBase, wanted: Page) -> Response:

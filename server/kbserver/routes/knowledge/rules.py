@@ -61,11 +61,21 @@ def rules() -> Response:
     found, body = reader().rules(scope), page(scope)
     listed = part(found, body)
     answer = as_json({"rules": [rule_shape(rule) for rule in listed]})
-    return answer if body is None else body.linked(answer, body.offset + len(listed) < len(found), len(found))
+    return (
+        answer
+        if body is None
+        else body.linked(answer, body.offset + len(listed) < len(found), len(found))
+    )
 
 
 @bp.post("/retract/rule")
-@operation(as_text("The rule that is gone."), body=rule_to_forget, writes=True, transaction=True, errors=(404,))
+@operation(
+    as_text("The rule that is gone."),
+    body=rule_to_forget,
+    writes=True,
+    transaction=True,
+    errors=(404,),
+)
 def retract_rule() -> Response:
     """Take one rule back."""
     kb = writer()

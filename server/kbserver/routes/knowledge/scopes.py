@@ -14,7 +14,14 @@ from kbserver.http.request_context import named, outside, reader, runtime, write
 from kbserver.operations import COUNTED, as_object, operation
 from kbserver.schemas.answers.resources import COMPARED, DROPPED, FORKED, MERGED, SCOPES
 from kbserver.schemas.base import load
-from kbserver.schemas.scopes import diff_counts, fork_of, merge_of, shown_fork, shown_merge, two_scopes
+from kbserver.schemas.scopes import (
+    diff_counts,
+    fork_of,
+    merge_of,
+    shown_fork,
+    shown_merge,
+    two_scopes,
+)
 
 bp = Blueprint("scopes", __name__)
 
@@ -41,7 +48,13 @@ def diff() -> Response:
     found = reader().diff_scopes(asked.source, asked.target)
     pairs = [{"before": pair.before, "after": pair.after} for pair in found.modified]
     added, removed, modified = _written(found.added), _written(found.removed), _written(pairs)
-    lists = {"added": added, "removed": removed, "modified": modified, "onlyInA": removed, "onlyInB": added}
+    lists = {
+        "added": added,
+        "removed": removed,
+        "modified": modified,
+        "onlyInA": removed,
+        "onlyInB": added,
+    }
     parts = chain.from_iterable((f'"{name}":'.encode(), rows, b",") for name, rows in lists.items())
     numbers = ",".join(f'"{name}":{count}' for name, count in diff_counts(found).items())
     return parts_as_json([b"{", *parts, f"{numbers}}}".encode()])
@@ -71,7 +84,11 @@ def scopes() -> Response:
     found, wanted = reader().scopes(), page("scopes")
     listed = part(found, wanted)
     answer = as_json({"scopes": listed, "count": len(found)})
-    return answer if wanted is None else wanted.linked(answer, wanted.offset + len(listed) < len(found), len(found))
+    return (
+        answer
+        if wanted is None
+        else wanted.linked(answer, wanted.offset + len(listed) < len(found), len(found))
+    )
 
 
 def _written(rows: list[Row]) -> bytes:

@@ -29,14 +29,22 @@ def databases() -> Response:
     databases = runtime().admin().databases()
     return as_json(
         [
-            {"name": d.name, "isMultiTenant": True, "tenants": d.tenants, "facts": d.facts, "createdAt": d.created_at}
+            {
+                "name": d.name,
+                "isMultiTenant": True,
+                "tenants": d.tenants,
+                "facts": d.facts,
+                "createdAt": d.created_at,
+            }
             for d in databases
         ]
     )
 
 
 @bp.post("")
-@operation(as_text("That it is there.", status=_CREATED), body=new_database, tenant=False, writes=True)
+@operation(
+    as_text("That it is there.", status=_CREATED), body=new_database, tenant=False, writes=True
+)
 def create_database() -> Response:
     """Create a database."""
     name = load(new_database)

@@ -12,7 +12,16 @@ from kbcore.state.keys import ADMIN, StoredKey
 from kbserver.answers import as_json
 from kbserver.http.request_context import DEFAULT, outside, runtime
 from kbserver.operations import as_object, operation
-from kbserver.schemas.auth import AUTH_STATUS, KEYS, MADE, REVOKED, WHOAMI, bootstrap, new_key, rotation
+from kbserver.schemas.auth import (
+    AUTH_STATUS,
+    KEYS,
+    MADE,
+    REVOKED,
+    WHOAMI,
+    bootstrap,
+    new_key,
+    rotation,
+)
 from kbserver.schemas.base import load
 from kbserver.schemas.jsonschema import said, words
 from kbserver.security import audit
@@ -42,7 +51,9 @@ def status() -> Response:
     """Say whether keys are asked for, and whether the first has yet to be made."""
     keys, mode = runtime().keys(), mode_of(runtime().config)
     count = {DISABLED: 0, MANAGED: len(keys)}.get(mode, 1)
-    return as_json({"mode": mode, "bootstrapRequired": mode == MANAGED and keys.unused, "keyCount": count})
+    return as_json(
+        {"mode": mode, "bootstrapRequired": mode == MANAGED and keys.unused, "keyCount": count}
+    )
 
 
 @bp.get("/whoami")
@@ -86,14 +97,18 @@ def first_key() -> Response:
     if not keys.unused:
         raise Forbidden("the first key has been made; an admin key makes more")
     if not token:
-        raise Forbidden("no BOOTSTRAP_TOKEN is set; make the first key on the machine: kbcore keys create")
+        raise Forbidden(
+            "no BOOTSTRAP_TOKEN is set; make the first key on the machine: kbcore keys create"
+        )
     if not same(asked.token, token):
         raise Unauthorized("that is not the bootstrap token")
     return _made(keys.create(first_admin(asked.name, asked.description), first=True))
 
 
 @bp.get("/keys")
-@operation(as_object("Every key, the oldest first, without its secret.", KEYS), tenant=False, errors=(409,))
+@operation(
+    as_object("Every key, the oldest first, without its secret.", KEYS), tenant=False, errors=(409,)
+)
 def listed() -> Response:
     """List the keys; expired ones stay until they are revoked."""
     now = runtime().clock.now_ms()
@@ -141,7 +156,9 @@ def _managed() -> Keys:
     """The keys of the node; raises Conflict where they are not what opens it."""
     mode = mode_of(runtime().config)
     if mode != MANAGED:
-        raise Conflict("this server does not manage keys; AUTH_ENABLED=true makes it", {"mode": mode})
+        raise Conflict(
+            "this server does not manage keys; AUTH_ENABLED=true makes it", {"mode": mode}
+        )
     return runtime().keys()
 
 
@@ -149,7 +166,11 @@ def _made(made: NewKey) -> Response:
     key = made.key
     audit.done(madeKey=key.id, keyName=key.name, role=key.role)
     shown = _shown(key)
-    return as_json({"id": shown.pop("id"), "name": shown.pop("name"), "key": made.secret, **shown}, _SECRET, _CREATED)
+    return as_json(
+        {"id": shown.pop("id"), "name": shown.pop("name"), "key": made.secret, **shown},
+        _SECRET,
+        _CREATED,
+    )
 
 
 def _shown(key: StoredKey) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def openapi() -> Response:
     """Give this document: OpenAPI 3.1."""
     kept: dict[str, bytes] = current_app.extensions.setdefault("kbcore.documents", {})
     if "openapi" not in kept:
-        kept["openapi"] = json.dumps(document(current_app), ensure_ascii=False, separators=(",", ":")).encode()
+        kept["openapi"] = json.dumps(
+            document(current_app), ensure_ascii=False, separators=(",", ":")
+        ).encode()
     return _tagged(kept["openapi"], JSON)
 
 
@@ -61,7 +63,9 @@ def icon() -> Response:
 
 
 def _file(name: str) -> Response:
-    return _tagged((files("kbserver") / "static" / name).read_bytes(), f"{_PAGE[name]}; charset=utf-8")
+    return _tagged(
+        (files("kbserver") / "static" / name).read_bytes(), f"{_PAGE[name]}; charset=utf-8"
+    )
 
 
 def _tagged(body: bytes, kind: str) -> Response:

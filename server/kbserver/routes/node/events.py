@@ -26,7 +26,11 @@ SEND_SECONDS = 15.0
 
 @bp.get("/memory/events")
 @operation(
-    Answer("The events, until one side ends it.", {EVENT_STREAM: TEXT}, headers=dict.fromkeys(HEADERS, TEXT)),
+    Answer(
+        "The events, until one side ends it.",
+        {EVENT_STREAM: TEXT},
+        headers=dict.fromkeys(HEADERS, TEXT),
+    ),
     query={
         "predicate": said(TEXT, "Of this predicate; with `*` at its end, of all that begin so."),
         "events": said(TEXT, f"Of these types, joined by commas: {', '.join(KINDS)}."),
@@ -39,7 +43,11 @@ def events() -> Response:
     """Tell of every committed change as a server-sent event, until one side ends it."""
     context = outside()
     asked = request.args
-    kinds = [kind.strip() for kind in ",".join(asked.getlist("events")).split(",")] if "events" in asked else None
+    kinds = (
+        [kind.strip() for kind in ",".join(asked.getlist("events")).split(",")]
+        if "events" in asked
+        else None
+    )
     filter = Wanted.of(asked.get("predicate"), kinds, scope_asked(asked, None))
     since = _since(request.headers.get("Last-Event-ID") or asked.get("since"))
     if request.method == "HEAD":
@@ -58,6 +66,8 @@ def _since(text: str | None) -> Place | int | None:
     if place := Place.read(text):
         return place
     try:
-        return instant(int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 18 else text)
+        return instant(
+            int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 18 else text
+        )
     except ValueError as error:
         raise InvalidInput.at("since", f"is no id of an event; as a time it {error}") from error

@@ -25,7 +25,11 @@ def health() -> Response:
 
 
 @bp.get("/health/ready")
-@operation(as_object("It can be sent requests.", READINESS), as_object("It cannot.", READINESS, status=503), tenant=False)
+@operation(
+    as_object("It can be sent requests.", READINESS),
+    as_object("It cannot.", READINESS, status=503),
+    tenant=False,
+)
 def ready() -> Response:
     """Say whether every subsystem is ready; 503 when one makes the node useless."""
     health = runtime().health()
@@ -34,10 +38,14 @@ def ready() -> Response:
 
 
 @bp.get("/metrics")
-@operation(as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404}))
+@operation(
+    as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404})
+)
 def metrics() -> Response:
     """Give what is counted in the Prometheus text format; 404 where no sink of METRICS_SINKS can."""
     health = runtime().metrics.expose()
     if health is None:
-        raise NotFound("no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"})
+        raise NotFound(
+            "no metrics are exposed here: none of METRICS_SINKS can", {"setting": "METRICS_SINKS"}
+        )
     return Response(health, content_type=EXPOSITION)

@@ -64,7 +64,11 @@ def _leading() -> None:
 
 @bp.get("/log")
 @operation(
-    Answer("Records as they lie in the log, in frames with checksums.", {OCTETS: BYTES}, headers=_ABOUT_LOG),
+    Answer(
+        "Records as they lie in the log, in frames with checksums.",
+        {OCTETS: BYTES},
+        headers=_ABOUT_LOG,
+    ),
     Answer("Nothing new within wait_ms.", {}, 204, _ABOUT_LOG),
     tenant=False,
     query={
@@ -106,7 +110,9 @@ def log() -> Response:
 
 @bp.get("/snapshot")
 @operation(
-    Answer("The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers=_ABOUT_SNAPSHOT),
+    Answer(
+        "The newest snapshot, in sections with checksums.", {OCTETS: BYTES}, headers=_ABOUT_SNAPSHOT
+    ),
     tenant=False,
     query={"follower": TEXT},
     errors=(404, 409),
@@ -120,7 +126,9 @@ def snapshot() -> Response:
 
 
 @bp.get("/status")
-@operation(as_object("The role of the node and how it stands.", STANDING), tenant=False, errors=(404,))
+@operation(
+    as_object("The role of the node and how it stands.", STANDING), tenant=False, errors=(404,)
+)
 def status() -> Response:
     """Say what this node is in replication, and how far it and the others are."""
     return as_json(runtime().replication.describe())
@@ -132,11 +140,15 @@ def _headers() -> None:
 
 
 @admin.post("/promote")
-@operation(as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507))
+@operation(
+    as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507)
+)
 def promote() -> Response:
     """Make a follower take writes; while its leader answers only with `force`."""
     status = runtime().replication.promote(force=load(promotion))
-    return as_json({"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq})
+    return as_json(
+        {"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq}
+    )
 
 
 def _paced(pieces: Iterator[bytes]) -> Iterator[bytes]:

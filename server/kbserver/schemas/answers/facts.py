@@ -43,7 +43,15 @@ ROWS = array(ROW)
 
 STORED = named(
     "Stored",
-    obj({"asserted": COUNT, "updated": COUNT, "failed": COUNT, "errors": array(ANYTHING), "timestamp": INSTANT}),
+    obj(
+        {
+            "asserted": COUNT,
+            "updated": COUNT,
+            "failed": COUNT,
+            "errors": array(ANYTHING),
+            "timestamp": INSTANT,
+        }
+    ),
 )
 RETRACTED = named(
     "Retracted",
@@ -58,12 +66,22 @@ RETRACTED = named(
         }
     ),
 )
-MATCHED = named("Matched", obj({"retracted": COUNT, "atoms": ROWS, "cascaded": COUNT, "truncated?": FLAG}))
+MATCHED = named(
+    "Matched", obj({"retracted": COUNT, "atoms": ROWS, "cascaded": COUNT, "truncated?": FLAG})
+)
 
 RULE_ATOM = obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG})
 BODY_ITEM = {
     "anyOf": [
-        obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "polarity?": TEXT, "builtin?": {"const": False}}),
+        obj(
+            {
+                "predicate": TEXT,
+                "args": TEXTS,
+                "negated": FLAG,
+                "polarity?": TEXT,
+                "builtin?": {"const": False},
+            }
+        ),
         obj({"builtin": TEXT, "args": TEXTS, "negated": FLAG}),
     ]
 }
@@ -72,7 +90,15 @@ RULES = named(
     obj(
         {
             "rules": array(
-                obj({"id": TEXT, "text": TEXT, "head": RULE_ATOM, "body": array(BODY_ITEM), "scope": nullable(TEXT)})
+                obj(
+                    {
+                        "id": TEXT,
+                        "text": TEXT,
+                        "head": RULE_ATOM,
+                        "body": array(BODY_ITEM),
+                        "scope": nullable(TEXT),
+                    }
+                )
             )
         }
     ),
@@ -131,8 +157,16 @@ GRAPH = named(
         }
     ),
 )
-ANSWERS = {"anyOf": [ROWS, array(PROOF), array(GRAPH)], "description": "Rows; with proofs asked for, a proof for each row."}
-PLANS = named("Plans", obj({"goal": TEXT, "plans": array(said({"type": "object"}, "A plan for each partition asked."))}))
+ANSWERS = {
+    "anyOf": [ROWS, array(PROOF), array(GRAPH)],
+    "description": "Rows; with proofs asked for, a proof for each row.",
+}
+PLANS = named(
+    "Plans",
+    obj(
+        {"goal": TEXT, "plans": array(said({"type": "object"}, "A plan for each partition asked."))}
+    ),
+)
 
 NUMBER_FOUND = named(
     "Aggregated",
@@ -152,7 +186,15 @@ PREDICATES = named(
     obj(
         {
             "predicates": array(
-                obj({"predicate": TEXT, "arity": COUNT, "factCount": COUNT, "ruleCount": COUNT, "hasRules": FLAG})
+                obj(
+                    {
+                        "predicate": TEXT,
+                        "arity": COUNT,
+                        "factCount": COUNT,
+                        "ruleCount": COUNT,
+                        "hasRules": FLAG,
+                    }
+                )
             ),
             "totalPredicates": COUNT,
             "totalFacts": COUNT,
@@ -169,7 +211,9 @@ EXECUTED = named(
                 obj(
                     {
                         "question": said(COUNT, "Which question of the text it answers, from 0."),
-                        "bindings": said(mapping(TEXT), "The values of the variables of the question."),
+                        "bindings": said(
+                            mapping(TEXT), "The values of the variables of the question."
+                        ),
                         **{f"{key}?": schema for key, schema in _ROW.items()},
                     },
                     description="The keys of a row are there where the question is a single atom.",

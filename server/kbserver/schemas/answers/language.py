@@ -18,7 +18,10 @@ from kbserver.schemas.jsonschema import (
 
 _SAID = {"predicate": TEXT, "args": TEXTS, "negated": FLAG}
 
-REJECTED = array(obj({"said": TEXT, "reason": TEXT}), description="What the model said that cannot be taken, and why.")
+REJECTED = array(
+    obj({"said": TEXT, "reason": TEXT}),
+    description="What the model said that cannot be taken, and why.",
+)
 FAILURES = array(
     obj({"start": COUNT, "end": COUNT, "code": TEXT, "reason": TEXT}),
     description="Pieces of the text, from one character up to another, that the model could not read.",

@@ -30,14 +30,18 @@ _ENTRY: dict[str, Schema] = {
     "negated": FLAG,
     "scope": nullable(TEXT),
     "salience": _SALIENCE,
-    "category": said(TEXT, "The name of a bucket, or such as `goal_relevant`, `inferred`, `recent`, `asserted`."),
+    "category": said(
+        TEXT, "The name of a bucket, or such as `goal_relevant`, `inferred`, `recent`, `asserted`."
+    ),
     "charCount": COUNT,
     "provenance": nullable(obj({"rule": TEXT, "premises": TEXTS})),
     "createdAt": INSTANT,
     "validFrom": nullable(INSTANT),
     "validUntil": nullable(INSTANT),
     "metadata": {"type": "object"},
-    "contradicted": said(FLAG, "The opposite is stored or derivable too; this side was kept or neither was left out."),
+    "contradicted": said(
+        FLAG, "The opposite is stored or derivable too; this side was kept or neither was left out."
+    ),
     "why?": {"type": "object"},
 }
 ENTRY = named("Entry", obj(_ENTRY))
@@ -48,10 +52,24 @@ _OPTIMIZED: dict[str, Schema] = {
     "contradictionsFound": COUNT,
     "contradictionsResolved": COUNT,
     "contradictions": array(
-        obj({"predicate": TEXT, "args": TEXTS, "positiveSalience": _SALIENCE, "negativeSalience": _SALIENCE})
+        obj(
+            {
+                "predicate": TEXT,
+                "args": TEXTS,
+                "positiveSalience": _SALIENCE,
+                "negativeSalience": _SALIENCE,
+            }
+        )
     ),
     "bucketStats": mapping(
-        obj({"factsIncluded": COUNT, "maxAllocation": COUNT, "minSalience": _SALIENCE, "maxSalience": _SALIENCE})
+        obj(
+            {
+                "factsIncluded": COUNT,
+                "maxAllocation": COUNT,
+                "minSalience": _SALIENCE,
+                "maxSalience": _SALIENCE,
+            }
+        )
     ),
     "goalDriven": FLAG,
     "knowledgeGeneration": COUNT,
@@ -68,7 +86,9 @@ _WINDOW: dict[str, Schema] = {
     "windowSize": COUNT,
     "predicateDistribution": mapping(COUNT),
     "totalCharCount": COUNT,
-    "tokenEstimate": said(COUNT, "Tokens of the text in the requested format; of `structured` that of `facts`."),
+    "tokenEstimate": said(
+        COUNT, "Tokens of the text in the requested format; of `structured` that of `facts`."
+    ),
     "generatedAt": INSTANT,
     "formattedText?": said(TEXT, "With `format: natural` or `facts`."),
     "cut?": said({"type": "object"}, "With `explain: true`: what was left out, and why."),
@@ -114,7 +134,9 @@ INGESTED = named(
     "Ingested",
     obj(
         {
-            "extracted": array(obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "confidence": FRACTION})),
+            "extracted": array(
+                obj({"predicate": TEXT, "args": TEXTS, "negated": FLAG, "confidence": FRACTION})
+            ),
             "rules": TEXTS,
             "extractionProvider": TEXT,
             "extractionModel": nullable(TEXT),
@@ -184,7 +206,15 @@ DECAYED = named(
 )
 CONSOLIDATED = named(
     "Consolidated",
-    obj({"factsConsolidated": COUNT, "summariesRemoved": COUNT, "newFacts": ROWS, "timestamp": INSTANT, "dryRun?": FLAG}),
+    obj(
+        {
+            "factsConsolidated": COUNT,
+            "summariesRemoved": COUNT,
+            "newFacts": ROWS,
+            "timestamp": INSTANT,
+            "dryRun?": FLAG,
+        }
+    ),
 )
 
 FORKED = named("Forked", obj({"copied": COUNT, "sourceScope": nullable(TEXT), "targetScope": TEXT}))
@@ -205,7 +235,15 @@ COMPARED = named(
 )
 MERGED = named(
     "Merged",
-    obj({"merged": COUNT, "conflictsResolved": COUNT, "conflicts": COUNT, "strategy": TEXT, "timestamp": INSTANT}),
+    obj(
+        {
+            "merged": COUNT,
+            "conflictsResolved": COUNT,
+            "conflicts": COUNT,
+            "strategy": TEXT,
+            "timestamp": INSTANT,
+        }
+    ),
 )
 DROPPED = named("Dropped", obj({"deleted": said(COUNT, "Facts that went."), "scope": TEXT}))
 SCOPES = named("Scopes", obj({"scopes": TEXTS, "count": COUNT}))
@@ -213,11 +251,21 @@ SCOPES = named("Scopes", obj({"scopes": TEXTS, "count": COUNT}))
 DATABASES = array(
     named(
         "Database",
-        obj({"name": TEXT, "isMultiTenant": FLAG, "tenants": COUNT, "facts": COUNT, "createdAt": nullable(INSTANT)}),
+        obj(
+            {
+                "name": TEXT,
+                "isMultiTenant": FLAG,
+                "tenants": COUNT,
+                "facts": COUNT,
+                "createdAt": nullable(INSTANT),
+            }
+        ),
     )
 )
 
-HEALTH = named("Health", obj({"status": {"const": "healthy"}, "version": TEXT, "uptimeSeconds": NUMBER}))
+HEALTH = named(
+    "Health", obj({"status": {"const": "healthy"}, "version": TEXT, "uptimeSeconds": NUMBER})
+)
 READINESS = named(
     "Readiness",
     obj(
