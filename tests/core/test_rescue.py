@@ -259,5 +259,5 @@ def test_salvage_without_a_manifest_and_with_a_bad_snapshot(tmp_path) -> None:
 
 
 def test_the_hook_kb_storage_tools_is_asked_for_the_backend(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="there are: wal"):
+    with pytest.raises(ConfigError, match="choose from: wal"):
         Plugins(replace(SMALL, storage_backend="memory")).storage_tools()

@@ -44,6 +44,7 @@ def test_windows_are_counted_in_words():
     with kbcore.open_kb(config=config) as kb:
         kb.tell("likes", ["ann", "tea"])
         kb.tell("likes", ["bob", "coffee"])
+        kb.prioritize("likes", ["bob", "coffee"], 1.0)
         window = kb.kb.context(WindowRequest(max_tokens=7))
     assert (window.text, window.tokens) == ("likes(bob, coffee).", 7)
 
