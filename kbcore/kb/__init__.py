@@ -1,1 +1,1 @@
-"""The handle on one tenant: every method that HTTP routes and Python programs call."""
+"""Handle on one tenant, with every method that HTTP routes and Python programs call."""

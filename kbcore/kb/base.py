@@ -1,4 +1,4 @@
-"""What every read needs: its tenant brought to now, the partitions asked, a budget, the rows of a goal."""
+"""Base class of tenant handles: read locks, partitions, request budgets and the rows of a goal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class TenantHandle:
-    """A handle on one tenant of a runtime, for reading; `caller` is whoever waits for what it gives, where one may leave."""
+    """Handle for reading one tenant of a runtime.
+
+    `caller` is the client that waits for the result, or None if it cannot disconnect.
+    """
 
     def __init__(
         self, services: Services, database: str, tenant: str, caller: Caller | None = None
@@ -46,7 +49,7 @@ class TenantHandle:
         budget: Budget,
         undefined: bool = False,
     ) -> list[tuple[Partition, list[Row]]]:
-        """The rows of each partition that `limit` and `offset`, which go over all of them, leave."""
+        """Return the rows of each partition, with `limit` and `offset` applied across partitions."""
         wanted = None if limit is None or min_confidence is not None else limit + offset
         reasoner = self._services.reasoner(tenant)
         found = []
@@ -68,7 +71,10 @@ class TenantHandle:
     def unknown_predicates(
         self, asked: Iterable[Signature], scope: str | None = None
     ) -> list[UnknownPredicate]:
-        """Return those of the asked predicates, given as name and arity (None: any), that have no fact and no rule."""
+        """Return the given predicates that have no facts and no rules.
+
+        A predicate is a name and an arity; None as the arity stands for any arity.
+        """
         tenant = self._read_tenant()
         with tenant.lock.read():
             return unknown_predicates(tenant, asked, scope)
@@ -77,7 +83,10 @@ class TenantHandle:
         return self._services.read_tenant(self.database, self.tenant)
 
     def _partitions(self, tenant: Tenant, scope: str | None) -> list[Partition]:
-        """The partitions a read looks at; where nothing was written yet rules may still give something."""
+        """Return the partitions that a read covers.
+
+        If nothing is stored yet, return an empty partition, because rules may still derive rows.
+        """
         return tenant.partitions(scope) or [tenant.new_partition(scope)]
 
     @contextmanager
@@ -88,9 +97,9 @@ class TenantHandle:
         kind: str = "other",
         goal: Sequence[BodyItem] | None = None,
     ) -> Iterator[tuple[Tenant, Budget]]:
-        """The tenant, under its read lock, and what the request may use; its time begins here.
+        """Yield the tenant under its read lock, and the request's budget, which starts now.
 
-        What it took is counted as a read of this kind; of a goal, listeners are told.
+        The duration is counted as a read of this kind. If `goal` is given, plugins are notified.
         """
         budget = self._budget(wanted, notes)
         tenant = self._read_tenant()
@@ -146,7 +155,10 @@ class TenantHandle:
         )
 
     def _budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
-        """The settings' limits, lowered as wanted. Whoever asks for one calls `budget.turn.leave()` at the end."""
+        """Return a budget with the limits of the settings, lowered as requested.
+
+        The caller must call `budget.turn.leave()` at the end.
+        """
         run, own = self._services, wanted or BudgetWanted()
         config, clock = run.config, run.clock
         limits = run.limits

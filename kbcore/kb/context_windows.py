@@ -1,4 +1,4 @@
-"""Context windows: the facts for a prompt, within a budget, and what has changed since the last one."""
+"""Context windows: the facts for a prompt, within a budget, and the changes since the last window."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from kbcore.state.tenant import Tenant
 
 
 class Windowing(TenantHandle):
-    """The part of a knowledge base that chooses what an agent reads."""
+    """Context windows of a knowledge base: the facts that an agent reads."""
 
     def context(self, request: WindowRequest, *, wanted: BudgetWanted | None = None) -> Window:
-        """Make the window for a request, kept where it names a session.
+        """Return the context window for a request, and store it if the request names a session.
 
-        Reading a window does not make facts more recent; it raises their access count once the knowledge has changed. The
-        same request on the same state of the knowledge gives the same entries in the same order.
+        Reading a window does not make facts more recent. It raises their access count, which
+        affects salience after the next change of the knowledge base. The same request on the same
+        state gives the same entries in the same order.
 
         Raises InvalidInput and BudgetExceeded.
         """
@@ -43,9 +44,10 @@ class Windowing(TenantHandle):
     def context_with_changes(
         self, request: WindowRequest, *, wanted: BudgetWanted | None = None
     ) -> tuple[Window, WindowDiff | None]:
-        """Make the window for a request, and say what has changed since the last one of its session, if there is one.
+        """Return the window for a request, and its changes since the session's last window.
 
-        Raises InvalidInput and BudgetExceeded.
+        The changes are None if the session has no earlier window. Raises InvalidInput and
+        BudgetExceeded.
         """
         check_request(request)
         near = self._near(request, wanted)
@@ -55,10 +57,11 @@ class Windowing(TenantHandle):
     def context_diff(
         self, session: str, changes: dict[str, Any], *, wanted: BudgetWanted | None = None
     ) -> WindowDiff:
-        """What has changed since the last window of a session, of which a new one is made and kept.
+        """Make and store a new window of a session, and return the changes since its last window.
 
-        What is asked is as for the last one but for `changes`, fields of WindowRequest. Each removed entry has the reason
-        why it was removed, from what is known now. Of an unknown session there is nothing to say but that.
+        The request is the session's last one with `changes`, which are fields of WindowRequest.
+        Each removed entry carries the reason for its removal, judged by the current state. An
+        unknown session gives UNKNOWN.
 
         Raises InvalidInput and BudgetExceeded.
         """
@@ -73,20 +76,23 @@ class Windowing(TenantHandle):
         return found or UNKNOWN
 
     def last_window(self, session: str) -> Window | None:
-        """The last window of a session, None where nothing is known of it."""
+        """Return the last window of a session, or None if the session is unknown."""
         with self._reads(None) as (tenant, _):
             known = self._sessions(tenant).get(session)
         return None if known is None else known.window
 
     def clear_session(self, session: str) -> None:
-        """Forget a session, if there is one of this name."""
+        """Delete a session if it exists."""
         with self._reads(None) as (tenant, _):
             self._sessions(tenant).clear(session)
 
     def context_summary(
         self, scope: str | None = None, *, wanted: BudgetWanted | None = None
     ) -> Summary:
-        """A partition, or with "*" all of them, at a glance; looking is no access. Raises BudgetExceeded."""
+        """Return a summary of a partition, or of all partitions if `scope` is "*".
+
+        The summary does not count as an access. Raises BudgetExceeded.
+        """
         request = WindowRequest(TOP_FACTS, scope=scope, auto_resolve=False)
         with self._reads(wanted, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
@@ -97,7 +103,10 @@ class Windowing(TenantHandle):
             return summarize(tenant, partitions, made.window.entries, scores.now, budget)
 
     def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
-        """How near facts are to the query in meaning, where there is an embedder: it works when no lock is held."""
+        """Return the semantic similarity of facts to the query, or None if there is no embedder.
+
+        The embedder is called without holding a lock.
+        """
         embedding = self._services.embedding
         if embedding is None or request.query is None:
             return None
@@ -110,7 +119,7 @@ class Windowing(TenantHandle):
     def _near_again(
         self, session: str, changes: dict[str, Any], wanted: BudgetWanted | None
     ) -> Near | None:
-        """As `_near`, for what is asked of a session once more."""
+        """Return `_near` for a session's last request with `changes`."""
         if self._services.embedding is None:
             return None
         with self._reads(None) as (tenant, _):
@@ -122,7 +131,7 @@ class Windowing(TenantHandle):
         return self._near(request, wanted)
 
     def _supply(self, tenant: Tenant, request: WindowRequest, budget: Budget) -> Supply:
-        """The facts for a window, ranked as of the first window on the present state."""
+        """Return candidate facts, ranked as of the first window on the current state."""
         ranked = self._ranking(tenant, budget)
         present = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
         partitions = self._partitions(tenant, request.scope)
@@ -139,9 +148,10 @@ class Windowing(TenantHandle):
         *,
         compare: bool = False,
     ) -> tuple[Window, WindowDiff | None]:
-        """Make a window and keep it in its session; with `compare`, say what has changed since the session's last one.
+        """Make a window and store it in its session.
 
-        Both are of the same state, and where BudgetExceeded is raised the session keeps its last window.
+        With `compare`, also return the changes since the session's last window, computed on the
+        same state. If BudgetExceeded is raised, the session keeps its last window.
         """
         window = self._made(tenant, request, budget, near)
         changes = None
@@ -163,7 +173,7 @@ class Windowing(TenantHandle):
         return Reasons(self._services.reasoner(tenant), scores, before, after, request, now, budget)
 
     def _ranking(self, tenant: Tenant, budget: Budget) -> Scores:
-        """The scores that facts are ranked by: as of the first window on the present state."""
+        """Return the scores that rank facts, as of the first window on the current state."""
         now = self._services.clock.now_ms()
         at = now if isinstance(tenant, Overlay) else self._recent(tenant).ranking_time(tenant, now)
         return Scores(tenant, self._services.scorer, at, budget)
@@ -172,7 +182,7 @@ class Windowing(TenantHandle):
         self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None
     ) -> Window:
         recent = self._recent(tenant)
-        staged = isinstance(tenant, Overlay)  # a transaction's writes do not show in generations
+        staged = isinstance(tenant, Overlay)  # staged writes do not change generations
         key = recent.key(tenant, request)
         made = None if staged else recent.get(key)
         if made is None:
@@ -203,7 +213,7 @@ class Windowing(TenantHandle):
 
 
 def check_request(request: WindowRequest) -> None:
-    """Refuse what no window can be made of; raises InvalidInput."""
+    """Raise InvalidInput if no window can be made for a request."""
     for name, value, least in (
         ("maxFacts", request.max_facts, 1),
         ("maxTokens", request.max_tokens, 1),

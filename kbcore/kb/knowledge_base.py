@@ -1,4 +1,4 @@
-"""A knowledge base: the handle on one tenant. HTTP routes and embedding programs call the same methods."""
+"""Knowledge base: the handle on one tenant that HTTP routes and embedding programs share."""
 
 from __future__ import annotations
 
@@ -51,16 +51,19 @@ KEEP_BOTH = "KEEP_BOTH"
 
 
 class _Outdated(Conflict):
-    """What a write was worked out from has changed; it is worked out again."""
+    """Conflict in which the state that a write was computed from has changed; the write is retried."""
 
 
 Decide = Callable[[Fact, Row], Keep]
-"""What becomes of a fact whose opposite is stored as this row."""
+"""Decides what happens to a fact whose opposite is stored as this row."""
 
 
 @dataclass(frozen=True, slots=True)
 class RulesOutcome:
-    """The rules as stored, new or there before, warnings for their author, and how many facts with them were new."""
+    """Outcome of storing rules: the rules, warnings for their author, and the number of new facts.
+
+    `rules` includes rules that were stored before.
+    """
 
     rules: tuple[StoredRule, ...]
     warnings: tuple[str, ...] = ()
@@ -70,18 +73,20 @@ class RulesOutcome:
 class KnowledgeBase(Remembering, Scoping, Conversing):
     """Facts, rules and answers of one tenant.
 
-    Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a name for exactly that
-    one, "*" (reads only) for every partition, each reasoned about on its own. Writes return when they are durable.
+    Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a
+    name for that partition, and "*" (reads only) for every partition, each evaluated separately.
+    Writes return when they are durable.
     """
 
-    # -- writes -------------------------------------------------------------------------------------------------------
+    # -- writes ------------------------------------------------------------------------------------
 
     def assert_facts(self, facts: Sequence[Fact], *, conflict: str = KEEP_BOTH) -> AssertOutcome:
         """Store facts, all or none.
 
-        `conflict` says what happens to a fact whose opposite sign is stored: KEEP_BOTH stores both, REJECT refuses all
-        (Conflict), NEWEST_WINS retracts the opposite, CONFIDENCE keeps the one with the higher confidence (unknown
-        counts as 1; the new one wins a tie), and what plugins offer beside these.
+        `conflict` says what happens to a fact whose opposite is stored: KEEP_BOTH stores both,
+        REJECT refuses all facts (Conflict), NEWEST_WINS retracts the opposite, and CONFIDENCE keeps
+        the fact with the higher confidence (a missing confidence counts as 1; the new fact wins a
+        tie). Plugins can add strategies.
         """
         for fact in facts:
             self._writable(fact.scope)
@@ -92,7 +97,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
-        """Store many facts that have nothing beside their arguments, all or none; opposites of stored facts are kept."""
+        """Store many facts without metadata, all or none; opposites of stored facts are kept."""
         for group in rows:
             self._writable(group.scope)
         delta = self._commit((AssertRows(tuple(rows)),))
@@ -104,10 +109,11 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         facts: Sequence[Fact] = (),
         defined: Iterable[tuple[str, int]] = (),
     ) -> RulesOutcome:
-        """Teach rules, and store facts with them, all or none.
+        """Store rules, and facts with them, all or none.
 
-        `defined` are predicates (name, arity) that are about to get facts or rules: no warning calls them unknown.
-        Raises InvalidInput (with the variable or the cycle) where a rule cannot be taken.
+        `defined` are predicates (name, arity) that are about to get facts or rules; no warning
+        calls them unknown. Raises InvalidInput, with the variable or the cycle, if a rule is
+        refused.
         """
         warnings = [warning for rule in rules for warning in check_rule(rule)]
         statements = [rule_statement(rule) for rule in rules]
@@ -142,12 +148,15 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         scope: str | None = None,
         wanted: BudgetWanted | None = None,
     ) -> Executed:
-        """Carry out a text in the rule language from top to bottom: clauses are told, questions (`?- goal.`) are asked.
+        """Run a text in the rule language: store its clauses and answer its queries, in order.
 
-        A question sees the clauses before it. All of it happens or nothing: a mistake anywhere, or a question over its
-        budget, changes nothing. `scope` is for what names none and for questions, `wanted` for all questions together.
-        A text may be given as `blocks_of` has read it.
-        Raises InvalidInput, BudgetExceeded, and Conflict where others kept writing what the questions read.
+        A query (`?- goal.`) sees the clauses before it. The text is applied as a whole or not at
+        all: an error, or a query over its budget, changes nothing. `scope` is for queries and for
+        clauses that name no scope. `wanted` is the budget of all queries together. The text may be
+        the result of `blocks_of`.
+
+        Raises InvalidInput, BudgetExceeded, and Conflict if other writers keep changing what the
+        queries read.
         """
         blocks = blocks_of(text, scope) if isinstance(text, str) else text
         mixed = (len(blocks) > 1 and any(block.told for block in blocks)) or any(
@@ -168,11 +177,14 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return done
 
     _again = True
-    """Whether what met a conflict as a whole can be begun anew."""
+    """True if a group of operations that met a conflict can be retried from the beginning."""
 
     @contextmanager
     def _together(self) -> Iterator[KnowledgeBase]:
-        """Several operations as one, committed at the end: a knowledge base in which each sees those before it."""
+        """Yield a knowledge base that stages operations and commits them together at the end.
+
+        Each operation sees the ones before it.
+        """
         id = self._services.begin(self.database, self.tenant)
         with self._services.in_transaction(
             self.database, self.tenant, id, caller=self._caller
@@ -189,9 +201,10 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         scope: str | None = None,
         wanted: BudgetWanted | None = None,
     ) -> RetractOutcome:
-        """Remove a fact, of one sign or (None) of both; not an error when there is none.
+        """Remove a fact, of one sign or (None) of both; a fact that does not exist is not an error.
 
-        `wanted` is for the count of conclusions that fell: over budget it is `truncated`.
+        `wanted` limits the count of conclusions that no longer hold; over budget the count is
+        `truncated`.
         """
         self._writable(scope)
         return self._retract(
@@ -207,7 +220,10 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         scope: str | None = None,
         wanted: BudgetWanted | None = None,
     ) -> RetractOutcome:
-        """Remove the facts that match; variables are wildcards, the same variable asks for equal arguments."""
+        """Remove the facts that match a pattern.
+
+        Variables are wildcards; a repeated variable requires equal arguments.
+        """
         self._writable(scope)
         return self._retract(
             RetractPattern(predicate, tuple(pattern), positive, scope),
@@ -219,7 +235,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     def retract_rule(
         self, *, id: str | None = None, rule: Rule | None = None, scope: str | None = None
     ) -> StoredRule:
-        """Forget a rule by its id or by being equal to it; raises NotFound."""
+        """Remove a rule, given by its id or as an equal rule; raises NotFound."""
         if (id is None) == (rule is None):
             raise InvalidInput(
                 "name a rule either by id or by head and body",
@@ -235,10 +251,10 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
 
         return self._commit((wanted,), check=check).rules_removed[0]
 
-    # -- reads --------------------------------------------------------------------------------------------------------
+    # -- reads -------------------------------------------------------------------------------------
 
     def predicates(self, scope: str | None = None) -> dict[str, Any]:
-        """The schema: predicates with arity, fact and rule counts, and totals."""
+        """Return the schema: predicates with arity, fact and rule counts, and totals."""
         tenant = self._read_tenant()
         with tenant.lock.read():
             return predicates(tenant, self._partitions(tenant, scope), scope)
@@ -248,7 +264,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return known_predicates(self.predicates(ALL_SCOPES)["predicates"])
 
     def rules(self, scope: str | None = ALL_SCOPES) -> list[StoredRule]:
-        """Rules in the order they were taught: all of them, or those that hold in one partition."""
+        """Return rules in the order in which they were stored, of all partitions or of one."""
         tenant = self._read_tenant()
         with tenant.lock.read():
             return [
@@ -257,7 +273,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
                 if scope == ALL_SCOPES or rule.scope in (None, scope)
             ]
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _retract(
         self,
@@ -266,7 +282,11 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         args: tuple[Term, ...],
         wanted: BudgetWanted | None,
     ) -> RetractOutcome:
-        """Retract, then count what fell: what is committed stands, so that a count may only be cut short, and say so."""
+        """Retract, then count the conclusions that no longer hold.
+
+        The retraction is committed before the count, so running out of budget only truncates the
+        count.
+        """
         delta = self._commit((change,))
         rows = [row for removed in delta.removed for row in removed.rows]
         fell, still = Fallen(), False
@@ -302,7 +322,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
 
     def _commit_deciding(self, facts: Sequence[Fact], conflict: str) -> Delta:
-        """Store facts as a strategy says what becomes of opposites; raises InvalidInput naming the strategies there are."""
+        """Store facts with a strategy for opposites; raises InvalidInput that lists the strategies."""
         known = self._services.plugins.conflict_strategies()
         chosen = known.get(conflict)
         if chosen is None:
@@ -319,7 +339,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
     def _decide(
         self, name: str, strategy: MergeStrategy, always: Keep | None, fact: Fact, row: Row
     ) -> Keep:
-        """What becomes of a fact whose opposite is stored as `row`."""
+        """Return what happens to a fact whose opposite is stored as `row`."""
         if always is not None:
             return always
         now = self._services.clock.now_ms()
@@ -344,8 +364,11 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         return keep
 
     def _commit_resolved(self, facts: Sequence[Fact], decide: Decide) -> Delta:
-        """Let facts win or lose against their opposites. What is logged is the outcome; it is worked out again if the
-        opposites have changed by the time of the write."""
+        """Store facts after a conflict strategy has decided about their opposites.
+
+        The log holds the outcome. The outcome is computed again if the opposites change before the
+        write.
+        """
         while True:
             changes = self._resolve(facts, decide)
             try:

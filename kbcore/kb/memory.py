@@ -1,4 +1,4 @@
-"""How a knowledge base remembers: what matters comes first, what does not fades, what repeats itself is summed up."""
+"""Memory of a knowledge base: salience, decay, consolidation, priorities and recall."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.terms import Term
 
 DECAY_THRESHOLD = 0.05
-"""Salience below which a fact fades, where nobody says."""
+"""Default salience below which decay evicts a fact."""
 
 LEAST_GROUP = 5
-"""Facts that agree in their first argument which are summed up, where nobody says."""
+"""Default minimum number of facts with the same first argument that are consolidated."""
 
 
 class Remembering(Asking):
-    """The part of a knowledge base that looks after what it remembers.
+    """Memory of a knowledge base.
 
-    Decay, consolidation and priorities write to one partition: the base where `scope` is None. They are no part of
-    transactions.
+    Decay, consolidation and priorities write to one partition: the base partition if `scope` is
+    None. Transactions do not support them.
     """
 
     def decay(
         self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
     ) -> DecayOutcome:
-        """Evict what has expired, then every fact that is valid now and whose salience is below `threshold` (0 to 1).
+        """Evict expired facts, and valid facts whose salience is below `threshold` (0 to 1).
 
-        Facts that are not valid yet stay. With `dry_run` nothing changes; each row says `why` it would go. Raises
-        BudgetExceeded before anything has changed.
+        Facts that are not valid yet stay. With `dry_run` nothing changes; each row gives the reason
+        as `why`. Raises BudgetExceeded before any change.
         """
         self._upkeep(scope)
         _from_0_to_1("threshold", threshold)
@@ -61,10 +61,12 @@ class Remembering(Asking):
         scope: str | None = None,
         dry_run: bool = False,
     ) -> ConsolidateOutcome:
-        """Sum up facts that agree in predicate, arity and first argument, `min_group_size` (at least 2) of them or more.
+        """Consolidate facts that share predicate, arity and first argument.
 
-        A group has one summary, `<predicate>_consolidated(<first argument>, <count>)`, brought up to date by every run and
-        removed by one for which the group is too small. Facts stay. With `dry_run` nothing changes.
+        A group needs at least `min_group_size` facts (2 or more). Its summary is
+        `<predicate>_consolidated(<first argument>, <count>)`. Every run updates the summary, or
+        removes it if the group has become too small. The facts stay. With `dry_run` nothing
+        changes.
         """
         self._upkeep(scope)
         if min_group_size < 2:
@@ -88,7 +90,10 @@ class Remembering(Asking):
         positive: bool | None = None,
         scope: str | None = None,
     ) -> None:
-        """Say how important a stored fact is, 0 to 1, of one sign or (None) of both; raises NotFound."""
+        """Set the priority of a stored fact, 0 to 1; raises NotFound.
+
+        `positive` selects one sign; None selects both.
+        """
         self._upkeep(scope)
         _from_0_to_1("priority", priority)
 
@@ -120,9 +125,10 @@ class Remembering(Asking):
         minimum: float = 0.0,
         scope: str | None = None,
     ) -> list[Row]:
-        """The stored facts with the highest salience, best first, each with its `salience`; they have been accessed then.
+        """Return the stored facts with the highest salience, best first, each with its `salience`.
 
-        Of one predicate or (None) all, that match `args` or (None) of every arity. Raises BudgetExceeded.
+        `predicate` None means all predicates; `args` None means every arity. The returned facts
+        count as accessed. Raises BudgetExceeded.
         """
         _from_0_to_1("minSalience", minimum)
         with self._reads(None, kind="salient") as (tenant, budget):
@@ -144,7 +150,7 @@ class Remembering(Asking):
         scope: str | None = None,
         limit: int | None = None,
     ) -> list[Row]:
-        """Stored facts that match and were valid at a moment (epoch milliseconds), as they are stored now."""
+        """Return matching facts valid at a point in time (epoch ms), with their current metadata."""
         found: list[Row] = []
         with self._reads(None, kind="recall") as (tenant, budget):
             for partition in self._partitions(tenant, scope):
@@ -161,7 +167,7 @@ class Remembering(Asking):
         return self._services.commit(changes)
 
     def _upkeep(self, scope: str | None) -> None:
-        """Refuse what upkeep cannot write to."""
+        """Raise InvalidInput if upkeep cannot write to the scope."""
         if scope == ALL_SCOPES:
             raise InvalidInput.at("scope", "'*' can be read, not written")
 

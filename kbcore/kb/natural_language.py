@@ -1,6 +1,7 @@
-"""Texts taken in and questions answered: the part of a knowledge base that deals with language, with a model or without.
+"""Natural language of a knowledge base: reading texts and answering questions.
 
-A model is never called under a lock, and what it says is stored in one change set after all of it was read.
+A language model is never called while a lock is held. Its results are stored in one change set
+after all of them were read.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
     from kbcore.kb.knowledge_base import RulesOutcome
 
 PROOF_NODES = 50
-"""Nodes of the proof of a conclusion that are looked through for the facts it rests on."""
+"""Maximum number of proof nodes searched for the facts that a conclusion depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What a text stated, how many of its facts were new, the numbers of its lines nobody read, and the window made then.
+    """Result of reading a text: its facts and rules, the count of new facts, and a window.
 
-    `extracted` is what a model made of its prose, None where none was asked; those facts are among `facts` too. `changes`
-    are those since the last window of the session, None where there was none.
+    `unread` are the numbers of lines that could not be read. `extracted` is the language model's
+    result for the prose, None if no model was called; its facts are also in `facts`. `changes` are
+    those since the session's last window, None if there was none.
     """
 
     facts: tuple[Fact, ...]
@@ -53,11 +55,11 @@ class Ingested:
 
 
 class Conversing(Asking, Windowing, ABC):
-    """The part of a knowledge base that reads texts and answers questions in words."""
+    """Natural language of a knowledge base: reads texts and answers questions in words."""
 
     @abstractmethod
     def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
-        """Teach rules, and store facts with them, all or none."""
+        """Store rules, and facts with them, all or none."""
 
     def extract(
         self,
@@ -69,11 +71,14 @@ class Conversing(Asking, Windowing, ABC):
         context: str | None = None,
         wanted: BudgetWanted | None = None,
     ) -> Extracted:
-        """Have the language model read a text into facts, and into rules where `rules` are wanted.
+        """Extract facts from a text with the language model, and rules if `rules` is true.
 
-        With `store` new facts and the rules go into `scope`, at once; what is stored already stays as it is. `context` is a
-        hint for the model. Pieces that failed are told in `failures`. Raises ModelNotConfigured, ModelFailed where no piece
-        could be read, RateLimited, TooLarge, BudgetExceeded, and with `store` ReadOnlyFollower before the model is asked.
+        With `store`, new facts and the rules are written to `scope` in one change set; facts that
+        are already stored do not change. `context` is a hint for the model. `failures` of the
+        result lists the pieces that failed.
+
+        Raises ModelNotConfigured, ModelFailed if every piece failed, RateLimited, TooLarge,
+        BudgetExceeded, and, with `store`, ReadOnlyFollower before the model is called.
         """
         if store:
             self._services.refuse_on_follower()
@@ -91,10 +96,11 @@ class Conversing(Asking, Windowing, ABC):
     def synthesize(
         self, question: str, *, scope: str | None = None, wanted: BudgetWanted | None = None
     ) -> Synthesis:
-        """Answer a question in words from what is known, with what the answer rests on.
+        """Answer a question in words from the knowledge base, with the evidence for the answer.
 
-        The language model plans queries and words the answer; what no fact backs is not in it. `wanted` limits each query.
-        Raises ModelNotConfigured, ModelFailed, RateLimited.
+        The language model plans queries and words the answer; statements without supporting facts
+        are left out. `wanted` limits each query. Raises ModelNotConfigured, ModelFailed,
+        RateLimited.
         """
         model = self._model()
         if not question.strip() or len(question) > MOST_QUESTION:
@@ -125,12 +131,15 @@ class Conversing(Asking, Windowing, ABC):
         hint: str | None = None,
         wanted: BudgetWanted | None = None,
     ) -> Ingested:
-        """Store the facts and rules of a text, all or none, and make a window then; facts go where the window looks.
+        """Store the facts and rules of a text, all or none, and return a window made afterwards.
 
-        Lines in predicate syntax or the rule language are read as they are. Prose is for the language model, with `hint`
-        about it; without one it is passed over. Raises ModelNotConfigured where there is nothing else, ModelFailed where the
-        model could read none of it, InvalidInput for a rule that cannot be taken, ReadOnlyFollower before the model is
-        asked, and BudgetExceeded; where that comes from the window, what was stored stands.
+        Facts go to the scope of the window. Lines in predicate syntax or the rule language are
+        parsed. Prose goes to the language model, with `hint`; without a model, prose is skipped.
+
+        Raises ModelNotConfigured if the text is only prose and there is no model, ModelFailed if
+        the model could read none of the prose, InvalidInput for a rule that is refused,
+        ReadOnlyFollower before the model is called, and BudgetExceeded. If the window exceeds the
+        budget, the stored facts and rules remain.
         """
         self._services.refuse_on_follower()
         if request.scope == ALL_SCOPES:
@@ -155,7 +164,7 @@ class Conversing(Asking, Windowing, ABC):
             )
         return self._ingested(taken, extracted, new, request, wanted)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _ingested(
         self,
@@ -197,7 +206,7 @@ class Conversing(Asking, Windowing, ABC):
         context: str | None,
         wanted: BudgetWanted | None,
     ) -> tuple[Extracted, list[Fact]]:
-        """What a text states, and those of its facts that are not stored yet."""
+        """Return what the model extracted from a text, and the facts that are not stored yet."""
         found = extract(
             text,
             model,
@@ -219,7 +228,10 @@ class Conversing(Asking, Windowing, ABC):
         return found, new
 
     def _store(self, found: Extracted, new: list[Fact]) -> int:
-        """Store what was extracted, at once; rules that cannot be taken beside those there are, are refused."""
+        """Store extracted facts and rules; rules that conflict with stored rules are refused.
+
+        The facts are stored even if the rules are refused. Return the number of new facts.
+        """
         if not new and not found.rules:
             return 0
         try:
@@ -231,7 +243,7 @@ class Conversing(Asking, Windowing, ABC):
         return self.assert_rules((), new).asserted if new else 0
 
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
-        """The rule a conclusion comes from, and the stored facts of one proof of it."""
+        """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""
         literal = Literal(Atom(row["predicate"], tuple(row["args"]), not row["negated"]))
         proofs = self.prove(literal, scope=row["scope"], limit=1, nodes=PROOF_NODES)
         if not proofs:

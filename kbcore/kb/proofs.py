@@ -1,4 +1,4 @@
-"""Why answers hold, for programs and for people, and how a goal is evaluated."""
+"""Proofs and plans: JSON and text explanations of answers, and the evaluation plans of goals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.syntax.printer import print_item
 
 WriteProofs: TypeAlias = "Callable[[Iterable[dict[str, Any]], Callable[[], None]], list[bytes]]"
-"""Gives the JSON array of proofs, which are made one by one, in parts; it calls the function between pieces of its work."""
+"""Function that encodes an iterator of proofs as parts of a JSON array.
+
+The function calls its second argument between pieces of work.
+"""
 
 
 class Explaining(TenantHandle):
-    """The part of a knowledge base that explains."""
+    """Proofs and plans of a knowledge base."""
 
     def prove(
         self,
@@ -38,10 +41,11 @@ class Explaining(TenantHandle):
         depth: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[dict[str, Any]]:
-        """The answers `infer` gives, each with its proof: a `tree`, or a `dag` that writes shared lemmas once.
+        """Return the answers of `infer`, each with its proof.
 
-        A proof is cut at `nodes` nodes (None: the setting) and `depth` steps (None: the setting, for a tree; none for a
-        dag). Raises BudgetExceeded.
+        `form` is `tree`, or `dag`, which writes shared lemmas once. A proof is cut at `nodes` nodes
+        (None: the setting) and `depth` steps (None: the setting for a tree, no limit for a dag).
+        Raises BudgetExceeded.
         """
         with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
             asked = scope, limit, offset, min_confidence, as_of
@@ -66,7 +70,10 @@ class Explaining(TenantHandle):
         depth: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[bytes]:
-        """The proofs of `prove`, with the same options, as a JSON array in parts; `write` makes it of them."""
+        """Return the proofs of `prove`, with the same options, as parts of a JSON array.
+
+        `write` encodes the proofs.
+        """
         with self._reads(wanted, None, "prove", (literal,)) as (tenant, budget):
             asked = scope, limit, offset, min_confidence, as_of
             with closing(
@@ -89,10 +96,10 @@ class Explaining(TenantHandle):
         depth: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> str:
-        """Why the answers of a goal of one or several literals hold, as text for people.
+        """Return a text that explains the answers of a goal of one or more literals.
 
-        `offset` and `min_confidence` are for goals of one literal. Raises BudgetExceeded, and UnsafeRule for several
-        literals of which one has a variable that nothing binds.
+        `offset` and `min_confidence` apply to goals of one literal. Raises BudgetExceeded, and
+        UnsafeRule if a goal of several literals has an unsafe variable.
         """
         limits, only = self._limits_of("tree", nodes, depth), body[0]
         with self._reads(wanted, None, "prove", body) as (tenant, budget):
@@ -114,7 +121,7 @@ class Explaining(TenantHandle):
         wanted: BudgetWanted | None = None,
         analyze: bool = False,
     ) -> str:
-        """How a goal is evaluated, as text for people: `plans` in words."""
+        """Return the evaluation plan of a goal as text: the result of `plans` in words."""
         found = self.plans(body, scope=scope, as_of=as_of, wanted=wanted, analyze=analyze)
         return "\n\n".join(map(plan_text, found))
 
@@ -127,10 +134,10 @@ class Explaining(TenantHandle):
         wanted: BudgetWanted | None = None,
         analyze: bool = False,
     ) -> list[dict[str, Any]]:
-        """How a goal is evaluated in each partition: its plan and what is expected of it.
+        """Return the evaluation plan of a goal in each partition, with estimates.
 
-        With `analyze` the goal is run, beside the goal tables, and each plan says what the run met. Raises BudgetExceeded,
-        and UnsafeRule as `explain` does.
+        With `analyze` the goal is run without using goal tables, and each plan has the measured
+        values. Raises BudgetExceeded, and UnsafeRule as `explain` does.
         """
         with self._reads(wanted, kind="other") as (tenant, budget):
             reasoner = self._services.reasoner(tenant)
@@ -149,7 +156,10 @@ class Explaining(TenantHandle):
         limits: ProofLimits,
         budget: Budget,
     ) -> Generator[dict[str, Any]]:
-        """The proofs of the answers of a literal; `asked`: scope, limit, offset, least confidence, moment."""
+        """Yield the proofs of the answers of a literal.
+
+        `asked` is scope, limit, offset, minimum confidence and as-of time.
+        """
         reasoner, as_of = self._services.reasoner(tenant), asked[-1]
         for partition, rows in self._answers(tenant, literal, *asked, budget):
             yield from proofs(reasoner, partition, literal, rows, form, limits, budget, as_of)
@@ -164,7 +174,7 @@ class Explaining(TenantHandle):
         budget: Budget,
         as_of: int | None,
     ) -> Generator[dict[str, Any]]:
-        """The proofs of the answers of several literals, partition by partition."""
+        """Yield the proofs of the answers of several literals, partition by partition."""
         reasoner = self._services.reasoner(tenant)
         for partition in self._partitions(tenant, scope):
             yield from body_proofs(reasoner, partition, body, limit, limits, budget, as_of)

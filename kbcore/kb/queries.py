@@ -1,4 +1,4 @@
-"""Asking a knowledge base: goals for the rules, patterns and numbers of stored facts."""
+"""Queries of a knowledge base: goals, patterns over stored facts, and aggregates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
 from kbplanner.passes.check import counterpart
 
 Write = Callable[[list[Row], Callable[[], None]], bytes]
-"""Gives the JSON array of rows, which are used up; it calls the function between pieces of its work."""
+"""Function that encodes rows, which it consumes, as a JSON array.
+
+The function calls its second argument between pieces of work.
+"""
 
 
 class Asking(Explaining):
-    """The part of a knowledge base that answers."""
+    """Queries of a knowledge base."""
 
     def infer(
         self,
@@ -37,11 +40,14 @@ class Asking(Explaining):
         wanted: BudgetWanted | None = None,
         notes: Notes | None = None,
     ) -> list[Row]:
-        """Answer a goal with facts and rules, rows in answer order, each partition's after the other.
+        """Return the answers of a goal, from facts and rules, in answer order.
 
-        `as_of` (epoch milliseconds) judges validity at that moment; `notes` are written. With `include_undefined` there are
-        also rows for what recursion through negation leaves neither true nor false; their metadata has `truth` "undefined".
-        Raises BudgetExceeded, and RateLimited where too many long goals of the tenant are at work.
+        Rows of different partitions follow one another. `as_of` (epoch milliseconds) evaluates
+        validity at that point in time. `notes` are filled in. With `include_undefined` the result
+        also has rows for atoms that recursion through negation leaves undefined; their metadata has
+        `truth` "undefined".
+
+        Raises BudgetExceeded, and RateLimited if the tenant runs too many long goals.
         """
         with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
             ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
@@ -63,9 +69,10 @@ class Asking(Explaining):
         wanted: BudgetWanted | None = None,
         notes: Notes | None = None,
     ) -> list[bytes]:
-        """The answers of `infer`, with the same options, as a JSON array in parts.
+        """Return the answers of `infer`, with the same options, as parts of a JSON array.
 
-        `write` gives the array of rows that must be told one by one. Raises BudgetExceeded and RateLimited.
+        `write` encodes rows that cannot be written directly from the engine. Raises BudgetExceeded
+        and RateLimited.
         """
         asked = literal.atom
         if literal.negated:
@@ -96,9 +103,10 @@ class Asking(Explaining):
         as_of: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[bytes]:
-        """The facts of `query_rows`, with the same options, each with its truth value, as a JSON array in parts.
+        """Return the facts of `query_rows`, with their truth values, as parts of a JSON array.
 
-        `write` gives the array of rows that must be told one by one.
+        The options are those of `query_rows`. `write` encodes rows that cannot be written directly
+        from the engine.
         """
         with self._reads(wanted, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
@@ -127,7 +135,10 @@ class Asking(Explaining):
         as_of: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[Row]:
-        """Stored facts that match, no rules applied: of one sign, or (None) of both, positive ones first."""
+        """Return matching stored facts without applying rules.
+
+        `positive` selects one sign; None selects both, positive facts first.
+        """
         with self._reads(wanted, kind="query") as (tenant, budget):
             return self._stored(tenant, predicate, args, positive, scope, limit, as_of, budget)
 
@@ -143,7 +154,7 @@ class Asking(Explaining):
         as_of: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> AggregateOutcome:
-        """COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
+        """Return COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
         with self._reads(wanted, kind="aggregate") as (tenant, budget):
             asked = (
                 self._partitions(tenant, scope),
@@ -165,9 +176,9 @@ class Asking(Explaining):
         limit: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> list[tuple[str, ...]]:
-        """The values of `variables` for which a body holds, in answer order, the first `limit` of them.
+        """Return the first `limit` bindings of `variables` for which a body holds, in answer order.
 
-        Raises BudgetExceeded, also where they are more answers than a request may return.
+        Raises BudgetExceeded, including when there are more answers than a request may return.
         """
         listed, arity = 0, len(variables)
 
@@ -189,14 +200,14 @@ class Asking(Explaining):
     def tuples(
         self, atom: Atom, *, scope: str | None = None, wanted: BudgetWanted | None = None
     ) -> list[tuple[str, ...]]:
-        """The answers of a goal as tuples of names, one for each argument, in answer order."""
+        """Return the answers of a goal as tuples of names, one per argument, in answer order."""
 
         def solve(reasoner: Reasoner, partition: Partition, budget: Budget) -> Answers:
             return reasoner.solve(partition, atom, budget)
 
         return self._tuples(scope, atom.arity, wanted, solve, (Literal(atom),))
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _stored(
         self,

@@ -1,4 +1,4 @@
-"""Scopes as a whole: forked to try something out, compared, merged, dropped."""
+"""Operations on whole scopes: fork, compare, merge and drop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from kbcore.state.tenant import Tenant
 SOURCE_WINS = "SOURCE_WINS"
 
 TRIES = 8
-"""How often a merge is worked out anew because its scopes have changed meanwhile."""
+"""Maximum number of attempts at a merge whose scopes change during the merge."""
 
 
 class _Outdated(Conflict):
-    """The scopes have changed since the decisions were made."""
+    """Conflict in which the scopes have changed since the merge decisions were made."""
 
 
 class Scoping(Explaining):
-    """The part of a knowledge base that works on whole scopes; None is the base partition."""
+    """Operations of a knowledge base on whole scopes; None is the base partition."""
 
     def scopes(self) -> list[str]:
-        """The scopes there are, by name: written to, forked, or with rules of their own. The base is not among them."""
+        """Return the names of the scopes, sorted, without the base partition.
+
+        A scope exists if it was written to or forked, or has rules of its own.
+        """
         tenant = self._whole()
         with tenant.lock.read():
             return tenant.scopes()
@@ -35,9 +38,10 @@ class Scoping(Explaining):
     def fork_scope(
         self, source: str | None, target: str, *, overwrite: bool = False
     ) -> ForkOutcome:
-        """Copy all facts of a scope, valid now or not, and the rules it has of its own, to a new scope.
+        """Copy all facts of a scope, valid now or not, and its own rules, to a new scope.
 
-        Raises NotFound for an unknown source, AlreadyExists where the target is there, unless it may be overwritten.
+        Raises NotFound for an unknown source, and AlreadyExists if the target exists and may not be
+        overwritten.
         """
         one_scope("sourceScope", source)
         if one_scope("targetScope", target) is None or target == source:
@@ -47,14 +51,20 @@ class Scoping(Explaining):
         return ForkOutcome(delta.details["copied"], delta.at)
 
     def drop_scope(self, scope: str) -> int:
-        """Remove a scope, its facts and the rules it has of its own; how many facts went. Raises NotFound."""
+        """Remove a scope with its facts and its own rules, and return the number of removed facts.
+
+        Raises NotFound.
+        """
         if one_scope("scope", scope) is None:
             raise InvalidInput.at("scope", "the base cannot be deleted")
         delta = self._change(DropScope(scope), lambda: check_known(self._whole(), scope))
         return int(delta.details["deleted"])
 
     def diff_scopes(self, source: str | None, target: str | None) -> ScopeDiff:
-        """What leads from one scope to another, of the facts valid now; raises NotFound and BudgetExceeded."""
+        """Return the differences between two scopes, for facts valid now.
+
+        Raises NotFound and BudgetExceeded.
+        """
         budget = self._budget(None)
         tenant = self._whole()
         with tenant.lock.read():
@@ -64,11 +74,12 @@ class Scoping(Explaining):
     def merge_scope(
         self, source: str | None, target: str | None = None, *, strategy: str = SOURCE_WINS
     ) -> MergeOutcome:
-        """Add to the target what the source has, all of it or nothing; the source stays. Rules are not merged.
+        """Merge the facts of the source into the target, all or none; the source does not change.
 
-        A conflict is an atom of which the two say something else: another sign, confidence, validity or metadata. The
-        strategy decides it. What has expired counts as absent. Raises NotFound, Conflict where the strategy refuses, and
-        InvalidInput naming the strategies there are.
+        Rules are not merged. A conflict is an atom for which the scopes differ in sign, confidence,
+        validity or metadata; the strategy decides the conflict. Expired facts count as absent.
+        Raises NotFound, Conflict if the strategy refuses, and InvalidInput that lists the
+        strategies.
         """
         if target == source:
             raise InvalidInput.at("targetScope", "is the source")
@@ -83,10 +94,10 @@ class Scoping(Explaining):
             delta = self._merge(source, target, always)
         return MergeOutcome(delta.details["merged"], delta.details["conflicts"], strategy, delta.at)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _merge(self, source: str | None, target: str | None, keep: Keep) -> Delta:
-        """Merge without asking anybody."""
+        """Merge with one fixed decision for every conflict."""
         at = self._now()
 
         def check() -> None:
@@ -101,7 +112,7 @@ class Scoping(Explaining):
     def _merge_asking(
         self, source: str | None, target: str | None, name: str, strategy: MergeStrategy
     ) -> Delta:
-        """Merge as a strategy decides, on the scopes as they are at the write."""
+        """Merge with a strategy that decides each conflict on the scopes as they are at the write."""
         for _ in range(TRIES):
             tenant = self._whole()
             with tenant.lock.read():
@@ -133,7 +144,7 @@ class Scoping(Explaining):
         check_known(tenant, one_scope("targetScope", target))
 
     def _whole(self) -> Tenant:
-        """The tenant with all its scopes."""
+        """Return the tenant with all its scopes."""
         return self._read_tenant()
 
     def _now(self) -> int:
@@ -144,7 +155,10 @@ class Scoping(Explaining):
 
 
 def always_of(name: str, strategy: MergeStrategy) -> Keep | None:
-    """What a strategy decides whatever the conflict; raises PluginFailed where it says nothing that makes sense."""
+    """Return the decision that a strategy takes for every conflict, or None if it depends.
+
+    Raises PluginFailed if the strategy returns an invalid decision.
+    """
     found = getattr(strategy, "always", Keep.FACTS)
     if found is Keep.FACTS or not isinstance(found, Keep | None):
         raise PluginFailed(

@@ -1,4 +1,4 @@
-"""Texts in the rule language carried out from top to bottom: clauses are told, questions are asked."""
+"""Scripts: texts in the rule language whose clauses are stored and queries answered, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kbplanner.syntax.printer import print_item, print_row
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 
 TRIES = 3
-"""How often a text is begun anew because somebody else wrote what its questions had read."""
+"""Maximum number of attempts at a script when other writers change what its queries read."""
 
 Signature = tuple[str, int]
 """A predicate by name and arity."""
@@ -28,7 +28,7 @@ Signature = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of a text, and how many answers it had."""
+    """Query of a script, and the number of its answers."""
 
     goal: str
     answers: int
@@ -36,11 +36,12 @@ class Question:
 
 @dataclass(slots=True)
 class Executed:
-    """What came of a text; `text` tells it line by line, `timestamp` is in epoch milliseconds.
+    """Result of a script; `text` formats the result, `timestamp` is in epoch milliseconds.
 
-    An element of `answers` has `question` (which one it answers, from 0) and `bindings` (variables with their values), and
-    where the question is a single atom the keys of a row. `unknown` are predicates of questions without answers that had no
-    fact and no rule when the question was asked.
+    An element of `answers` has `question` (the index of its query, from 0) and `bindings`
+    (variables with their values). If the query is a single atom, the element also has the keys of a
+    row. `unknown` are predicates of queries without answers that had no fact and no rule when the
+    query ran.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -54,13 +55,13 @@ class Executed:
 
     @property
     def text(self) -> str:
-        """All of it for people."""
+        """Return the result as text, line by line."""
         return "\n".join(self.lines)
 
 
 @dataclass(slots=True)
 class Block:
-    """Clauses that stand together, and the question after them, if one follows."""
+    """Consecutive clauses, and the query that follows them, if any."""
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Block:
 
 
 class Rules(Protocol):
-    """What teaching gives."""
+    """Result of storing rules."""
 
     @property
     def rules(self) -> tuple[StoredRule, ...]:
@@ -77,15 +78,15 @@ class Rules(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for their author."""
+        """Warnings for the author of the rules."""
 
     @property
     def asserted(self) -> int:
-        """How many facts were new."""
+        """The number of new facts."""
 
 
 class Doing(Protocol):
-    """What a text needs of a knowledge base."""
+    """The part of a knowledge base that running a script needs."""
 
     def assert_facts(self, facts: Sequence[Fact]) -> AssertOutcome:
         """Store facts."""
@@ -93,7 +94,7 @@ class Doing(Protocol):
     def assert_rules(
         self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[Signature] = ()
     ) -> Rules:
-        """Teach rules, and store facts with them; `defined` are predicates of later clauses."""
+        """Store rules, and facts with them; `defined` are predicates of later clauses."""
 
     def unknown_predicates(
         self, asked: Iterable[tuple[str, int | None]], scope: str | None = None
@@ -101,7 +102,7 @@ class Doing(Protocol):
         """Return the predicates without facts and rules."""
 
     def infer(self, literal: Literal, *, scope: str | None, wanted: BudgetWanted) -> list[Row]:
-        """Answer a goal."""
+        """Return the answers of a goal."""
 
     def bindings(
         self,
@@ -111,11 +112,14 @@ class Doing(Protocol):
         scope: str | None,
         wanted: BudgetWanted,
     ) -> list[tuple[str, ...]]:
-        """Answer a question of several items."""
+        """Return the answers of a query of several items."""
 
 
 def blocks_of(text: str, scope: str | None) -> list[Block]:
-    """Read a text, the whole of it before anything is done; raises RuleSyntaxError with every mistake and its place."""
+    """Parse a whole text before any of it is run.
+
+    Raises RuleSyntaxError with every error and its position.
+    """
     statements = parse_program(text)
     check_statements([one for one in statements if isinstance(one, RuleStatement)])
     found = [Block()]
@@ -143,7 +147,7 @@ def run(
     scope: str | None,
     budget: Budget,
 ) -> Executed:
-    """Carry out blocks, in `together` where that is given; `budget` is for all questions. Raises BudgetExceeded."""
+    """Run blocks, inside `together` if given; `budget` is for all queries. Raises BudgetExceeded."""
     if together is None:
         return _run(kb, blocks, scope, budget)
     with together as inside:

@@ -1,4 +1,4 @@
-"""What a handle on a tenant needs from the running node: a protocol, so that `kb` does not depend on `node`."""
+"""Protocol of the services that a tenant handle uses, so that `kb` does not depend on `node`."""
 
 from __future__ import annotations
 
@@ -33,22 +33,25 @@ class ReadCounters(Protocol):
 
     @property
     def fired(self) -> Callable[[float], None]:
-        """Count rows that rules derived."""
+        """Function that counts rows derived by rules."""
 
     @property
     def window_facts(self) -> Callable[[float], None]:
-        """Observe the number of facts in a context window."""
+        """Function that observes the number of facts in a context window."""
 
     @property
     def consolidated(self) -> Callable[[float], None]:
-        """Count facts that a consolidation has summarised."""
+        """Function that counts facts summarised by a consolidation."""
 
     def exceeded(self, error: BudgetExceeded) -> None:
-        """Count a read that met a limit."""
+        """Count a read that exceeded a limit."""
 
 
 class Services(Protocol):
-    """The part of a running node that handles on its tenants use; `kbcore.node.runtime.Runtime` implements it."""
+    """The part of a running node that tenant handles use.
+
+    `kbcore.node.runtime.Runtime` implements the protocol.
+    """
 
     @property
     def config(self) -> Config:
@@ -80,11 +83,11 @@ class Services(Protocol):
 
     @property
     def model(self) -> Model | None:
-        """Language model, or None where none is configured."""
+        """Language model, or None if none is configured."""
 
     @property
     def embedding(self) -> Embedding | None:
-        """Embedder, or None where none is configured."""
+        """Embedder, or None if none is configured."""
 
     @property
     def offload(self) -> Callable[[Callable[[], Any]], Any]:
@@ -107,10 +110,10 @@ class Services(Protocol):
         """Counters of reads."""
 
     def read_tenant(self, database: str, name: str) -> Tenant:
-        """Return a tenant brought to the present time; an unknown one is empty."""
+        """Return a tenant advanced to the current time; an unknown tenant is empty."""
 
     def find_tenant(self, database: str, name: str) -> Tenant | None:
-        """Return a tenant brought to the present time, or None where it does not exist."""
+        """Return a tenant advanced to the current time, or None if the tenant does not exist."""
 
     def reasoner(self, tenant: Tenant) -> Reasoner:
         """Return the reasoner of a tenant, with its goal tables."""
@@ -136,4 +139,4 @@ class Services(Protocol):
         """Return a handle on a tenant as an open transaction sees it."""
 
     def refuse_on_follower(self) -> None:
-        """Raise ReadOnlyFollower on a node that takes no writes."""
+        """Raise ReadOnlyFollower on a follower."""

@@ -1,8 +1,8 @@
-"""Goals that took long, told to the log with what they used and how they were evaluated, but not what they were about.
+"""Log of slow goals, with their resource use and plans but without their constants.
 
-The line of a slow goal is for operators, who may not be meant to read what a knowledge base holds. So it has the goal and
-its plan by predicates and binding patterns: every constant of the goal is `#`, rules go by their numbers, never their texts.
-At level DEBUG a second line has the goal as it was asked.
+Operators who read the log may not be allowed to read a knowledge base. The log line therefore shows
+the goal and its plan as predicates and binding patterns: every constant of the goal is `#`, and
+rules are named by number, never by text. At level DEBUG a second line has the goal as it was asked.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kbplanner.ir.terms import BodyItem, Comparison, Variable
 from kbplanner.syntax.printer import print_item
 
 REQUEST: ContextVar[str] = ContextVar("kbcore.request", default="")
-"""The number of the request that is worked on, for the lines of the log it causes; empty outside of requests."""
+"""Id of the current request, for its log lines; empty outside of requests."""
 
 PLAN_MS = 1000
-"""Milliseconds that finding the plan of a slow goal may take."""
+"""Time limit for planning a slow goal, in milliseconds."""
 
 _PLAN_CHARS = 4000
 
@@ -40,9 +40,10 @@ def goal_was_slow(
     spare: Budget,
     error: BaseException | None,
 ) -> None:
-    """Write the line of a goal of a database and tenant; `used` is its budget, `spare` what its plan may take.
+    """Log a slow goal of a database and tenant.
 
-    The caller holds the tenant's read lock.
+    `used` is the budget of the goal, `spare` the budget for its plan. The caller holds the tenant's
+    read lock.
     """
     fields: dict[str, Any] = {
         "id": REQUEST.get() or "-",

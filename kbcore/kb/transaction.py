@@ -1,4 +1,4 @@
-"""A knowledge base inside a transaction: writes are staged, reads see them over what is committed."""
+"""Knowledge base inside a transaction: writes are staged, and reads see staged and stored facts."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 class TransactionKB(KnowledgeBase):
-    """A tenant as one transaction sees it, for one operation: `with` holds the transaction for as long as that takes.
+    """Tenant as one transaction sees it, for one operation; `with` locks the transaction.
 
-    An error on the way ends the transaction where the operation is one that `writes`: it is rolled back.
+    If an operation that writes raises an error, the transaction is rolled back.
     """
 
     def __init__(
@@ -90,10 +90,11 @@ class TransactionKB(KnowledgeBase):
         raise InvalidInput("a language model is not asked inside a transaction")
 
     def commit(self) -> Delta:
-        """Make what is staged durable, at once and whole.
+        """Commit the staged changes durably, all or none.
 
-        Raises Conflict, and the transaction is rolled back, if something it read or wrote has changed since. Where there is
-        no room or too much waits (StorageFull, RateLimited, NotReady) it stays open, to be tried again.
+        Raises Conflict, and rolls back, if something the transaction read or wrote has changed. On
+        StorageFull, RateLimited and NotReady the transaction stays open, and the commit can be
+        retried.
         """
         transaction = self.transaction
         wanted = ChangeSet(
@@ -113,13 +114,13 @@ class TransactionKB(KnowledgeBase):
         return delta
 
     def roll_back(self) -> None:
-        """Discard what is staged."""
+        """Discard the staged changes."""
         self._services.transactions.end(self.transaction, TransactionState.ROLLED_BACK)
 
-    # -- inside: what a knowledge base does its work with -------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _read_tenant(self) -> Tenant:
-        """The view of the transaction, brought to now and to what is committed."""
+        """Return the transaction's overlay, advanced to the current time and the committed state."""
         transaction = self.transaction
         transaction.see(self._services.find_tenant(self.database, self.tenant))
         overlay = transaction.overlay
@@ -161,7 +162,10 @@ class TransactionKB(KnowledgeBase):
         args: tuple[Term, ...],
         wanted: BudgetWanted | None,
     ) -> RetractOutcome:
-        """What falls is told, but it is not what the transaction rests on: those reads are not noted."""
+        """Retract, and report the conclusions that no longer hold.
+
+        The reads for this report are not recorded, because the transaction does not depend on them.
+        """
         self._noting = False
         try:
             return super()._retract(change, predicate, args, wanted)
@@ -202,7 +206,10 @@ class TransactionKB(KnowledgeBase):
             )
 
     def _look(self, changes: Sequence[Change], now: int) -> Delta:
-        """Remember how the facts that are written were at first use; what asserts alone would change."""
+        """Record the state of written facts before their first write, for the conflict check.
+
+        Return the delta that assertions alone would cause.
+        """
         transaction, delta = self.transaction, Delta(now)
         base = transaction.base or self._services.read_tenant(self.database, self.tenant)
         present = transaction.present
@@ -228,7 +235,9 @@ class TransactionKB(KnowledgeBase):
         return delta
 
     def _check(self) -> None:
-        """Just before the commit is written: is everything still as it was?"""
+        """Raise Conflict before the commit if something the transaction depends on has
+        changed.
+        """
         transaction = self.transaction
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
@@ -238,7 +247,10 @@ class TransactionKB(KnowledgeBase):
 
 
 class Operations:
-    """The methods of a `KnowledgeBase`, each call one operation of a transaction; errors of those that write end it."""
+    """Methods of a `KnowledgeBase`, each call one operation of a transaction.
+
+    An error in an operation that writes ends the transaction.
+    """
 
     def __init__(self, services: Services, database: str, tenant: str) -> None:
         self._services = services

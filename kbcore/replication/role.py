@@ -142,7 +142,7 @@ class Replication:
         if committer.leader is not None:
             self._count_accesses(catalog, False)
 
-    # -- what every request may ask ------------------------------------------------------------------------------------
+    # -- what every request may ask ----------------------------------------------------------------
 
     @property
     def leader_url(self) -> str | None:
@@ -279,7 +279,7 @@ class Replication:
                 yield m.FOLLOWER_LAG_RECORDS, (name,), lags.get(name, 0)
             self._lagging = set(lags)
 
-    # -- following -----------------------------------------------------------------------------------------------------
+    # -- following ---------------------------------------------------------------------------------
 
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
         """Begin to follow a leader, which the storage notes; with `start` in a thread of its own."""
@@ -358,7 +358,7 @@ class Replication:
         for tell in self.on_became:
             tell()
 
-    # -- becoming a leader ---------------------------------------------------------------------------------------------
+    # -- becoming a leader -------------------------------------------------------------------------
 
     def promote(self, *, force: bool = False) -> Promoted:
         """Make a follower take writes, in a later term than any it knows of, which is durable before the first write.
