@@ -1,7 +1,8 @@
-"""The windows of a tenant made in the last seconds, and the time at which its facts are ranked.
+"""Cache of a tenant's recent context windows, and the time as of which its facts are ranked.
 
-Salience fades with time, and the order of two facts can change while it does. Facts are therefore ranked as of the first
-window made on a state of the knowledge, so that the same request gives the same window for as long as nothing changes.
+Salience decays with time, so the order of two facts can change without a write. Facts are therefore
+ranked as of the first window built on a state of the knowledge base: the same request returns the
+same window until the knowledge base changes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Key = tuple[WindowRequest, int, int, int]
 
 
 class Recent:
-    """The last windows of one tenant."""
+    """The recent windows of one tenant."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,10 +37,11 @@ class Recent:
         self._shown_version = -1
 
     def ranking_time(self, tenant: Tenant, now: int) -> int:
-        """Return the time (epoch milliseconds) at which facts are ranked: that of the first window on the present state.
+        """Return the time (epoch milliseconds) as of which facts are ranked.
 
-        The state is made of what holds and of the access counts. Facts that earlier windows held are counted as soon as the
-        knowledge has changed. The caller holds the read lock.
+        This is the time of the first window built on the current state: the valid facts and their
+        access counts. Facts that earlier windows contained are counted as soon as the knowledge
+        base has changed. The caller holds the read lock.
         """
         with self._lock:
             if self._shown_version != tenant.version:
@@ -52,17 +54,17 @@ class Recent:
             return self._ranking[1]
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Remove all cached windows."""
         self._known.clear()
 
     def key(self, tenant: Tenant, request: WindowRequest) -> Key:
-        """Return what the window for a request depends on; the caller holds the read lock."""
+        """Return the cache key of the window for a request; the caller holds the read lock."""
         tenant.accesses.settle()
         same = replace(request, goals=tuple(request.goals), buckets=tuple(request.buckets))
         return same, tenant.version, tenant.generation, tenant.accesses.epoch
 
     def get(self, key: Key) -> Made | None:
-        """Return the window for a request, if it was made a moment ago and nothing has changed since."""
+        """Return the cached window for a request, or None if it is missing, expired or out of date."""
         with self._lock:
             known = self._known.get(key)
         if known is None or self._clock.monotonic() - known[0] >= SECONDS:
@@ -70,7 +72,7 @@ class Recent:
         return known[1]
 
     def keep(self, key: Key, made: Made) -> None:
-        """Keep a window that was made."""
+        """Add a window to the cache."""
         with self._lock:
             self._known[key] = self._clock.monotonic(), made
             while len(self._known) > MOST:

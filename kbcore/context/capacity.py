@@ -1,4 +1,4 @@
-"""The capacity of a window: what was taken so far, and what still fits by facts, tokens and facts of one predicate."""
+"""Capacity of a window: accepted facts, and the remaining limits on facts, tokens and predicates."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ FactKey = tuple[str | None, str, bool, tuple[str, ...]]
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A fact that may go into a window: a stored one with its `place` among the facts, or a conclusion with a provenance.
+    """A candidate for a window: a stored fact with its row id `place`, or a conclusion with
+    provenance.
 
-    `salience` is that of the stored fact, or of the weakest stored fact that a conclusion depends on; `lexical` says how
-    well it matches the query. Once the fact is taken, `reason` says why, and `goal` whether a goal depends on it.
-    `contradicted` says that the opposite is known too.
+    `salience` is that of the stored fact, or of the least salient stored fact that a conclusion
+    depends on. `lexical` is the match with the query. When the fact is accepted, `reason` records
+    why, and `goal` the goal that depends on it, if any. `contradicted` is True if the opposite is
+    known too.
     """
 
     row: Row
@@ -56,16 +58,17 @@ class Candidate:
 
     @property
     def predicate(self) -> str:
-        """Its predicate."""
+        """Predicate of the fact."""
         name: str = self.row["predicate"]
         return name
 
 
 class Room:
-    """A window being filled: never more facts, text or facts of one predicate than the request allows.
+    """A window that is being filled, within the request's limits on facts, text and facts per
+    predicate.
 
-    `draft` is the text of what was taken. `reserve` is the part of the text, in units of `counter`, that is kept free
-    for rules.
+    `draft` is the text of the accepted items. `reserve` is the part of the text, in units of
+    `counter`, that is kept free for rules.
     """
 
     def __init__(self, request: WindowRequest, counter: TokenCounter) -> None:
@@ -85,7 +88,7 @@ class Room:
 
     @property
     def left(self) -> int:
-        """Return the number of further facts that fit, of any predicate and length."""
+        """Return the number of further facts that fit, ignoring text and predicate limits."""
         return self._request.max_facts - len(self.taken)
 
     @property
@@ -99,7 +102,7 @@ class Room:
         return self.left if most is None else min(self.left, most - self._alike[predicate])
 
     def reserve_for(self, rules: Iterable[str]) -> None:
-        """Keep text free for rules: as much as they need, at most RULE_SHARE of the budget."""
+        """Reserve text for rules: as much as the rules need, at most RULE_SHARE of the budget."""
         if self._max_units is None:
             return
         most, draft = int(self._max_units * RULE_SHARE), self._empty_draft()
@@ -110,9 +113,10 @@ class Room:
         self.reserve = min(draft.size, most)
 
     def refusal(self, facts: Sequence[Candidate], goal: str | None = None) -> str | None:
-        """Return why facts do not all fit: `maxFacts`, `maxFactsPerPredicate` or `maxTokens`; None when they do.
+        """Return the limit that facts exceed together, or None if all of them fit.
 
-        Facts that are in already take no capacity. `goal` is the goal that the facts are taken for, as text.
+        The limit is `maxFacts`, `maxFactsPerPredicate` or `maxTokens`. Facts already in the window
+        take no capacity. `goal` is the text of the goal that the facts are accepted for.
         """
         new = {fact.key: fact for fact in facts if fact.key not in self.taken}
         if len(new) > self.left:
@@ -124,7 +128,9 @@ class Room:
         return None if self._fits([entry_of(fact, goal) for fact in new.values()]) else "maxTokens"
 
     def take(self, fact: Candidate, category: str, reason: str, goal: str | None = None) -> bool:
-        """Put a fact in that fits; False where it was in already, which counts as a repetition."""
+        """Add a fact that fits. Return False for a fact already in the window, counted as a
+        repetition.
+        """
         if fact.key in self.taken:
             self.repeats += 1
             return False
@@ -135,7 +141,7 @@ class Room:
         return True
 
     def take_rules(self, rules: Iterable[str]) -> None:
-        """Put in the rules that fit, which may use the reserve; the others count as cut by `maxTokens`."""
+        """Add the rules that fit, using the reserve; count the other rules as cut by `maxTokens`."""
         self.reserve = 0
         for rule in rules:
             if self._fits([rule]):
@@ -145,10 +151,11 @@ class Room:
                 self.cut["maxTokens"] += 1
 
     def shrink(self) -> list[Candidate]:
-        """Take out what was put in last until the text fits, and return the facts that were taken out.
+        """Remove the items added last until the text fits, and return the removed facts.
 
-        Only needed with a tokenizer, whose count of a text can be above the sum over its pieces. At most an eighth of the
-        items goes before the text is counted again, so that little more is taken out than has to be.
+        This is needed only with a tokenizer, whose count of a text can exceed the sum over its
+        pieces. At most an eighth of the items is removed before the text is counted again, so that
+        few items are removed needlessly.
         """
         dropped: list[Candidate] = []
         if self._request.max_tokens is None or self._counter.exact:
@@ -191,7 +198,7 @@ class Room:
 
 
 def entry_of(fact: Candidate, goal: str | None = None) -> Entry:
-    """Return the entry for a fact that was taken for a goal (None: for none)."""
+    """Return the window entry for a fact; `goal` is the goal it was accepted for, if any."""
     row = fact.row
     return Entry(
         predicate=row["predicate"],

@@ -1,6 +1,7 @@
-"""Contradictions: atoms of which both signs are known, stored or concluded, and which of the two stays.
+"""Contradictions: atoms asserted or derived with both signs, and the choice of the winning sign.
 
-The higher salience stays, then the higher confidence (unknown counts as 1), then the newer fact, then the positive one.
+The sign with the higher salience wins, then the higher confidence (unknown counts as 1), then the
+newer fact, then the positive sign.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Side:
     created_at: int
 
     def beats(self, other: Side, positive: bool) -> bool:
-        """Whether this sign stays; `positive` says which one it is."""
+        """Return whether this sign wins; `positive` is True if this is the positive sign."""
         return self._weight(positive) > other._weight(not positive)
 
     def _weight(self, positive: bool) -> tuple[float, float, int, bool]:
@@ -46,9 +47,9 @@ class Side:
 
 
 class Clashes:
-    """The contradictions found for a window.
+    """The contradictions detected for a window.
 
-    `losers` are the stored facts on the losing side, `contested` the stored facts on either side.
+    `losers` are the stored facts on the losing side, `contested` the stored facts on both sides.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Clashes:
         self.contested: set[Place] = set()
 
     def add(self, predicate: str, args: Sequence[str], positive: Side, negative: Side) -> bool:
-        """Count a contradiction; whether the positive sign stays."""
+        """Record a contradiction and return whether the positive sign wins."""
         self.found += 1
         if len(self.listed) < LISTED:
             self.listed.append(
@@ -70,9 +71,10 @@ class Clashes:
 def stored_clashes(
     tenant: Tenant, supply: Supply, predicates: Sequence[str] | None, budget: Budget
 ) -> Clashes:
-    """The contradictions among the stored facts of the supply's partitions; raises BudgetExceeded.
+    """Return the contradictions among the stored facts of the supply's partitions.
 
-    Each costs a search among the facts of the other sign; predicates of which one sign is not stored cost nothing.
+    Each fact of the smaller sign costs one lookup among the facts of the other sign; predicates
+    stored with one sign only cost nothing. Raises BudgetExceeded.
     """
     found = Clashes()
     for partition in supply.partitions:
@@ -100,7 +102,7 @@ def stored_clashes(
 def _pairs(
     partition: Partition, predicates: Sequence[str] | None
 ) -> Iterator[tuple[StoredRelation, StoredRelation]]:
-    """Relations of the two signs of a predicate that both have facts."""
+    """Yield the positive and the negative relation of each predicate that has facts of both signs."""
     ordered = sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity))
     for stored in ordered:
         if stored.schema.positive or not stored.relation.counts().visible:
@@ -115,7 +117,7 @@ def _pairs(
 def _both(
     tenant: Tenant, positive: StoredRelation, negative: StoredRelation, budget: Budget
 ) -> tuple[array[int], array[int]]:
-    """The row ids of the atoms that both relations have, valid now."""
+    """Return the row ids of the atoms that are in both relations and valid now."""
     fewer, more = sorted((positive, negative), key=lambda r: r.relation.counts().visible)
     rows, ids = fewer.relation.match([0] * fewer.schema.arity, rest=budget.rest)
     others = more.relation.locate(rows, len(ids))

@@ -1,4 +1,4 @@
-"""What has changed between two windows of a session: the first with the diff applied is the second."""
+"""Differences between two windows of a session; the first with the diff applied is the second."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NO_WINDOW = "none"
 
 @dataclass(frozen=True, slots=True)
 class WindowDiff:
-    """Entries that were added and entries that were removed, each with the reason for it.
+    """Added entries, and removed entries with the reason for each removal.
 
-    An entry of which anything but salience and category has changed is in both. `previous` is None where nothing is known of
-    the session. With `refresh` the whole window should be asked for, `reason` says why. `format` is the one in which the
-    new window was asked for.
+    An entry with any change other than in salience or category is in both lists. `previous` is None
+    if the session is unknown. If `refresh` is True, the client should request the whole window;
+    `reason` says why. `format` is the requested format of the new window.
     """
 
     previous: str | None
@@ -46,9 +46,9 @@ def diff(
     reasons: Callable[[Iterable[Entry]], tuple[Removed, ...]],
     text_format: str = STRUCTURED,
 ) -> WindowDiff:
-    """Return what has changed from one window to the other, in the order of their entries.
+    """Return the changes between two windows, in the order of their entries.
 
-    `reasons` finds out why the entries given to it were removed.
+    `reasons` returns the reason for the removal of each entry.
     """
     old, new = ({_content(entry) for entry in window.entries} for window in (before, after))
     added = tuple(entry for entry in after.entries if _content(entry) not in old)
@@ -61,7 +61,10 @@ def diff(
 
 
 def _content(entry: Entry) -> tuple[object, ...]:
-    """What makes an entry another one; salience, category and when something was concluded drift by themselves."""
+    """Return the fields that are compared: all but salience, category and time of the conclusion.
+
+    These three change with time alone.
+    """
     metadata = repr(sorted(entry.metadata.items()))
     validity = entry.valid_from, entry.valid_until
     return entry.key, validity, entry.provenance, entry.confidence, entry.contradicted, metadata

@@ -1,4 +1,6 @@
-"""How a window is made: contradictions, goals and what they rest on, buckets, then what matters most."""
+"""Construction of a window: contradictions, goals with their proofs, buckets, then other facts by
+rank.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ GOAL_RELEVANCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A window, and the stored facts in it."""
+    """A window and its stored facts."""
 
     window: Window
     shown: list[Ranked]
@@ -43,9 +45,10 @@ def make_window(
     budget: Budget,
     counter: TokenCounter | None = None,
 ) -> Made:
-    """Make the window for a request from the facts of `supply`. The caller holds the tenant's read lock.
+    """Build the window for a request from the facts of `supply`.
 
-    Goals are not counted as accesses. Raises BudgetExceeded.
+    Evaluating goals does not count as an access. The caller holds the tenant's read lock. Raises
+    BudgetExceeded.
     """
     tenant = reasoner.tenant
     partitions = supply.partitions
@@ -95,9 +98,9 @@ def make_window(
 
 
 def window_id(entries: Sequence[Entry]) -> str:
-    """Return the name of a window, made from its entries in their order: `ctx-` and 16 hexadecimal digits.
+    """Return the id of a window, a hash of its entries in order: `ctx-` and 16 hexadecimal digits.
 
-    Categories do not count, since a fact stops being `recent` by time alone.
+    Categories are not part of the hash, because a fact stops being `recent` with time alone.
     """
     digest = blake2b(digest_size=8)
     for entry in entries:
@@ -107,7 +110,7 @@ def window_id(entries: Sequence[Entry]) -> str:
 
 
 def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict[str, Any]:
-    """What was left out, and why: facts that were looked at by reason, with examples, and what became of each goal."""
+    """Return the omitted facts by reason, with examples, and the outcome of each goal."""
     stored = sum(fact.place is not None for fact in room.facts)
     return {
         "reasons": dict(room.cut),
@@ -118,7 +121,9 @@ def _cut(room: Room, selection: Selection, goals: Goals, available: int) -> dict
 
 
 def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Entry]:
-    """Give the entries of a window with the present salience, and why each was taken where that is asked."""
+    """Yield the entries of a window with their current salience, and `why` if the request asks for
+    it.
+    """
     entries = [item for item in room.draft.items if isinstance(item, Entry)]
     parts = _salience_parts(list(room.facts), supply) if request.explain else {}
     for fact, entry in zip(room.facts, entries, strict=True):
@@ -136,7 +141,7 @@ def _entries(room: Room, request: WindowRequest, supply: Supply) -> Iterator[Ent
 
 
 def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
-    """Give each fact its present salience, after facts were ranked as of an earlier time."""
+    """Update the salience of facts that were ranked as of an earlier time."""
     if supply.present is None or supply.present.now == supply.scores.now:
         return
     bases = [base for fact in chosen for base in (fact, *fact.bases)]
@@ -150,7 +155,7 @@ def _refresh(chosen: Sequence[Candidate], supply: Supply) -> None:
 
 
 def _salience_parts(chosen: Sequence[Candidate], supply: Supply) -> dict[FactKey, dict[str, Any]]:
-    """What the salience of each stored fact is made of."""
+    """Return the components of the salience of each stored fact."""
     groups: dict[StoredRelation, list[Candidate]] = {}
     for fact in chosen:
         if fact.place is not None:

@@ -1,7 +1,8 @@
-"""The stored facts a window is filled from, best first, as many as are asked for.
+"""Ranking of the stored facts that fill a window.
 
-The rank of a fact that matches the query is 1 + its match as a share of the best match + a small weight * its salience: text
-relevance decides and salience breaks ties. The rank of any other fact is its salience, so it comes after those that match.
+The rank of a fact that matches the query is 1 + its match as a share of the best match + a small
+weight * its salience: text relevance decides and salience breaks ties. The rank of any other fact
+is its salience, so it comes after those that match.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Lexical = Mapping[tuple[StoredRelation, int], float]
 
 
 class Supplied(NamedTuple):
-    """A stored fact, how well it matches the query, and that as a share of the best match."""
+    """A stored fact with its match to the query, absolute and as a share of the best match."""
 
     fact: Ranked
     lexical: float = 0.0
@@ -50,10 +51,11 @@ class Supplied(NamedTuple):
 
 @dataclass(slots=True)
 class Supply:
-    """Facts of some partitions that have a salience of at least `minimum`; the caller holds the read lock.
+    """The facts of some partitions with a salience of at least `minimum`; the caller holds the read
+    lock.
 
-    `scores` rank the facts; `present` gives their salience now, where that is another time. `salience_weight` is the weight
-    of salience among facts that match the query.
+    `scores` rank the facts. `present` gives their current salience if the facts are ranked as of
+    another time. `salience_weight` is the weight of salience among facts that match the query.
     """
 
     scores: Scores
@@ -68,7 +70,9 @@ class Supply:
         self._best_match = max(self.lexical.values(), default=0.0)
 
     def relations(self, predicates: Sequence[str] | None) -> list[StoredRelation]:
-        """Those with facts to be seen, of some predicates or (None) all, always in the same order."""
+        """Return the relations with visible facts, of some predicates or (None) all, in a fixed
+        order.
+        """
         chosen = None if predicates is None else frozenset(predicates)
         return [
             stored
@@ -96,10 +100,11 @@ class Supply:
         *,
         only_matches: bool = False,
     ) -> Iterator[Candidate]:
-        """The facts of some predicates or (None) all, best first; about `first` of them will be looked at.
+        """Yield the facts of some predicates or (None) all, best first.
 
-        With `full` no more facts of a predicate are searched for once it says so of that predicate. With `only_matches` only
-        facts that match the query are given.
+        `first` is the expected number of facts the caller reads. If `full` is set, it is called
+        with a predicate, and no more facts of the predicate are searched for once it returns True.
+        With `only_matches`, only facts that match the query are returned.
         """
         relations = self.relations(predicates)
         streams: list[Iterator[Supplied]] = []
@@ -128,7 +133,7 @@ class Supply:
             yield from self.candidates(new)
 
     def candidates(self, supplied: Sequence[Supplied]) -> list[Candidate]:
-        """Facts made ready for a window, in the same order."""
+        """Return candidates for facts, in the same order."""
         rows = self.scores.rows([one.fact for one in supplied])
         return [
             Candidate(
@@ -143,13 +148,13 @@ class Supply:
         ]
 
     def placed(self, stored: StoredRelation, ids: array[int]) -> list[Supplied]:
-        """Rows of a relation with their salience, in the same order."""
+        """Return rows of a relation with their salience, in the same order."""
         created = stored.relation.attributes(Attribute.CREATED_AT, ids)
         found = zip(self.scores.of(stored, ids), created, ids, strict=True)
         return [self.supplied(Ranked(score, int(at), place, stored)) for score, at, place in found]
 
     def salience_now(self, facts: Iterable[Ranked]) -> dict[tuple[StoredRelation, int], float]:
-        """The salience of facts at the present time, by relation and row id."""
+        """Return the current salience of facts, by relation and row id."""
         groups: dict[StoredRelation, array[int]] = {}
         for fact in facts:
             groups.setdefault(fact.stored, array("I")).append(fact.place)
@@ -161,14 +166,17 @@ class Supply:
         }
 
     def supplied(self, fact: Ranked) -> Supplied:
-        """A stored fact with its match."""
+        """Return a stored fact with its match."""
         match = self.lexical.get((fact.stored, fact.place), 0.0)
         return Supplied(
             fact, match, match / self._best_match if match else 0.0, self.salience_weight
         )
 
     def _shown(self, supplied: Sequence[Supplied]) -> Sequence[Supplied]:
-        """Those whose salience is at least the minimum now; the ranking may be of an earlier time, when it was higher."""
+        """Return the facts whose current salience is at least the minimum.
+
+        The ranking may be as of an earlier time, when the salience was higher.
+        """
         if not self.minimum or self.present is None or self.present.now == self.scores.now:
             return supplied
         now = self.salience_now(one.fact for one in supplied)
@@ -188,7 +196,7 @@ class Supply:
             done, wanted = wanted, wanted * 4
 
     def _matched(self, relations: Iterable[StoredRelation]) -> list[Supplied]:
-        """The facts with words of the query, best first."""
+        """Return the facts that match the query, best first."""
         if not self.lexical:
             return []
         known = set(relations)

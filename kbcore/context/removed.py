@@ -1,4 +1,4 @@
-"""Why an entry of the last window is missing from the new one: it is no longer true, or there was no place for it."""
+"""Reasons for the removal of entries between two windows: no longer true, or no longer selected."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ NO_LONGER_TRUE = frozenset({RETRACTED, EXPIRED, CONTRADICTED})
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """An entry that left a window, and one of REASONS."""
+    """An entry that was removed from a window, with one of REASONS."""
 
     entry: Entry
     reason: str
 
     @property
     def key(self) -> str:
-        """The name of the entry in diffs."""
+        """Key of the entry in diffs."""
         return self.entry.key
 
 
 class Reasons:
-    """Finds out why entries left a window, from what is known now; the caller holds the tenant's read lock.
+    """Reasons for the removal of entries, from the current state; the caller holds the read lock.
 
-    `before` is the window they were in, `after` the one that was made of `request`, `now` the present time.
+    `before` is the previous window, `after` the window built for `request`, `now` the current time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Reasons:
         self._judge: Judge | None = None
 
     def of(self, entries: Iterable[Entry]) -> tuple[Removed, ...]:
-        """Give each entry its reason. Raises BudgetExceeded."""
+        """Return the entries with their reasons. Raises BudgetExceeded."""
         return tuple(
             Removed(entry, self._reason(entry)) for entry in self._budget.paced(list(entries))
         )
@@ -111,7 +111,7 @@ class Reasons:
         return SUPERSEDED if self._is_summarized(found, partition) else NOT_SELECTED
 
     def _reason_of_absence(self, partition: Partition, atom: Atom) -> str:
-        """Why it is not shown any more that something is not known."""
+        """Return the reason for the removal of an entry that states an absence."""
         literal = Literal(Atom(atom.predicate, atom.args), negated=True)
         if self._reasoner.rows(partition, literal, self._budget, None, 1):
             return NOT_SELECTED
@@ -146,7 +146,10 @@ class Reasons:
         return key in self._kept
 
     def _rests_on_expired(self, entry: Entry) -> bool:
-        """Whether a fact that a conclusion depends on has expired, as far as the last window and the store show it."""
+        """Return whether a fact that a conclusion depends on has expired.
+
+        Only facts in the previous window or in the store are checked.
+        """
         todo, seen = [entry], {entry.text}
         while todo:
             provenance = todo.pop().provenance
@@ -163,7 +166,9 @@ class Reasons:
         return False
 
     def _is_expired(self, scope: str | None, atom: Atom, known: Entry | None) -> bool:
-        """Return whether a fact is stored but no longer valid, or was removed after the end that its entry names."""
+        """Return whether a fact is stored but no longer valid, or was removed after its
+        `validUntil`.
+        """
         stored = self._partitions[scope].get(
             RelationSchema(atom.predicate, atom.arity, atom.positive)
         )

@@ -25,7 +25,7 @@ FORMATS = (STRUCTURED, NATURAL, FACTS)
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A share of the window: facts of some predicates (None: of any), by weight among all buckets."""
+    """A share of the window for facts of some predicates (None: any), by weight among all buckets."""
 
     name: str
     predicates: tuple[str, ...] | None = None
@@ -34,20 +34,22 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
-    """How a window is to be made.
+    """The parameters of a context window.
 
-    At most `max_facts` facts, `max_tokens` tokens of the text in `format` (None: no such limit; `structured` is measured as
-    the text that `facts` gives) and `max_per_predicate` facts of one predicate; none below `min_salience` (0 to 1) except
-    those that goals depend on.
+    The window holds at most `max_facts` facts, `max_tokens` tokens of the text in `format` (None:
+    no limit; `structured` is measured as the text of `facts`) and `max_per_predicate` facts per
+    predicate. Facts below `min_salience` (0 to 1) are left out unless a goal depends on them.
 
-    `query` is free text: the facts that match it come first, the best matches at the head. Those below `min_relevance` (0 to
-    1, a share of the best match) do not count as matches. `asker` is the constant that "I" in the query stands for. `fill`
-    says whether the room that goals and query leave is filled with the most salient facts: FILL_NONE, FILL_SALIENCE, or None
-    for FILL_NONE where there are goals or a query.
+    `query` is free text: matching facts come first, best match first. Facts below `min_relevance`
+    (0 to 1, a share of the best match) do not count as matches. `asker` is the constant that "I" in
+    the query refers to. `fill` selects whether the capacity left by goals and query is filled with
+    the most salient facts: FILL_NONE, FILL_SALIENCE, or None, which means FILL_NONE if there are
+    goals or a query.
 
-    `goals` are to be proved, `session` names the window that later ones are compared with. `predicates` are those whose
-    facts may be in the window (None: any). `include_rules` says whether rules come with the facts (None: when there are
-    goals). `explain` asks for why each entry was taken and what was cut.
+    `goals` are evaluated and their proofs included. `session` names the conversation whose windows
+    are compared. `predicates` limits the facts of the window (None: any). `include_rules` adds
+    rules to the facts (None: when there are goals). `explain` requests why each entry was selected
+    and what was cut.
     """
 
     max_facts: int = MAX_FACTS
@@ -75,14 +77,17 @@ class WindowRequest:
 
     @property
     def fills_by_salience(self) -> bool:
-        """Whether facts that neither goals nor the query ask for may enter."""
+        """Return whether facts that match neither goals nor the query may fill the window."""
         if self.fill is None:
             return not self.goals and self.query is None
         return self.fill == FILL_SALIENCE
 
     @property
     def fills_buckets_by_salience(self) -> bool:
-        """Whether buckets take facts that neither goals nor the query ask for: a bucket asks for facts of its own."""
+        """Return whether buckets accept facts that match neither goals nor the query.
+
+        They do by default, because a bucket names its own facts.
+        """
         return self.fills_by_salience or (self.fill is None and self.query is None)
 
     @property

@@ -1,4 +1,4 @@
-"""Which facts of a window have lost a contradiction, with a stored fact or with a conclusion."""
+"""Detection of facts in a window that lose a contradiction with a stored fact or a conclusion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbplanner.ir.terms import Atom
 
 
 class Judge:
-    """Looks at facts that are about to enter a window; what is concluded is compared only for these."""
+    """Check of facts before they enter a window; conclusions are compared only with these facts."""
 
     def __init__(self, witness: Witness, clashes: Clashes) -> None:
         self._witness = witness
@@ -22,9 +22,9 @@ class Judge:
         self._partitions = {one.name: one for one in witness.supply.partitions}
 
     def loses(self, fact: Candidate) -> bool:
-        """Check a fact for a contradiction and return whether it is on the losing side.
+        """Return whether a fact is on the losing side of a contradiction.
 
-        Sets `fact.contradicted` when the opposite is known too, whichever side the fact is on.
+        Sets `fact.contradicted` if the opposite is known too, on either side.
         """
         lost = self._decided(fact)
         place = fact.place
@@ -45,7 +45,7 @@ class Judge:
         return self._checked[fact.key]
 
     def _is_alone(self, stored: StoredRelation) -> bool:
-        """Return whether no rule derives the opposite of a fact of a relation."""
+        """Return whether no rule derives the opposite of the facts of a relation."""
         found = self._alone.get(stored)
         if found is None:
             derived = self._witness.reasoner.tenant.rules.visible(stored.scope).derived

@@ -1,7 +1,8 @@
-"""How much stored facts matter at one moment, as a scorer says.
+"""Salience of stored facts at a point in time, computed by the configured scorer.
 
-The usual formula is worked out by the engine over the attribute columns, as fast as it reads them. A scorer with a formula
-of its own is a Python function called for each fact: a million facts take it seconds, in slices with a pause between.
+The engine computes the built-in formula over the attribute columns in one scan. A scorer with its
+own formula is a Python function called once per fact: a million facts take seconds, in slices that
+yield to other requests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _READ = (
 
 
 class Ranked(NamedTuple):
-    """A stored fact with its salience: its relation, its row id while the read lock is held, and when it was created."""
+    """A stored fact with its salience, relation, creation time, and row id (valid under the read
+    lock).
+    """
 
     score: float
     created_at: int
@@ -43,9 +46,10 @@ class Ranked(NamedTuple):
 
 
 class Scores:
-    """The salience of a tenant's facts at `now` (epoch milliseconds). The caller holds the read lock.
+    """The salience of a tenant's facts at `now` (epoch milliseconds). The caller holds the read
+    lock.
 
-    Accesses that were only noted so far are worked in first.
+    Pending accesses are applied first.
     """
 
     def __init__(self, tenant: Tenant, scorer: SalienceScorer, now: int, budget: Budget) -> None:
@@ -62,7 +66,7 @@ class Scores:
         tenant.accesses.settle()
 
     def of(self, stored: StoredRelation, ids: array[int]) -> array[float]:
-        """The salience of each row of a relation."""
+        """Return the salience of each row of a relation."""
         if self.how is not None:
             return stored.relation.salience(ids, self.how)
         scores = array("d")
@@ -74,7 +78,7 @@ class Scores:
         return scores
 
     def below(self, stored: StoredRelation, threshold: float) -> array[int]:
-        """The ids of the visible rows whose salience is below a threshold."""
+        """Return the ids of the visible rows whose salience is below a threshold."""
         if self.how is not None:
             return stored.relation.least_salient(threshold, self.how)
         _, ids = stored.relation.match([0] * stored.schema.arity)
@@ -90,10 +94,11 @@ class Scores:
         k: int,
         minimum: float,
     ) -> list[Ranked]:
-        """The at most `k` visible facts with the highest salience, none below `minimum`.
+        """Return at most `k` visible facts with the highest salience, none below `minimum`.
 
-        Of one predicate or (None) all, that match `args` or (None) of every arity. Of facts with equal salience the one
-        created last comes first, then in order of partition, predicate, arity, sign, and first told.
+        The facts are those of one predicate or (None) of all, and match `args` or (None) have any
+        arity. Facts of equal salience are ordered by creation, newest first, then by partition,
+        predicate, arity, sign, and order of assertion.
         """
         return self.most_of(
             chain.from_iterable(self._asked(p, predicate, args) for p in partitions), k, minimum
@@ -102,9 +107,10 @@ class Scores:
     def most_of(
         self, asked: Iterable[tuple[StoredRelation, list[int] | None]], k: int, minimum: float = 0.0
     ) -> list[Ranked]:
-        """As `most`, of the rows of some relations that match a pattern each (None: all).
+        """Return the same as `most` for the rows of some relations that match a pattern each (None:
+        all).
 
-        Where there are enough already, what scores less than the last of them is not asked for.
+        Once `k` facts are collected, facts with a score below the lowest of them are not requested.
         """
         relations: list[StoredRelation] = []
         found: list[tuple[float, float, int, int]] = []
@@ -127,7 +133,7 @@ class Scores:
         ]
 
     def parts(self, stored: StoredRelation, ids: array[int]) -> Iterator[dict[str, Any]]:
-        """What makes up the salience of each row: for the usual formula each weighed part, and the confidence."""
+        """Yield the components of each row's salience: each weighted part, and the confidence."""
         for fact, score in zip(_uses(stored, ids), self.of(stored, ids), strict=True):
             found: dict[str, Any] = {"salience": score}
             if self.how is not None:
@@ -145,7 +151,7 @@ class Scores:
             }
 
     def rows(self, ranked: Sequence[Ranked]) -> list[Row]:
-        """The facts as they are shown, in the same order, with their salience."""
+        """Return the facts in output form with their salience, in the same order."""
         groups: dict[StoredRelation, list[int]] = {}
         for place, one in enumerate(ranked):
             groups.setdefault(one.stored, []).append(place)
@@ -162,7 +168,7 @@ class Scores:
         return shown
 
     def touch(self, ranked: Sequence[Ranked]) -> None:
-        """Count one access of each of some facts, now."""
+        """Count one access, now, for each fact."""
         groups: dict[StoredRelation, array[int]] = {}
         for one in ranked:
             groups.setdefault(one.stored, array("I")).append(one.place)
@@ -170,7 +176,7 @@ class Scores:
             self._tenant.accesses.count(stored, ids, self.now)
 
     def show(self, ranked: Sequence[Ranked]) -> None:
-        """Count facts as held by a context window, which is not an access time."""
+        """Count facts as included in a context window; this does not change their access time."""
         groups: dict[StoredRelation, array[int]] = {}
         for one in ranked:
             groups.setdefault(one.stored, array("I")).append(one.place)
@@ -208,7 +214,7 @@ class Scores:
         )
 
     def _each(self, stored: StoredRelation, ids: array[int]) -> Iterator[tuple[float, int, int]]:
-        """Score, creation and id of each row by a formula of the scorer's own; raises BudgetExceeded."""
+        """Yield score, creation time and id of each row by a custom formula; raises BudgetExceeded."""
         for part in self._budget.slices(len(ids)):
             self._budget.check_time()
             some = ids[part.start : part.stop]

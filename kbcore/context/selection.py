@@ -1,4 +1,4 @@
-"""The choice of the stored facts that fill a window after those its goals depend on: buckets in order, then by rank."""
+"""Selection of the stored facts that fill a window after its goals: buckets in order, then by rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = 20
 
 
 class Share:
-    """A bucket being filled."""
+    """A bucket that is being filled."""
 
     def __init__(self, bucket: Bucket, allocation: int) -> None:
         self.bucket = bucket
@@ -50,13 +50,16 @@ class Share:
         )
 
     def stats(self) -> BucketStats:
-        """Return the outcome."""
+        """Return the outcome of the bucket."""
         found = [fact.salience for fact in self.included] or [0.0]
         return BucketStats(len(self.included), self.allocation, min(found), max(found))
 
 
 def shares(request: WindowRequest) -> list[Share]:
-    """The buckets with their allocations: by weight, at least 1, together never more than the window holds."""
+    """Return the buckets with their allocations by weight.
+
+    Each allocation is at least 1, and their sum is at most the capacity of the window.
+    """
     weights = sum(bucket.weight for bucket in request.buckets)
     left, found = request.max_facts, []
     for bucket in request.buckets:
@@ -68,7 +71,7 @@ def shares(request: WindowRequest) -> list[Share]:
 
 
 class Selection:
-    """A window being filled with stored facts; `room` holds what was taken, with category and reason."""
+    """The stored facts selected for a window; `room` holds them with category and reason."""
 
     def __init__(
         self,
@@ -91,12 +94,14 @@ class Selection:
         self.left_out: list[tuple[str, str]] = []
 
     def take_relevant(self, fact: Candidate, reason: str, goal: str) -> None:
-        """Put in a fact that a goal depends on, which fits: in its bucket, as long as there is one with capacity."""
+        """Add a fact that a goal depends on and that fits, counting it in its bucket if that has
+        capacity.
+        """
         fact.goal = True
         self._take(fact, GOAL_RELEVANT, reason, goal)
 
     def take_partial(self, fact: Candidate, reason: str, goal: str) -> None:
-        """Put in a fact that matches part of a rule of a goal without answers, which fits."""
+        """Add a fact that fits and matches part of a rule of a goal without answers."""
         self._take(fact, OVERFLOW if self.shares else category(fact, self._now), reason, goal)
 
     def _take(self, fact: Candidate, otherwise: str, reason: str, goal: str) -> None:
@@ -106,14 +111,16 @@ class Selection:
             share.included.append(fact)
 
     def give_back(self, facts: Iterable[Candidate]) -> None:
-        """Forget facts that were taken out of the window again in the statistics of their buckets."""
+        """Subtract facts that were removed from the window from the statistics of their buckets."""
         for fact in facts:
             for share in self.shares:
                 if share.bucket.name == fact.category:
                     share.included.remove(fact)
 
     def fill(self) -> None:
-        """Fill the buckets, then the rest of the window, by rank. Without `fill` only matches of the query enter."""
+        """Fill the buckets, then the rest of the window, by rank. Without `fill`, add query matches
+        only.
+        """
         asked = self._request.predicates
         for share in self.shares:
             wanted = share.bucket.predicates
@@ -186,7 +193,7 @@ class Selection:
 
 
 def category(fact: Candidate, now: int) -> str:
-    """What kind of fact it is, at a time in epoch milliseconds: the first that fits."""
+    """Return the first category that applies to a fact at a time in epoch milliseconds."""
     if fact.place is None:
         return INFERRED
     if is_summary(fact.row["metadata"]):

@@ -1,4 +1,4 @@
-"""Sessions: the last window of each, which the next one is compared with. They are lost at a restart."""
+"""Sessions: the last window of each conversation, kept in memory to compare with the next window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDLE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The last window, what was asked for it, and when: seconds of the monotonic clock."""
+    """The last window of a session, its request, and its time in seconds of the monotonic clock."""
 
     window: Window
     request: WindowRequest
@@ -25,7 +25,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one tenant, those used last at the end; over `most`, those go that were not used for longest."""
+    """The sessions of one tenant; above `most`, the least recently used ones are removed."""
 
     def __init__(self, clock: Clock, most: int = Config().tenant_max_sessions) -> None:
         self._clock = clock
@@ -34,17 +34,17 @@ class Sessions:
         self._known: OrderedDict[str, Session] = OrderedDict()
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Remove all sessions."""
         self._known.clear()
 
     def get(self, name: str) -> Session | None:
-        """A session that was used within the hour."""
+        """Return a session that was used within the last hour, or None."""
         with self._lock:
             self._expire()
             return self._known.get(name)
 
     def keep(self, name: str, window: Window, request: WindowRequest) -> None:
-        """Note the last window of a session."""
+        """Store the last window of a session."""
         with self._lock:
             self._expire()
             self._known[name] = Session(window, request, self._clock.monotonic())
@@ -53,7 +53,7 @@ class Sessions:
                 self._known.popitem(last=False)
 
     def clear(self, name: str) -> None:
-        """Forget a session, if there is one of this name."""
+        """Remove a session, if it exists."""
         with self._lock:
             self._known.pop(name, None)
 

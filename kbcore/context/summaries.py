@@ -1,4 +1,4 @@
-"""Facts that are hidden behind the summary a consolidation has made of them."""
+"""Facts that are replaced in a window by the summary that a consolidation created."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_summary(metadata: Mapping[str, Any] | None) -> bool:
 
 
 class Summaries:
-    """Which facts a window leaves to their summaries; the caller holds the read lock."""
+    """Lookup of the summaries that replace facts in a window; the caller holds the read lock."""
 
     def __init__(self, supply: Supply) -> None:
         self._supply = supply
@@ -30,7 +30,10 @@ class Summaries:
         self._behind: dict[StoredRelation, StoredRelation | None] = {}
 
     def of(self, fact: Candidate) -> Candidate | None:
-        """The summary a stored fact is part of; None where there is none, or it does not matter enough to be seen."""
+        """Return the summary that replaces a stored fact, or None.
+
+        The result is None if the fact has no summary or the salience of the summary is too low.
+        """
         place = fact.place
         stored = None if place is None else self._summarized(place.stored)
         if stored is None or place is None or is_summary(fact.row["metadata"]):
@@ -49,7 +52,7 @@ class Summaries:
         return self._known[key]
 
     def _summarized(self, facts: StoredRelation) -> StoredRelation | None:
-        """The relation with the summaries of the facts of another; None where there is none."""
+        """Return the relation with the summaries of a relation's facts, or None."""
         if facts not in self._behind:
             schema, stored = facts.schema, None
             if schema.positive and schema.arity > 1:

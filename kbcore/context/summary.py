@@ -1,6 +1,6 @@
-"""A knowledge base at a glance: how much it holds, of what, what goes soon, what contradicts itself, what matters most.
+"""Overview of a knowledge base: counts, predicates, expiring facts, contradictions, salient facts.
 
-Counting is the engine's; of single facts Python looks only at those with a validity of their own, and at the text of each
+The engine counts the facts. Python reads only facts with their own validity, and the text of each
 distinct argument once.
 """
 
@@ -30,11 +30,12 @@ TOP_FACTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a partition holds now; stored facts only.
+    """The current stored facts of a partition.
 
-    `predicates` are the most frequent names with their facts, of both signs and every arity; `salient` the facts that matter
-    most, best first; `chars` the characters of all facts in the language; `contradictions` the atoms stored with both signs;
-    `generated_at` in epoch milliseconds.
+    `predicates` are the most frequent names with their facts, of both signs and every arity;
+    `salient` the most salient facts, best first; `chars` the characters of all facts in the rule
+    language; `contradictions` the number of atoms stored with both signs; `generated_at` the time
+    in epoch milliseconds.
     """
 
     facts: int
@@ -56,9 +57,10 @@ def summarize(
     now: int,
     budget: Budget,
 ) -> Summary:
-    """Look over some partitions of a tenant, of which `salient` are the facts that matter most; looking is no access.
+    """Summarize some partitions of a tenant; `salient` are their most salient facts.
 
-    The caller holds the read lock. `now` in epoch milliseconds. Raises BudgetExceeded.
+    This does not count as an access. `now` is in epoch milliseconds. The caller holds the read
+    lock. Raises BudgetExceeded.
     """
     at = tenant.at(now)
     counts: Counter[str] = Counter()
@@ -109,7 +111,10 @@ def _located(stored: StoredRelation, keys: Sequence[tuple[int, ...]]) -> array[i
 
 
 def _clashes(partition: Partition, stored: StoredRelation, now: int, budget: Budget) -> int:
-    """Atoms that hold now with both signs: rows of the smaller relation looked up in the other."""
+    """Return the number of atoms valid now with both signs.
+
+    Rows of the smaller relation are looked up in the larger one.
+    """
     opposite = partition.get(stored.schema.opposite)
     if opposite is None or not opposite.relation.counts().visible:
         return 0
@@ -126,7 +131,10 @@ def _clashes(partition: Partition, stored: StoredRelation, now: int, budget: Bud
 
 
 class Lengths:
-    """Characters of each symbol of a tenant as an author writes it, worked out once: symbols never change."""
+    """Lengths in characters of a tenant's symbols in the rule language, each computed once.
+
+    Symbols never change.
+    """
 
     def __init__(self) -> None:
         self._known = array("I")
@@ -134,16 +142,16 @@ class Lengths:
 
     @classmethod
     def of(cls, tenant: Tenant) -> Lengths:
-        """Those of a tenant, none at first; a transaction has those of the tenant below."""
+        """Return the lengths of a tenant; a transaction uses those of its underlying tenant."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
         return cast(Lengths, home.attached.setdefault("lengths", cls()))
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Remove all lengths."""
         self._known = array("I")
 
     def total(self, tenant: Tenant, rows: array[int], budget: Budget) -> int:
-        """The characters of some symbols together."""
+        """Return the total number of characters of some symbols."""
         known = self._room(max(rows, default=0))
         lengths = list(map(known.__getitem__, rows))
         if 0 in lengths:
@@ -158,7 +166,10 @@ class Lengths:
         return sum(lengths)
 
     def _room(self, symbol: int) -> array[int]:
-        """The lengths, with a place for a symbol; 0 where it is not known, for a constant has a character at least."""
+        """Return the lengths, extended to include a symbol; 0 means not computed yet.
+
+        Every constant has at least one character.
+        """
         with self._mutex:
             if symbol >= len(self._known):
                 self._known = self._known + array(
@@ -168,7 +179,7 @@ class Lengths:
 
 
 def _chars(tenant: Tenant, stored: StoredRelation, lengths: Lengths, budget: Budget) -> int:
-    """Characters of the facts that hold now, in the language."""
+    """Return the characters of the facts that are valid now, in the rule language."""
     arity = stored.schema.arity
     frame = (
         len(print_row(stored.schema.predicate, ["x"] * arity, not stored.schema.positive)) - arity

@@ -1,4 +1,4 @@
-"""A context window: the facts for a prompt, in order, and what was left out."""
+"""Context window: the facts for a prompt, in order, and the omitted facts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Provenance:
 class Entry(NamedTuple):
     """A fact in a window; times in epoch milliseconds.
 
-    `text` is the fact in the rule language, `char_count` its length; `why` says why it was taken where that was asked;
-    `confidence` is 0 to 1, None where it is not known. `contradicted` means that the opposite is stored or derivable too;
-    `goal` is the goal that the entry was taken for, as text.
+    `text` is the fact in the rule language, `char_count` its length. `why` is the reason for the
+    selection, if requested. `confidence` is 0 to 1, None if unknown. `contradicted` is True if the
+    opposite is stored or derivable too. `goal` is the text of the goal that the entry was selected
+    for.
     """
 
     predicate: str
@@ -51,14 +52,16 @@ class Entry(NamedTuple):
 
     @property
     def char_count(self) -> int:
-        """Characters of its text."""
+        """Number of characters of the text."""
         return len(self.text)
 
     @property
     def key(self) -> str:
-        """Its name in diffs: `predicate/arg1/arg2`, `not:` before a negative one, `@scope` after one of another partition.
+        """Key in diffs: `predicate/arg1/arg2`, prefixed `not:` if negative, with the suffix
+        `@scope`.
 
-        `/` and `%` inside an argument are percent-encoded.
+        The suffix is omitted in the default partition. `/` and `%` inside an argument are
+        percent-encoded.
         """
         path = "/".join([self.predicate, *(quote_part(arg) for arg in self.args)])
         return (
@@ -70,7 +73,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """An atom of which both signs are known, with the salience of each."""
+    """An atom known with both signs, with the salience of each."""
 
     predicate: str
     args: tuple[str, ...]
@@ -90,12 +93,13 @@ class BucketStats:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window as it was made; `generated_at` in epoch milliseconds.
+    """A completed window; `generated_at` in epoch milliseconds.
 
-    `available` facts could have been chosen, `savings` are those that were left out because something else says the same.
-    Of the contradictions that were found the first are listed; of `resolved` ones the losing sign was left out. `cut` says,
-    where that was asked, what else was left out and why. `text` is the window in the requested format (`structured`: as
-    `facts` gives it), and `tokens` the tokens of that text.
+    `available` is the number of candidate facts. `savings` counts the facts that were left out
+    because another entry has the same content. `contradictions` lists the first ones detected; for
+    `resolved` ones the losing sign was left out. `cut` says, if requested, what else was left out
+    and why. `text` is the window in the requested format (`structured`: the text of `facts`), and
+    `tokens` is its number of tokens.
     """
 
     id: str
@@ -116,10 +120,10 @@ class Window:
 
     @property
     def chars(self) -> int:
-        """Characters of all entries."""
+        """Number of characters of all entries."""
         return sum(entry.char_count for entry in self.entries)
 
 
 def quote_part(arg: str) -> str:
-    """An argument as part of a key."""
+    """Return an argument encoded as part of a key."""
     return arg.replace("%", "%25").replace("/", "%2F")

@@ -1,4 +1,4 @@
-"""The answers of goals, each with the stored facts that one proof of it rests on."""
+"""Answers of goals, each with the stored facts that one of its proofs depends on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS_A_FACT = 50
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """An answer of a goal with what its proof rests on; `whole` unless that is more than was asked for."""
+    """An answer of a goal and the facts its proof depends on; `whole` is False if facts were cut."""
 
     goal: int
     answer: Candidate
@@ -51,7 +51,7 @@ class Group:
 
 
 class Witness:
-    """Finds answers and what they rest on; the caller holds the read lock."""
+    """Search for answers and the facts they depend on; the caller holds the read lock."""
 
     def __init__(self, reasoner: Reasoner, supply: Supply, most: int, budget: Budget) -> None:
         self.reasoner = reasoner
@@ -61,16 +61,17 @@ class Witness:
         self._stored: dict[FactKey, Candidate] = {}
 
     def answers(self, goal: int, literal: Literal) -> Iterator[list[Group]]:
-        """The answers of a goal with their evidence, in lots, the best of each lot first.
+        """Yield the answers of a goal with their evidence, in batches, each sorted best first.
 
-        Stored answers come first, the most salient ones at the head; then conclusions in answer order, a lot of which is
-        proved when it is asked for. At most `most` of each kind.
+        Stored answers come first, ordered by salience. Conclusions follow in answer order; a batch
+        of them is proved when the caller requests it. There are at most `most` answers of each
+        kind.
         """
         for partition in self.supply.partitions:
             yield from self._answers(goal, literal, partition)
 
     def first(self, partition: Partition, atom: Atom) -> Group | None:
-        """A ground atom that holds, with its evidence; None where it does not hold."""
+        """Return a ground atom with its evidence, or None if the atom does not hold."""
         for groups in self._positive(0, partition, atom):
             for group in groups:
                 return group
@@ -94,7 +95,7 @@ class Witness:
             yield from self._positive(goal, partition, opposite)
 
     def _positive(self, goal: int, partition: Partition, atom: Atom) -> Iterator[list[Group]]:
-        """The answers of a signed atom."""
+        """Yield the answers of a signed atom, in batches."""
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored = partition.get(schema)
         told = self._told(goal, stored, atom)
@@ -113,7 +114,7 @@ class Witness:
             yield self._proved(goal, partition, schema, shown)
 
     def _told(self, goal: int, stored: StoredRelation | None, atom: Atom) -> list[Group]:
-        """The stored answers that matter most."""
+        """Return the most salient stored answers."""
         pattern = goal_pattern(atom.args, self.reasoner.tenant.find)
         if stored is None or pattern is None:
             return []
@@ -124,7 +125,7 @@ class Witness:
     def _concluded(
         self, stored: StoredRelation | None, rows: array[int], count: int, arity: int
     ) -> list[int]:
-        """The places of the first answers that are not stored."""
+        """Return the indexes of the first answers that are not stored."""
         if stored is None or not stored.relation.counts().live:
             return list(range(min(count, self.most)))
         ids, at, found = (
@@ -142,7 +143,7 @@ class Witness:
     def _proved(
         self, goal: int, partition: Partition, schema: RelationSchema, shown: Sequence[Row]
     ) -> list[Group]:
-        """Conclusions with the base facts of their proofs, the best first."""
+        """Return conclusions with the base facts of their proofs, best first."""
         prover = goal_prover(self.reasoner, partition, self.budget, None, self.most + 1, rows=False)
         found: list[tuple[Row, Provenance, list[ProofNode], list[StoredRule], bool]] = []
         with closing(prover.proofs(schema, [row["args"] for row in shown])) as proofs:
@@ -165,7 +166,11 @@ class Witness:
     def _walked(
         self, top: ProofNode, proof: Proof
     ) -> tuple[list[ProofNode], list[StoredRule], bool]:
-        """The stored facts below a conclusion from left to right, the rules on the way, and whether these are all."""
+        """Return the stored facts below a conclusion, the rules used, and whether the proof is
+        complete.
+
+        The facts are ordered from left to right in the proof.
+        """
         bases: list[ProofNode] = []
         rules: dict[str, StoredRule] = {}
         seen: set[int] = set()
@@ -186,7 +191,7 @@ class Witness:
         return bases, list(rules.values()), True
 
     def _place(self, partition: Partition, nodes: Sequence[ProofNode]) -> None:
-        """Make stored facts of proofs ready for a window, those of a relation together."""
+        """Create the candidates for stored facts of proofs, one relation at a time."""
         groups: dict[RelationSchema, dict[FactKey, ProofNode]] = {}
         for node in nodes:
             key = _key(partition, node)
@@ -210,7 +215,7 @@ def _key(partition: Partition, node: ProofNode) -> FactKey:
 
 
 def _said(node: ProofNode) -> str:
-    """A premise as text."""
+    """Return the text of a premise."""
     if node.item is not None:
         return print_item(node.item)
     return print_row(

@@ -26,7 +26,7 @@ Values = dict[Variable, str]
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A rule with the stored facts that match part of its body, and the literals that nothing matches, as text."""
+    """A rule with the stored facts that match part of its body, and the unmatched literals as text."""
 
     rule: StoredRule
     facts: tuple[Candidate, ...]
@@ -34,14 +34,16 @@ class Matched:
 
 
 class Partial:
-    """Matches the rules of goals that have no answer, in one partition; the caller holds the read lock."""
+    """Matcher for the rules of goals without answers, in one partition; the caller holds the read
+    lock.
+    """
 
     def __init__(self, witness: Witness, partition: Partition) -> None:
         self._witness = witness
         self._partition = partition
 
     def rules(self, goal: Atom) -> Iterator[Matched]:
-        """The rules whose head could be the goal."""
+        """Yield a match for each rule whose head unifies with the goal."""
         looked = 0
         for rule in self._witness.reasoner.tenant.rules.visible(self._partition.name).rules:
             values = _unified(rule.head, goal)
@@ -53,7 +55,7 @@ class Partial:
                 return
 
     def _matched(self, rule: Rule, values: Values) -> Matched:
-        """Match the literals from left to right; one that nothing matches leaves the others to be matched without it."""
+        """Match the literals from left to right, skipping those without a match."""
         branches = [values]
         facts: dict[object, Candidate] = {}
         missing: list[str] = []
@@ -80,7 +82,7 @@ class Partial:
         return Matched(stored_rule(rule), tuple(facts.values()), tuple(missing))
 
     def _matches(self, atom: Atom) -> Iterator[tuple[Candidate | None, Sequence[str]]]:
-        """The most salient stored facts that match; conclusions where there are none."""
+        """Yield the most salient stored facts that match, or conclusions if no stored fact matches."""
         witness, tenant = self._witness, self._witness.reasoner.tenant
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         stored, pattern = self._partition.get(schema), goal_pattern(atom.args, tenant.find)
@@ -106,7 +108,7 @@ class Partial:
 
 
 def _unified(head: Atom, goal: Atom) -> Values | None:
-    """The values a goal gives to the variables of a head; None where they do not fit."""
+    """Return the variable values that unify a head with a goal, or None if they do not unify."""
     if (head.predicate, head.arity, head.positive) != (goal.predicate, goal.arity, goal.positive):
         return None
     values: Values = {}

@@ -1,6 +1,7 @@
-"""What goals rest on goes into a window before anything else: whole proofs, those of the best answers first.
+"""Selection of proofs for the goals of a window: whole proofs first, those of the best answers
+first.
 
-Where a request names predicates, of a proof those facts go in that are of one of them.
+If a request names predicates, only the facts of a proof with one of these predicates are added.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kbplanner.syntax.printer import print_item
 
 
 class Goals:
-    """The goals of a window being made."""
+    """The goals of a window that is being built."""
 
     def __init__(
         self,
@@ -46,10 +47,11 @@ class Goals:
         self.partial: list[dict[str, Any]] = []
 
     def take(self) -> None:
-        """Put in what fits: of the best answers the whole proofs; then answers whose proofs are too large, by themselves.
+        """Add the whole proofs that fit, best answers first, then the answers whose proofs are too
+        large.
 
-        Goals take turns, the best answer of each first. What stands in a contradiction it has lost is passed over with
-        everything that rests on it.
+        Goals are served in rotation, the best answer of each first. A fact on the losing side of a
+        contradiction is skipped, and so is every answer that depends on it.
         """
         lots = [self._witness.answers(number, goal) for number, goal in enumerate(self._goals)]
         alone: list[Group] = []
@@ -118,7 +120,7 @@ class Goals:
             self.rules.setdefault(rule.id, rule)
 
     def _take_partial(self, number: int, goal: Literal) -> None:
-        """The facts that match part of the rules of a goal without answers."""
+        """Add the facts that match part of the rules of a goal without answers."""
         if goal.negated:
             return
         goal_text = print_item(goal)

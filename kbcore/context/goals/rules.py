@@ -1,4 +1,4 @@
-"""The rules worth showing beside the facts of a window."""
+"""Selection of the rules that are shown with the facts of a window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 100
 
 
 def visible_rules(tenant: Tenant, partitions: Sequence[Partition]) -> Iterator[str]:
-    """Yield the texts of the rules that hold in any of some partitions."""
+    """Yield the texts of the rules that are valid in any of the partitions."""
     names = {partition.name for partition in partitions}
     return (rule.text for rule in tenant.rules.all() if rule.scope is None or rule.scope in names)
 
@@ -26,7 +26,10 @@ def relevant_rules(
     goals: Sequence[Literal],
     predicates: Iterable[str],
 ) -> tuple[str, ...]:
-    """The rules proofs used, then those that conclude a goal's predicate; without goals those about `predicates`."""
+    """Return the rules that proofs used, then those that conclude the predicate of a goal.
+
+    Without goals, return the rules about `predicates`.
+    """
     found = dict.fromkeys(rule.text for rule in used)
     asked = {goal.atom.predicate for goal in goals}
     about = set() if goals else set(predicates)

@@ -1,4 +1,4 @@
-"""The stored facts that match the query of a window, by words and, where an embedder is configured, by meaning."""
+"""Search for stored facts that match the query of a window, by words and optionally by embeddings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def matching_facts(
     salience_weight: float,
     budget: Budget,
 ) -> Lexical:
-    """Return the BM25 share of the facts that match the query best, twice that for facts about the asker.
+    """Return the BM25 share of the best matching facts, doubled for facts about the asker.
 
-    First-person words of the query stand for the asker too. The caller holds the read lock. Raises BudgetExceeded.
+    First-person words of the query count as the name of the asker. The caller holds the read lock.
+    Raises BudgetExceeded.
     """
     if request.query is None:
         return {}
@@ -56,7 +57,7 @@ def matching_facts(
 
 
 def at_least(lexical: Lexical, share_of_best: float) -> Lexical:
-    """Return the matches that reach a share of the best one."""
+    """Return the matches with at least a share of the best match."""
     if share_of_best <= 0 or not lexical:
         return lexical
     least = share_of_best * max(lexical.values())
@@ -71,9 +72,11 @@ def _best_matches(
     salience_weight: float,
     budget: Budget,
 ) -> list[Found]:
-    """Return the best matches of a partition, so many that no match left out could be among the first `max_facts`.
+    """Return the best matches of a partition, enough to contain the first `max_facts` after
+    ranking.
 
-    Salience and the asker can raise a match by a limited amount. More than MAX_TIED_MATCHES are not looked at for that.
+    Salience and the asker can raise a match by a limited amount. At most MAX_TIED_MATCHES further
+    matches are examined for this.
     """
     capped = request.max_per_predicate is not None or bool(request.buckets)
     count = request.max_facts * (MATCHES_PER_CAPPED_FACT if capped else MATCHES_PER_FACT)
@@ -91,7 +94,7 @@ def _best_matches(
 def _facts_about(
     constant: str, hits: Sequence[Found], tenant: Tenant
 ) -> set[tuple[StoredRelation, int]]:
-    """Return those of some facts that have a constant among their arguments."""
+    """Return the facts that have a constant among their arguments."""
     symbol = tenant.engine.find(constant)
     ids: dict[StoredRelation, array[int]] = {}
     for stored, row, _ in hits:

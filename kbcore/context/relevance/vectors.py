@@ -1,8 +1,8 @@
-"""How near facts are to a text in meaning: vectors of their texts, kept beside a tenant, and how they blend with words.
+"""Semantic similarity of facts to a query: embedding vectors of fact texts, blended with BM25.
 
-match = (1 - VECTOR_WEIGHT) * BM25 share + VECTOR_WEIGHT * cosine, where a cosine below NEAR counts as 0. Looked at are the
-facts with words of the text, the best first, then those that matter most: POOL in all. Without an embedder the match is the
-BM25 share.
+match = (1 - VECTOR_WEIGHT) * BM25 share + VECTOR_WEIGHT * cosine, where a cosine below NEAR counts
+as 0. The facts compared are those that match by words, best first, then the most salient ones: POOL
+in all. Without an embedder the match is the BM25 share.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ Near = Mapping[str, float]
 
 
 def text_of(row: Row) -> str:
-    """A fact as an embedder reads it: first argument, predicate as words, the other arguments."""
+    """Return the text of a fact for an embedder: first argument, predicate as words, other
+    arguments.
+    """
     said = " ".join(words(row["predicate"])) or row["predicate"]
     args = row["args"]
     return " ".join([*args[:1], *(["not"] if row["negated"] else []), said, *args[1:]])
 
 
 def pool(supply: Supply, predicates: Sequence[str] | None) -> list[Candidate]:
-    """The facts whose meaning is looked at; the caller holds the read lock."""
+    """Return the facts that are compared by vector; the caller holds the read lock."""
     return list(islice(supply.best(predicates, POOL), POOL))
 
 
 def blended(lexical: Lexical, facts: Iterable[Candidate], near: Near) -> Lexical:
-    """How well facts match by words and by meaning; those that do neither are missing."""
+    """Return the blended match of facts by words and vectors, without facts that match by neither."""
     found = {where: (1 - VECTOR_WEIGHT) * share for where, share in lexical.items()}
     for fact in facts:
         if fact.place is not None and (cosine := near.get(text_of(fact.row), 0.0)) >= NEAR:
@@ -61,7 +63,7 @@ def blended(lexical: Lexical, facts: Iterable[Candidate], near: Near) -> Lexical
 
 
 class Vectors:
-    """The vectors of a tenant's fact texts, by text, those used last at the end."""
+    """Cache of the vectors of a tenant's fact texts, by text, least recently used first."""
 
     def __init__(self, dimension: int) -> None:
         self._most = max(POOL, STORE_BYTES // (4 * max(dimension, 1)))
@@ -70,7 +72,7 @@ class Vectors:
 
     @classmethod
     def of(cls, tenant: Tenant, dimension: int) -> Vectors:
-        """Those of a tenant, none at first; a transaction has those of the tenant below."""
+        """Return the cache of a tenant; a transaction uses the cache of its underlying tenant."""
         home = tenant.base if isinstance(tenant, Overlay) else tenant
         found = home.attached.get("vectors")
         return cast(
@@ -81,13 +83,14 @@ class Vectors:
         return len(self._known)
 
     def close(self) -> None:
-        """Forget all of them."""
+        """Remove all vectors."""
         self._known.clear()
 
     def near(self, embedding: Embedding, query: str, texts: Sequence[str]) -> Near | None:
-        """How near texts are to a query; what has no vector yet gets one. No lock of the tenant may be held.
+        """Return the similarity of texts to a query, computing missing vectors.
 
-        None where the query has no vector; a text without one is missing.
+        The result is None if the query has no vector; texts without a vector are left out. The
+        caller must not hold a lock of the tenant.
         """
         wanted = dict.fromkeys([query, *texts])
         with self._lock:

@@ -1,7 +1,8 @@
-"""The text of a window while entries are added to it, with its size known after every step.
+"""Text of a window under construction, with its size known after every step.
 
-The same code writes the text and measures it, so a budget holds for headings, notes and rules too. There are two
-formats: natural text, with a line for each subject (the first argument), and facts in the rule language.
+The same code writes and measures the text, so a budget includes headings, notes and rules. There
+are two formats: natural text, with a line for each subject (the first argument), and facts in the
+rule language.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Piece(NamedTuple):
 
 
 class _Added(NamedTuple):
-    """A piece that was added, so that the step can be undone."""
+    """A piece that was added, with the data to undo the step."""
 
     key: Key
     is_new: bool
@@ -63,7 +64,7 @@ class _Added(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one `add` did."""
+    """The changes that one call of `add` made."""
 
     item: Entry | str
     units: int
@@ -72,10 +73,10 @@ class _Step(NamedTuple):
 
 
 class Draft(ABC):
-    """A text that grows by entries and rules and can shrink again, last one first.
+    """A text to which entries and rules are added and from which the last ones can be removed.
 
-    `units` measures a piece of text. `resolved` says that the losing side of each contradiction was left out,
-    `goal_driven` that entries were chosen for goals.
+    `units` measures a piece of text. `resolved` is True if the losing side of each contradiction
+    was left out, `goal_driven` if entries were selected for goals.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Draft(ABC):
         self._steps.append(_Step(item, units, scope_units, added))
 
     def pop(self) -> Entry | str:
-        """Take out what was added last, and return it."""
+        """Remove the item added last, and return it."""
         step = self._steps.pop()
         for key, is_new, names in reversed(step.added):
             block = self._blocks[key]
@@ -139,9 +140,9 @@ class Draft(ABC):
         return step.item
 
     def text(self, *, scoped: bool = False) -> str:
-        """Return the text; empty when nothing was added. It ends without a line break.
+        """Return the text without a final line break; empty if nothing was added.
 
-        Scopes are named when there are several, and always with `scoped`.
+        Scopes are named if there are several, and always with `scoped`.
         """
         scoped = scoped or len(self._scopes) > 1
         return "".join(self._written(block, scoped) for block in self._ordered()).removesuffix("\n")
@@ -185,9 +186,10 @@ class NaturalDraft(Draft):
 
 
 class FactsDraft(Draft):
-    """Facts and rules in the rule language, grouped by goal and scope; everything else is in comments.
+    """Facts and rules in the rule language, grouped by goal and scope; all other text is in
+    comments.
 
-    The text without its comments is a program: it parses to the same facts and rules.
+    The text without its comments is a program that parses to the same facts and rules.
     """
 
     def _pieces(self, item: Entry | str) -> Iterator[Piece]:
@@ -239,7 +241,7 @@ def draft_for(
     resolved: bool = True,
     goal_driven: bool = False,
 ) -> Draft:
-    """Return an empty draft in a format; `structured` is measured as the text that `facts` gives."""
+    """Return an empty draft in a format; `structured` is measured as the text of `facts`."""
     kind = NaturalDraft if name == NATURAL else FactsDraft
     return kind(units, resolved=resolved, goal_driven=goal_driven)
 

@@ -1,7 +1,8 @@
-"""Atoms and rules as phrases of English, where that cannot mislead.
+"""English phrases for atoms and rules whose wording is unambiguous.
 
-Only the name of the predicate is taken apart; arguments stay as they are, for a model names them again in goals. A name
-whose words do not say which argument does what to which, such as `parent(ann, bob)`, stays in the notation of the language.
+Only the predicate name is split into words. Arguments do not change, because a model repeats them
+in goals. A name whose words do not show the roles of the arguments, such as `parent(ann, bob)`,
+stays in the notation of the rule language.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _NO_VERBS = re.compile(r".*(?:ss|us|is|ics|ings)|news|species|series|sales|means
 
 @lru_cache(maxsize=4096)
 def words(predicate: str) -> tuple[str, ...]:
-    """The words of an identifier: `works_at`, `works-at` and `worksAt` are all `works at`; a strange name has none."""
+    """Return the words of an identifier, none if it does not consist of words.
+
+    `works_at`, `works-at` and `worksAt` all give `works at`.
+    """
     if not re.fullmatch(r"[\w-]+", predicate):
         return ()
     return tuple(
@@ -45,9 +49,9 @@ def words(predicate: str) -> tuple[str, ...]:
 
 
 def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = True) -> str | None:
-    """What an atom says of its first argument: `works at acme`, `is not tall`; None where words could mislead.
+    """Return the predicate of a sentence about the first argument: `works at acme`, `is not tall`.
 
-    None too for a denial that words cannot give without inflecting a verb.
+    The result is None if the phrase could mislead, or if negating it would need an inflected verb.
     """
     found = words(predicate)
     if not found or not 1 <= len(args) <= 2:
@@ -70,7 +74,7 @@ def verb_phrase(predicate: str, args: tuple[HeadTerm, ...], positive: bool = Tru
 
 
 def sentence(atom: Atom) -> str:
-    """An atom as a clause that stands by itself."""
+    """Return an atom as a complete clause."""
     phrase = verb_phrase(atom.predicate, atom.args, atom.positive)
     if phrase is not None:
         return f"{print_term(atom.args[0])} {phrase}"
@@ -84,13 +88,13 @@ def sentence(atom: Atom) -> str:
 
 
 def premise(text: str) -> str:
-    """A premise, a fact in the language, as a clause; anything else as it is."""
+    """Return a premise as a clause if it is a fact in the rule language, else unchanged."""
     atom = premise_atom(text)
     return text if atom is None else sentence(atom)
 
 
 def premise_atom(text: str) -> Atom | None:
-    """Return the signed atom of a premise; None where it is no fact, such as a comparison."""
+    """Return the signed atom of a premise; None if it is not a fact, for example a comparison."""
     positive = not text.startswith(("not ", "~"))
     bare = text if positive else text.removeprefix("not ").removeprefix("~").lstrip()
     try:
@@ -104,7 +108,7 @@ def premise_atom(text: str) -> Atom | None:
 
 @lru_cache(maxsize=1024)
 def rule_phrase(text: str) -> str:
-    """A rule as `head if premise and premise`; a text that is no rule as it is."""
+    """Return a rule as `head if premise and premise`; text that is not a rule is unchanged."""
     try:
         rule: Rule = parse_rule(text)
     except KBError:

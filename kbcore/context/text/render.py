@@ -1,6 +1,6 @@
-"""Context windows and their changes as text for a prompt; the same window always gives the same text.
+"""Rendering of context windows and diffs as prompt text; equal windows give equal text.
 
-Everything that came from outside is a word, a number or quoted, so that no argument can pass for a sentence of its own.
+All external content is a word, a number or quoted, so that no argument can pass for a sentence.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def render(window: Window, text_format: str = NATURAL) -> str:
 
 
 def render_changes(changes: WindowDiff, text_format: str = NATURAL) -> str:
-    """Return what has changed in a window as text in a format; empty where nothing did.
+    """Return the changes of a window as text in a format; empty if there are none.
 
-    Added entries come first, then those that have other details than before, then what is no longer true, then what its
-    summary stands for. Entries that left the window while they are still true are not mentioned. In the rule language
-    everything but what is true now is in comments.
+    Added entries come first, then entries with changed details, then entries that are no longer
+    true, then entries replaced by a summary. Entries that left the window but are still true are
+    not mentioned. In the rule language, everything except currently true facts is in comments.
     """
     replaced = {one.key for one in changes.removed if one.reason == SUPERSEDED}
     in_place = replaced & {entry.key for entry in changes.added}

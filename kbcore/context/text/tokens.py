@@ -1,4 +1,4 @@
-"""Token counts of texts: characters / 4, or what the plugin that TOKENIZER names says."""
+"""Token counts of texts: characters / 4, or the count of the plugin named by TOKENIZER."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def tokens(chars: int) -> int:
 
 
 class TokenCounter:
-    """Counts tokens with a tokenizer, or (None) as characters / 4.
+    """Token counter that uses a tokenizer, or (None) estimates characters / 4.
 
-    A text is measured in units that add up over its pieces. Without a tokenizer the unit is a character, so the sum
-    is exact. With a tokenizer the unit is a token, and the sum over pieces only approximates the count of the text.
+    A text is measured in units that add up over its pieces. Without a tokenizer the unit is a
+    character, so the sum is exact. With a tokenizer the unit is a token, and the sum over pieces
+    only approximates the count of the text.
     """
 
     def __init__(self, tokenizer: Tokenizer | None = None) -> None:
