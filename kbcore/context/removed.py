@@ -126,7 +126,9 @@ class Reasons:
         return EXPIRED if self._rests_on_expired(entry) else RETRACTED
 
     def _has_lost(self, found: Group) -> bool:
-        """Return whether a fact, or one that it depends on, is on the losing side of a contradiction."""
+        """Return whether a fact, or one that it depends on, is on the losing side of a
+        contradiction.
+        """
         if self._judge is None:
             self._judge = Judge(
                 self._witness, stored_clashes(self._tenant, self._supply, None, self._budget)

@@ -86,7 +86,7 @@ class WindowRequest:
     def fills_buckets_by_salience(self) -> bool:
         """Return whether buckets accept facts that match neither goals nor the query.
 
-        They do by default, because a bucket names its own facts.
+        If `fill` is None, they do unless there is a query, because a bucket names its own facts.
         """
         return self.fills_by_salience or (self.fill is None and self.query is None)
 

@@ -1,7 +1,7 @@
 """The root of all errors, and the errors of the language and its compiler.
 
-An error carries data, not prose: `code` (one word of the error table), `message` (one sentence for a
-person) and `details` (a JSON object or None). Only the HTTP package knows status codes.
+An error carries data, not prose: `code` (one word of the error table), `message` (one sentence for
+a person) and `details` (a JSON object or None). Only the HTTP package knows status codes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 
 class KBError(Exception):
-    """Anything kbcore refuses or fails to do.
+    """Root of all errors that kbcore raises.
 
-    `code` names the kind for programs, `message` describes it for a person, `details` holds data for
-    programs.
+    `code` names the kind for programs, `message` describes it for a person, `details` holds data
+    for programs.
     """
 
     code: ClassVar[str] = "INTERNAL_ERROR"
@@ -32,15 +32,17 @@ class InvalidInput(KBError):
 
     @classmethod
     def at(cls, field: str, problem: str) -> InvalidInput:
-        """Name one offending field: message `field: problem`, details `{"fields": {field: [problem]}}`."""
+        """Name one offending field: message `field: problem`, details `{"fields": {field:
+        [problem]}}`.
+        """
         return cls(f"{field}: {problem}", {"fields": {field: [problem]}})
 
 
 class RuleSyntaxError(InvalidInput):
     """A text in the rule language with one or more errors.
 
-    `errors` is a list of `{line, column, endColumn, code, message, hint, source}`; lines and columns
-    count from 1, columns in code points.
+    `errors` is a list of `{line, column, endColumn, code, message, hint, source}`; lines and
+    columns count from 1, columns in code points.
     """
 
     def __init__(self, message: str, errors: Sequence[Mapping[str, Any]]) -> None:
@@ -72,7 +74,9 @@ class RecursiveAggregate(InvalidInput):
 
 
 class BudgetExceeded(KBError):
-    """Work that exceeded its budget: `limit` names it, `value` is its size, `rule` the rule at work, if any."""
+    """Work that exceeded its budget: `limit` names it, `value` is its size, `rule` the rule at
+    work, if any.
+    """
 
     code = "BUDGET_EXCEEDED"
 
@@ -81,7 +85,9 @@ class BudgetExceeded(KBError):
 
 
 class Cancelled(KBError):
-    """Work that was stopped from outside, for example at a deadline; the caller that stopped it knows why."""
+    """Work that was stopped from outside, for example at a deadline; the caller that stopped it
+    knows why.
+    """
 
     code = "BUDGET_EXCEEDED"
 

@@ -1,1 +1,3 @@
-"""Relevance of stored facts to the query of a window: by words, and by meaning where an embedder is configured."""
+"""Relevance of stored facts to the query of a window: by words, and by meaning where an embedder is
+configured.
+"""

@@ -35,8 +35,8 @@ Key = tuple[object, ...]
 class Block:
     """One line or one group of lines of the text.
 
-    `pieces` are written one after another between `head` and `tail`. `scope` is the part that is written only when the
-    text has entries of several scopes.
+    `pieces` are written one after another between `head` and `tail`. `scope` is the part that is
+    written only when the text has entries of several scopes.
     """
 
     head: str
@@ -47,7 +47,9 @@ class Block:
 
 
 class Piece(NamedTuple):
-    """A part of an entry or rule: its block, new or known by `key`, and whether it names the subject of the block."""
+    """A part of an entry or rule: its block, new or known by `key`, and whether it names the
+    subject of the block.
+    """
 
     key: Key
     block: Block
@@ -247,7 +249,9 @@ def draft_for(
 
 
 def moment_text(at: int) -> str:
-    """Return an instant (epoch milliseconds) in the shortest exact form: `2026-11-21`, `2026-11-21T12:30Z`."""
+    """Return an instant (epoch milliseconds) in the shortest exact form: `2026-11-21`,
+    `2026-11-21T12:30Z`.
+    """
     if not _YEAR_1 <= at <= _YEAR_9999:
         return f"epoch millisecond {at}"
     when = _EPOCH + timedelta(milliseconds=at)

@@ -23,8 +23,8 @@ SUMMARIZED = "Now in a summary"
 def render(window: Window, text_format: str = NATURAL) -> str:
     """Return a window as text in a format, `natural` or `facts`.
 
-    The text has the entries with validity, confidence, contradictions and derivation, then the rules. It is empty for
-    an empty window and ends without a line break.
+    The text has the entries with validity, confidence, contradictions and derivation, then the
+    rules. It is empty for an empty window and ends without a line break.
     """
     draft = draft_for(text_format, resolved=bool(window.resolved), goal_driven=window.goal_driven)
     for entry in window.entries:

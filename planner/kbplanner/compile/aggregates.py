@@ -16,10 +16,10 @@ FOLDS = ("count", "sum", "min", "max", "avg")
 def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
     """Return an aggregate of constants (None where it has no value) and the number of warnings.
 
-    Constants that are not numbers are left out of all aggregates but `count`, with one warning each.
-    A sum is computed exactly and rounded once if it contains reals, so that the order of the
-    constants does not matter; beyond 64 bits, or beyond the doubles, it has no value. `min` and `max`
-    are the first and last of the numbers in answer order.
+    Constants that are not numbers are left out of all aggregates but `count`, with one warning
+    each. A sum is computed exactly and rounded once if it contains reals, so that the order of the
+    constants does not matter; beyond 64 bits, or beyond the doubles, it has no value. `min` and
+    `max` are the first and last of the numbers in answer order.
     """
     if function == "count":
         return str(len(texts)), 0

@@ -182,7 +182,9 @@ class _Builder:
         return JoinPlan(clause.rule, tuple(steps), names)
 
     def _is_settled(self, schema: RelationSchema) -> bool:
-        """Return True if an index pays off for one rule: not on demand, nor on a relation that grows."""
+        """Return True if an index pays off for one rule: not on demand, nor on a relation that
+        grows.
+        """
         return schema.role not in (Role.DEMAND, Role.REACH) and schema not in self.growing
 
     def _read(self, atom: ClauseAtom, view: View, registers: dict[Variable, int]) -> Read:

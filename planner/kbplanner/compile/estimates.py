@@ -23,7 +23,8 @@ from kbplanner.passes.order import Statistics, rows_a_look_up
 class Estimate:
     """Estimate for one step: rows per look-up (None: it only tests or computes), and rows in all.
 
-    `assumed`: it depends on the size of a relation that the run derives, which the planner does not know.
+    `assumed`: it depends on the size of a relation that the run derives, which the planner does not
+    know.
     """
 
     a_look_up: float | None
@@ -34,7 +35,8 @@ class Estimate:
 def estimates(plan: Plan, join: JoinPlan, statistics: Statistics) -> Iterator[Estimate]:
     """Yield the estimate of each step of a join plan, including the last one.
 
-    Tests are assumed to let every row pass, so that after tests the number of rows is an upper bound.
+    Tests are assumed to let every row pass, so that after tests the number of rows is an upper
+    bound.
     """
     rows, assumed = 1.0, False
     for step in join.steps:

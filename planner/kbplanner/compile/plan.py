@@ -1,4 +1,6 @@
-"""Join plans: what the engine runs. One operator, one class; its docstring shows its line in `explain`."""
+"""Join plans: what the engine runs. One operator, one class; its docstring shows its line in
+`explain`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class ColumnKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a read: ignore it, load it into a register, look it up by one, or compare it with one."""
+    """One column of a read: ignore it, load it into a register, look it up by one, or compare it
+    with one.
+    """
 
     kind: ColumnKind
     register: int = 0
@@ -53,7 +57,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`member parent/2 full (=?x, =?y)`: go on if the row is there."""
+    """`member parent/2 full (=?x, =?y)`: continue if the row exists."""
 
     slot: int
     view: View
@@ -62,10 +66,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Intersect:
-    """`intersect edge/2 full (=?y, ?z), edge/2 full (same ?z, =?x)`: each ?z that both have, from the shorter list.
+    """`intersect edge/2 full (=?y, ?z), edge/2 full (same ?z, =?x)`: each ?z that both have, from
+    the shorter list.
 
-    `probe` has keys and loads one register; `other` has keys and, in one column, SAME of that register (generic join: Ngo,
-    Porat, Ré, Rudra 2012).
+    `probe` has keys and loads one register; `other` has keys and, in one column, SAME of that
+    register (generic join: Ngo, Porat, Ré, Rudra 2012).
     """
 
     probe: Probe
@@ -83,7 +88,9 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded columns, its aggregates."""
+    """`group total#1/3 (?c, _, _) ?total = sum`: for each group of new rows with the same loaded
+    columns, its aggregates.
+    """
 
     slot: int
     columns: tuple[Column, ...]
@@ -92,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AntiJoin:
-    """`absent banned/1 (=?x)`: go on if no row matches."""
+    """`absent banned/1 (=?x)`: continue if no row matches."""
 
     slot: int
     columns: tuple[Column, ...]
@@ -100,7 +107,9 @@ class AntiJoin:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`filter ?x < ?y`: go on if the comparison holds; `op` counts along COMPARISONS, +8 negates it."""
+    """`filter ?x < ?y`: continue if the comparison holds; `op` counts along COMPARISONS, +8 negates
+    it.
+    """
 
     op: int
     left: int
@@ -109,7 +118,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`call ?z = + (?x, 1)`: go on with the value of a function in a register, if it has one.
+    """`call ?z = + (?x, 1)`: continue with the value of a function in a register, if it has one.
 
     `function` counts along compute.FUNCTIONS.
     """
@@ -121,7 +130,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """`test ?x starts_with ?y`: go on if the test holds; `op` counts along compute.TESTS, +8 negates it."""
+    """`test ?x starts_with ?y`: continue if the test holds; `op` counts along compute.TESTS, +8
+    negates it.
+    """
 
     op: int
     left: int
@@ -130,7 +141,9 @@ class TextTest:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """`match ?x "a+b"`: go on if the pattern matches somewhere in the text, or, `negated`, if it does not."""
+    """`match ?x "a+b"`: continue if the pattern matches somewhere in the text, or, `negated`, if it
+    does not.
+    """
 
     text: int
     pattern: str
@@ -139,7 +152,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`copy ?y = ?x`: go on with the value of a register in another."""
+    """`copy ?y = ?x`: continue with the value of a register in another."""
 
     to: int
     source: int
@@ -147,7 +160,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """`equal ?y = ?x`: for each text that is the same number as that of a register, or just that text, in another."""
+    """`equal ?y = ?x`: for each text that is the same number as that of a register, or just that
+    text, in another.
+    """
 
     to: int
     source: int
@@ -181,7 +196,8 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """One version of a clause: its steps in order, the last a Project. `rule` is the number of the rule, 0 for none.
+    """One version of a clause: its steps in order, the last a Project. `rule` is the number of the
+    rule, 0 for none.
 
     `names` gives, for explain, the text of each register it uses.
     """
@@ -204,11 +220,12 @@ class StratumPlan:
 class Plan:
     """A whole program for one goal and adornment.
 
-    `slots[i]` is the relation of slot i, `derived[i]` whether the run makes it, `demand[i]` whether it then is demand, which
-    guards what it is read with; `parameters` are the constants of the
-    rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None: nothing to bind). For argument
-    i of the goal, `answer_columns[i]` is its column in slot `answer`, or None where it is the goal's own constant; then
-    the answers are those of one seed only, and the run serves one goal.
+    `slots[i]` is the relation of slot i, `derived[i]` whether the run makes it, `demand[i]` whether
+    it then is demand, which guards what it is read with; `parameters` are the constants of the
+    rules, in registers from 0. `seed` takes rows of bound goal arguments, in order (None: nothing
+    to bind). For argument i of the goal, `answer_columns[i]` is its column in slot `answer`, or
+    None where it is the goal's own constant; then the answers are those of one seed only, and the
+    run serves one goal.
     """
 
     slots: tuple[RelationSchema, ...]

@@ -17,9 +17,10 @@ from kbplanner.passes.wellfounded import NegativeComponent, apart, negative_comp
 class RuleSet:
     """Rules in a fixed order, numbered from 1; immutable.
 
-    `within` is a smaller rule set, to which these rules add only rules that no other rule reads (goals of
-    several literals). What was settled for it also holds for these rules. Raises InvalidInput for a rule the
-    engine does not evaluate, RecursiveAggregate where the rules together recurse through an aggregate.
+    `within` is a smaller rule set, to which these rules add only rules that no other rule reads
+    (goals of several literals). What was settled for it also holds for these rules. Raises
+    InvalidInput for a rule the engine does not evaluate, RecursiveAggregate where the rules
+    together recurse through an aggregate.
     """
 
     def __init__(self, rules: Iterable[Rule], within: RuleSet | None = None) -> None:
@@ -62,7 +63,9 @@ class RuleSet:
 
     @cached_property
     def constants(self) -> frozenset[str]:
-        """The constants of rules, which conclusions can have as arguments although no fact has them."""
+        """The constants of rules, which conclusions can have as arguments although no fact has
+        them.
+        """
         constants: set[str] = set()
         for rule in self.rules:
             for part in (rule.head, *rule.body):
@@ -86,7 +89,9 @@ class RuleSet:
     def needed(
         self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
     ) -> list[int]:
-        """Return the indexes of the components that goals on stored schemas (None: any) depend on, in order."""
+        """Return the indexes of the components that goals on stored schemas (None: any) depend on,
+        in order.
+        """
         parts = self.negative(denied)
         if goals is None:
             return list(range(len(parts)))
@@ -134,11 +139,15 @@ class RuleSet:
         return self._rests[denied, roots]
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
-        """Return True if a stored schema's conclusions can be undefined; these rules have been settled, if need be."""
+        """Return True if a stored schema's conclusions can be undefined; these rules have been
+        settled, if need be.
+        """
         return False
 
     def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
-        """Return clauses for proofs, in the shape of the rules; `weighing` allows rewritten linear recursion."""
+        """Return clauses for proofs, in the shape of the rules; `weighing` allows rewritten linear
+        recursion.
+        """
         return self.clauses(denied) if weighing else lower(self.rules, denied)
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
@@ -149,7 +158,9 @@ class RuleSet:
 
 
 class SettledRules(RuleSet):
-    """Rules without recursion through negation: it is settled beforehand, some relations have undefined rows."""
+    """Rules without recursion through negation: it is settled beforehand, some relations have
+    undefined rows.
+    """
 
     def __init__(self, rules: RuleSet, undefined: Collection[RelationSchema]) -> None:
         self._source = rules
@@ -166,7 +177,9 @@ class SettledRules(RuleSet):
         return self._lowered[denied]
 
     def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
-        """Return clauses for proofs: those that recurse through negation test the absence of possible rows."""
+        """Return clauses for proofs: those that recurse through negation test the absence of
+        possible rows.
+        """
         source = self._source.stepwise(denied, weighing)
         return apart(source, negative_components(source), self._undefined, keep=True)
 

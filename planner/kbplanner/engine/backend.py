@@ -1,6 +1,8 @@
-"""Protocol of an engine for the rest of Python, implemented by the C engine and the reference engine.
+"""Protocol of an engine for the rest of Python, implemented by the C engine and the reference
+engine.
 
-Symbols are ints from 1; rows are flat `array('I')`, row-major. This interface knows no predicates or scopes.
+Symbols are ints from 1; rows are flat `array('I')`, row-major. This interface knows no predicates
+or scopes.
 """
 
 from __future__ import annotations
@@ -79,10 +81,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunStats:
-    """Counters of a run so far; `budget` is the limit that was reached, or None; `rule` the rule at work then.
+    """Counters of a run so far; `budget` is the limit that was reached, or None; `rule` the rule at
+    work then.
 
-    `warnings` counts the literals that failed because a function had no value: a division by zero, a text that is no
-    number, a result too large. `component` is the stratum a run is at, counted from 0; after DONE, how many there are.
+    `warnings` counts the literals that failed because a function had no value: a division by zero,
+    a text that is no number, a result too large. `component` is the stratum a run is at, counted
+    from 0; after DONE, how many there are.
     """
 
     rows_made: int = 0
@@ -99,11 +103,12 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """Counters of one version of a rule in a run: new rows, rows read, look-ups (including that of the head).
+    """Counters of one version of a rule in a run: new rows, rows read, look-ups (including that of
+    the head).
 
-    `steps` has, for each step, the number of rows or combinations that passed it, for the last step the new
-    rows; a step that intersects counts as two. Where one row is enough, the engine skips rows that would only
-    derive the same row again.
+    `steps` has, for each step, the number of rows or combinations that passed it, for the last step
+    the new rows; a step that intersects counts as two. Where one row is enough, the engine skips
+    rows that would only derive the same row again.
     """
 
     rows_made: int
@@ -113,10 +118,11 @@ class RuleCounts:
 
 
 class Asked(NamedTuple):
-    """Result of a small goal: `rows` are its answers in answer order, None where they must be read separately.
+    """Result of a small goal: `rows` are its answers in answer order, None where they must be read
+    separately.
 
-    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before; `warnings` and `rows_made`
-    are counted as in `RunStats`.
+    `bytes` are those of the run's own relations; `worked` says that the run was not DONE before;
+    `warnings` and `rows_made` are counted as in `RunStats`.
     """
 
     state: RunState
@@ -129,7 +135,9 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RelationCounts:
-    """`rows` is the next row id, `live` the existing rows, `visible` those not hidden; `epoch` counts deletes and hides."""
+    """`rows` is the next row id, `live` the existing rows, `visible` those not hidden; `epoch`
+    counts deletes and hides.
+    """
 
     rows: int
     live: int
@@ -141,10 +149,10 @@ class RelationCounts:
 class Total:
     """Sum of one column of some rows: `matched` rows, of which `numbers` have a number in it.
 
-    `whole` is the sum of the integers, however large, and `reals` that of the other numbers, None without any;
-    both are exact. `infinite`: a number beyond the doubles occurred, which is not in the sum. `least` and
-    `greatest` are the symbols of the first and the last number in answer order, `other` that of the first value
-    that is not a number; 0: none.
+    `whole` is the sum of the integers, however large, and `reals` that of the other numbers, None
+    without any; both are exact. `infinite`: a number beyond the doubles occurred, which is not in
+    the sum. `least` and `greatest` are the symbols of the first and the last number in answer
+    order, `other` that of the first value that is not a number; 0: none.
     """
 
     matched: int = 0
@@ -158,9 +166,11 @@ class Total:
 
 
 class Difference(NamedTuple):
-    """Difference of two relations: ids of rows that only one of them has, and of rows whose cells differ.
+    """Difference of two relations: ids of rows that only one of them has, and of rows whose cells
+    differ.
 
-    The two `modified` lists correspond index by index; `equal` counts the rows with the same cells in both.
+    The two `modified` lists correspond index by index; `equal` counts the rows with the same cells
+    in both.
     """
 
     only_here: array[int]
@@ -178,7 +188,9 @@ class Relation(Protocol):
         """Columns of a row."""
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
-        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows before)."""
+        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows
+        before).
+        """
 
     def delete(self, rows: array[int], count: int) -> int:
         """Remove rows; return how many existed."""
@@ -197,9 +209,11 @@ class Relation(Protocol):
         limit: int = 0,
         rest: Rest | None = None,
     ) -> tuple[array[int], array[int]]:
-        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all.
+        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
+        limit 0 = all.
 
-        `rest` is called between pieces of long work; the relation must not change until the call returns.
+        `rest` is called between pieces of long work; the relation must not change until the call
+        returns.
         """
 
     def pieces(
@@ -220,7 +234,9 @@ class Relation(Protocol):
         """Return the numbers of rows, and the epoch."""
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Return the number of distinct values of these columns, estimated without an index; 0 when unknown."""
+        """Return the number of distinct values of these columns, estimated without an index; 0 when
+        unknown.
+        """
 
     def set_attribute(
         self, attribute: Attribute, ids: array[int], values: Sequence[int] | Sequence[float]
@@ -239,13 +255,18 @@ class Relation(Protocol):
         """Return True if a cell of this attribute was ever set to a value other than the default."""
 
     def copy(self) -> Relation:
-        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may differ."""
+        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may
+        differ.
+        """
 
     def settle(self, rows: int) -> bool:
-        """Copy about this many rows more of a snapshot; return True when it is complete and can be read."""
+        """Copy about this many rows more of a snapshot; return True when it is complete and can be
+        read.
+        """
 
     def compare(self, other: Relation) -> Difference:
-        """Compare rows, including hidden ones, with those of a relation of the same engine and arity.
+        """Compare rows, including hidden ones, with those of a relation of the same engine and
+        arity.
 
         The compared cells are VALID_FROM, VALID_UNTIL, TTL and CONFIDENCE; NaN equals NaN.
         """
@@ -256,7 +277,8 @@ class Relation(Protocol):
     def most_salient(
         self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
-        """Return ids and scores of the at most `k` visible matching rows with the highest scores >= `minimum`.
+        """Return ids and scores of the at most `k` visible matching rows with the highest scores >=
+        `minimum`.
 
         Highest first; among equal scores the one created last, then the one with the lower id.
         """
@@ -265,13 +287,17 @@ class Relation(Protocol):
         """Return the ids of the visible rows that score below a threshold, in order of id."""
 
     def touch(self, ids: array[int], now: int) -> None:
-        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES increases by one."""
+        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES
+        increases by one.
+        """
 
     def bytes(self) -> int:
         """Return the bytes held: rows, set, attribute columns, indexes."""
 
     def drop(self) -> None:
-        """Free the memory; the relation must not be used afterwards. Refused while a paused run reads it."""
+        """Free the memory; the relation must not be used afterwards. Refused while a paused run
+        reads it.
+        """
 
 
 class Run(Protocol):
@@ -288,19 +314,24 @@ class Run(Protocol):
         limits: Limits,
         fuel: int,
     ) -> Asked:
-        """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot.
+        """Run a small goal in one call: add demand (None: none), step, read the matches in a
+        derived slot.
 
         Nothing is read unless the run is DONE within `fuel`, or if there are many answers.
         """
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel().
+        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after
+        cancel().
 
-        `via`, if given, makes the call into the engine, for example in another thread. The caller holds the engine's mutex.
+        `via`, if given, makes the call into the engine, for example in another thread. The caller
+        holds the engine's mutex.
         """
 
     def check(self) -> RunState:
-        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run is needed."""
+        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run
+        is needed.
+        """
 
     def relation(self, slot: int) -> Relation:
         """Return the relation bound to a slot of the plan."""
@@ -312,10 +343,14 @@ class Run(Protocol):
         """Set new budgets, counted from now."""
 
     def profile(self) -> None:
-        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum ends."""
+        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum
+        ends.
+        """
 
     def counts(self) -> list[RuleCounts]:
-        """Return the counts of a profiled run, one for each version of a rule, in the order of the plan."""
+        """Return the counts of a profiled run, one for each version of a rule, in the order of the
+        plan.
+        """
 
     def cancel(self) -> None:
         """Stop the current step soon; may be called from another thread."""
@@ -328,7 +363,9 @@ class Steps(Protocol):
     """Work that is stepped to its end within its limits: a run, or a model."""
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after cancel()."""
+        """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after
+        cancel().
+        """
 
     def stats(self) -> RunStats:
         """Return the counters so far."""
@@ -373,7 +410,8 @@ class Engine(Protocol):
         """Return the texts of many symbols."""
 
     def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
-        """Return the rows in answer order: numbers before text, numbers by value then text, text by code point.
+        """Return the rows in answer order: numbers before text, numbers by value then text, text by
+        code point.
 
         `via`, if given, makes the call for a long list of rows.
         """
@@ -385,7 +423,9 @@ class Engine(Protocol):
         """Return a new empty relation."""
 
     def freeze(self, relations: Sequence[Relation]) -> Sequence[Relation]:
-        """Return snapshots of all relations, or of none, to be settled, read and dropped; copying is incremental."""
+        """Return snapshots of all relations, or of none, to be settled, read and dropped; copying
+        is incremental.
+        """
 
     def load(self, words: array[int]) -> CompiledPlan:
         """Verify bytecode; raises EngineFault naming the word at fault."""
@@ -396,12 +436,15 @@ class Engine(Protocol):
         """Start an evaluation of a plan over base relations, given in slot order."""
 
     def model(self, ground: Ground, limits: Limits) -> Model:
-        """Return the well-founded model of a ground program, to be stepped until DONE; raises BudgetExceeded."""
+        """Return the well-founded model of a ground program, to be stepped until DONE; raises
+        BudgetExceeded.
+        """
 
     def best_matches(self, how: Matching, k: int) -> tuple[array[int], array[float]]:
         """Return indexes and scores of the at most `k` facts that match the words best.
 
-        Highest first; among equal scores the one whose owner has the lower rank, then the lower index.
+        Highest first; among equal scores the one whose owner has the lower rank, then the lower
+        index.
         """
 
     def having(self, how: Matching) -> list[int]:

@@ -1,6 +1,8 @@
-"""The only access to the C engine: the compiled module, its statuses as exceptions, buffers for its calls.
+"""The only access to the C engine: the compiled module, its statuses as exceptions, buffers for its
+calls.
 
-Imported only by the engine's interface: `engine`, `counted`, `matches`, `relation`, `model`, `solved`, `written`.
+Imported only by the engine's interface: `engine`, `counted`, `matches`, `relation`, `model`,
+`solved`, `written`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ __all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]
 
 
 def check(status: int, memory: int = 0) -> int:
-    """Raise the error of a status, or return a status that is no error; `memory` is the byte limit in force."""
+    """Raise the error of a status, or return a status that is no error; `memory` is the byte limit
+    in force.
+    """
     if status >= 0:
         return status
     if status == lib.KB_NOMEM:
@@ -27,7 +31,9 @@ def check(status: int, memory: int = 0) -> int:
 
 
 def opcodes() -> dict[str, tuple[int, int]]:
-    """Return the number of each opcode by name, and its operand count (-1: the arity of its relation)."""
+    """Return the number of each opcode by name, and its operand count (-1: the arity of its
+    relation).
+    """
     table: dict[str, tuple[int, int]] = {}
     name, operands = ffi.new("char **"), ffi.new("int32_t *")
     while lib.kb_opcode(len(table), name, operands) == lib.KB_OK:

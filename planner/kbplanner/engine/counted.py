@@ -21,12 +21,16 @@ class Counted:
     profiled = False
 
     def profile(self: _Calls) -> None:
-        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum ends."""
+        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum
+        ends.
+        """
         self._call(lib.kb_run_profile)
         self.profiled = True
 
     def counts(self: _Calls) -> list[RuleCounts]:
-        """Return the counts of a profiled run, one for each version of a rule, in the order of the plan."""
+        """Return the counts of a profiled run, one for each version of a rule, in the order of the
+        plan.
+        """
         sizes = ffi.new("size_t[2]")
         self._call(lib.kb_run_counts, ffi.NULL, 0, ffi.NULL, 0, sizes, sizes + 1)
         rules, steps = ffi.new("kb_rule_counts[]", sizes[0]), ffi.new("uint64_t[]", sizes[1])

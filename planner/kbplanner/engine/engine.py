@@ -1,6 +1,7 @@
 """The C engine behind the protocols of `backend`.
 
-One mutex admits one call at a time; long work runs in slices. `close()` frees a handle; a lost handle is freed later.
+One mutex admits one call at a time; long work runs in slices. `close()` frees a handle; a lost
+handle is freed later.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class Engine(Matches, Freezing):
             close(handle)
 
     def lose(self, close: Any, handle: Any) -> None:
-        """Close a run or model now or before the next call; never block, since garbage collection may call this."""
+        """Close a run or model now or before the next call; never block, since garbage collection
+        may call this.
+        """
         self._lost.append((close, handle))
         if self._lock.acquire(blocking=False):
             try:
@@ -185,7 +188,9 @@ class Engine(Matches, Freezing):
             return int(lib.kb_symbol_count(self._enter()))
 
     def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
-        """Return the rows in answer order: numbers before text, numbers by value then text, text by code point."""
+        """Return the rows in answer order: numbers before text, numbers by value then text, text by
+        code point.
+        """
         result = rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
@@ -233,7 +238,9 @@ class Engine(Matches, Freezing):
         return Run(self, plan, out[0], budget)
 
     def model(self, ground: Ground, limits: Limits) -> Model:
-        """Return the well-founded model of a ground program, to be stepped until DONE; raises BudgetExceeded."""
+        """Return the well-founded model of a ground program, to be stepped until DONE; raises
+        BudgetExceeded.
+        """
         return Model(self, ground, limits)
 
     @property
@@ -337,7 +344,9 @@ class Run(Counted):
         limits: Limits,
         fuel: int,
     ) -> Asked:
-        """Run a small goal in one call: add demand (None: none), step, read the matches in a derived slot."""
+        """Run a small goal in one call: add demand (None: none), step, read the matches in a
+        derived slot.
+        """
         width = len(pattern)
         if width != self._arities[slot] or (seed is not None and len(seed) != self._seed_arity):
             raise EngineFault("engine: the pattern or the seed has another arity than its relation")
@@ -383,10 +392,11 @@ class Run(Counted):
             )
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed relations.
+        """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed
+        relations.
 
-        `via`, if given, makes each call into the engine; the mutex is always taken in this thread. Raises
-        BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
+        `via`, if given, makes each call into the engine; the mutex is always taken in this thread.
+        Raises BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
         enter: Callable[[Any, int], int] = lib.kb_run_step
         if via is not None:
@@ -398,11 +408,15 @@ class Run(Counted):
                 return RunState(status)
 
     def check(self) -> RunState:
-        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run is needed."""
+        """Return DONE if nothing read has changed, READY if step can continue, STALE if a new run
+        is needed.
+        """
         return RunState(self._call(lib.kb_run_check))
 
     def relation(self, slot: int) -> Relation:
-        """Return the relation bound to a slot of the plan; a derived one can be read until the run is closed."""
+        """Return the relation bound to a slot of the plan; a derived one can be read until the run
+        is closed.
+        """
         out = ffi.new("kb_rel *")
         self._call(lib.kb_run_relation, slot, out)
         return Relation(self._engine, out[0], self._arities[slot], self)

@@ -1,7 +1,9 @@
-"""A ground program as flat arrays, and two algorithms on it: shortest proofs, and best values over proofs.
+"""A ground program as flat arrays, and two algorithms on it: shortest proofs, and best values over
+proofs.
 
-Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A generalization of Dijkstra's algorithm",
-1977), here with functions simple enough to need no heap: each instance is visited once for each premise.
+Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A generalization of
+Dijkstra's algorithm", 1977), here with functions simple enough to need no heap: each instance is
+visited once for each premise.
 """
 
 from __future__ import annotations
@@ -26,13 +28,15 @@ NEGATED = 0x80000000
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A ground program: `nodes` conclusions, numbered from 0, and the instances of rules that conclude them.
+    """A ground program: `nodes` conclusions, numbered from 0, and the instances of rules that
+    conclude them.
 
-    Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for the first);
-    all three are `array('I')`. Only conclusions are nodes: stored facts and tests that an instance depends on
-    hold, and are left out. Where absences matter, a premise can also be `NEGATED | node`, which holds where the
-    node does not, or NONE, which always holds. The first `free` instances count nothing: they copy stored facts,
-    or collect the input of an aggregate, and are never circular. Every other one is a step of a proof.
+    Instance `i` concludes node `heads[i]` from the nodes `premises[ends[i-1]:ends[i]]` (from 0 for
+    the first); all three are `array('I')`. Only conclusions are nodes: stored facts and tests that
+    an instance depends on hold, and are left out. Where absences matter, a premise can also be
+    `NEGATED | node`, which holds where the node does not, or NONE, which always holds. The first
+    `free` instances count nothing: they copy stored facts, or collect the input of an aggregate,
+    and are never circular. Every other one is a step of a proof.
     """
 
     nodes: int
@@ -51,10 +55,12 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """Shortest proofs: for each node the steps of its lowest proof (NONE: no proof) and its last instance.
+    """Shortest proofs: for each node the steps of its lowest proof (NONE: no proof) and its last
+    instance.
 
-    Every premise of a chosen instance that is not free is lower than its conclusion, which excludes cycles. Of
-    instances equally low the first is chosen. `counts` says how many instances conclude each node from others.
+    Every premise of a chosen instance that is not free is lower than its conclusion, which excludes
+    cycles. Of instances equally low the first is chosen. `counts` says how many instances conclude
+    each node from others.
     """
 
     heights: array[int]
@@ -88,9 +94,11 @@ def shortest(ground: Ground) -> Shortest:
 
 
 def widest(ground: Ground, ranks: array[int]) -> array[int]:
-    """Return the best value of each node: the maximum over its proofs of the least rank of their instances.
+    """Return the best value of each node: the maximum over its proofs of the least rank of their
+    instances.
 
-    `ranks` has a number for each instance; an instance with rank 0 is not used. A node without a proof has 0.
+    `ranks` has a number for each instance; an instance with rank 0 is not used. A node without a
+    proof has 0.
     """
     waiting = _premise_counts(ground)
     starts, users = _users(ground)
@@ -152,7 +160,9 @@ def _premise_counts(ground: Ground) -> list[int]:
 
 
 def _users(ground: Ground, rest: Callable[[], None] = lambda: None) -> tuple[list[int], array[int]]:
-    """Return for each node the instances that have it as a premise, concatenated, and each node's offset."""
+    """Return for each node the instances that have it as a premise, concatenated, and each node's
+    offset.
+    """
     counts = [0] * (ground.nodes + 1)
     for node in paced(ground.premises, rest):
         counts[node + 1] += 1

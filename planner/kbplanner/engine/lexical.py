@@ -1,4 +1,6 @@
-"""Facts that best match the words of a text, by posting lists: the Python twin of the C engine's sums."""
+"""Facts that best match the words of a text, by posting lists: the Python twin of the C engine's
+sums.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ UNASKED = 0xFFFFFFFF
 class Matching:
     """Words of a text, and the facts to search, which have indexes from 0.
 
-    `words` are at most MAX_WORDS posting lists with weights above 0, heaviest first; a list has the indexes of
-    the facts with the word, ascending, repeated for each occurrence. A word gives a fact weight * times * scale
-    / (times + flat + slope * length). By index: `lengths` in words, `shown` 1 for searchable facts, `owners`;
-    `ranks` by owner, the lowest first where scores are equal. No fact is shorter than `shortest` or has a word
-    more than `most` times.
+    `words` are at most MAX_WORDS posting lists with weights above 0, heaviest first; a list has the
+    indexes of the facts with the word, ascending, repeated for each occurrence. A word gives a fact
+    weight * times * scale / (times + flat + slope * length). By index: `lengths` in words, `shown`
+    1 for searchable facts, `owners`; `ranks` by owner, the lowest first where scores are equal. No
+    fact is shorter than `shortest` or has a word more than `most` times.
     """
 
     words: Sequence[tuple[array[int], float]]

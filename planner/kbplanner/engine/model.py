@@ -21,7 +21,9 @@ SLICE = 100_000
 
 
 class Model:
-    """The well-founded model of a ground program; see `backend.Model`. Raises BudgetExceeded when out of memory."""
+    """The well-founded model of a ground program; see `backend.Model`. Raises BudgetExceeded when
+    out of memory.
+    """
 
     def __init__(self, engine: Engine, ground: Ground, limits: Limits) -> None:
         self._handle: Any = None

@@ -59,7 +59,9 @@ class Relation:
         return view
 
     def insert(self, rows: array[int], count: int) -> tuple[array[int], int]:
-        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows before)."""
+        """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows
+        before).
+        """
         view, ids, added = self._rows(rows, count), room(count), ffi.new("size_t *")
         ids_view = ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_insert, view, count, ids_view, added)
@@ -92,7 +94,9 @@ class Relation:
         limit: int = 0,
         rest: Rest | None = None,
     ) -> tuple[array[int], array[int]]:
-        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id; limit 0 = all."""
+        """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
+        limit 0 = all.
+        """
         rows, ids = array("I"), array("I")
         for some_rows, some_ids in self.pieces(pattern, hidden=hidden, limit=limit):
             if rest is not None and ids:
@@ -163,7 +167,9 @@ class Relation:
         self._call(lib.kb_index, _mask(columns))
 
     def distinct(self, columns: Sequence[int]) -> int:
-        """Return the distinct keys of these columns: exact with an index, else estimated; 0 when unknown."""
+        """Return the distinct keys of these columns: exact with an index, else estimated; 0 when
+        unknown.
+        """
         out = ffi.new("uint64_t *")
         self._call(lib.kb_distinct, _mask(columns), out)
         return int(out[0])
@@ -206,17 +212,23 @@ class Relation:
         return bool(out[0])
 
     def copy(self) -> Relation:
-        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may differ."""
+        """Return a copy with the same rows in the same order, hidden flags and attributes; ids may
+        differ.
+        """
         out = ffi.new("kb_rel *")
         self._call(lib.kb_relation_copy, out)
         return Relation(self.engine, out[0], self._arity)
 
     def settle(self, rows: int) -> bool:
-        """Copy about this many rows more of a snapshot; return True when it is complete and can be read."""
+        """Copy about this many rows more of a snapshot; return True when it is complete and can be
+        read.
+        """
         return self._call(lib.kb_relation_settle, rows) == lib.KB_DONE
 
     def compare(self, other: backend.Relation) -> Difference:
-        """Compare rows, including hidden ones, and the cells for validity and confidence, with another relation."""
+        """Compare rows, including hidden ones, and the cells for validity and confidence, with
+        another relation.
+        """
         there = handle_of(other, self.engine)
         lists = array("I"), array("I"), array("I"), array("I")
         cursor, out = ffi.new("uint64_t *"), ffi.new("kb_difference *")
@@ -253,7 +265,9 @@ class Relation:
     def most_salient(
         self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
-        """Return ids and scores of the `k` visible matching rows with the highest scores >= `minimum`, best first."""
+        """Return ids and scores of the `k` visible matching rows with the highest scores >=
+        `minimum`, best first.
+        """
         if k < 0 or (pattern is not None and len(pattern) != self._arity):
             raise EngineFault(
                 "engine: fewer rows than none, or a pattern of another arity than the relation"
@@ -286,7 +300,9 @@ class Relation:
             size = min(size * 8, 1 << 16)
 
     def touch(self, ids: array[int], now: int) -> None:
-        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES increases by one."""
+        """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES
+        increases by one.
+        """
         self._call(lib.kb_touch, ffi.from_buffer("uint32_t[]", ids), len(ids), now)
 
     def bytes(self) -> int:
@@ -296,7 +312,9 @@ class Relation:
         return int(out[0])
 
     def drop(self) -> None:
-        """Free the memory; the relation must not be used afterwards. Refused while a paused run reads it."""
+        """Free the memory; the relation must not be used afterwards. Refused while a paused run
+        reads it.
+        """
         self._call(lib.kb_relation_drop)
 
 

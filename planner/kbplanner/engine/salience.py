@@ -1,4 +1,6 @@
-"""Salience of a stored row: recent, often used, important, certain. The C engine has the same formula."""
+"""Salience of a stored row: recent, often used, important, certain. The C engine has the same
+formula.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ ENOUGH = 99
 
 @dataclass(frozen=True, slots=True)
 class Salience:
-    """Weights (finite, not negative), the half-life of recency in milliseconds, and now in epoch milliseconds."""
+    """Weights (finite, not negative), the half-life of recency in milliseconds, and now in epoch
+    milliseconds.
+    """
 
     recency: float
     frequency: float
@@ -27,7 +31,9 @@ class Salience:
     def score(
         self, created_at: int, last_access: int, accesses: int, priority: float, confidence: float
     ) -> float:
-        """Return the salience of a row, 0 to 1; `last_access` 0 means at creation, `confidence` NaN unknown."""
+        """Return the salience of a row, 0 to 1; `last_access` 0 means at creation, `confidence` NaN
+        unknown.
+        """
         age = max(0, self.now_ms - (last_access or created_at))
         recency = 2.0 ** -(age / self.half_life_ms)
         frequency = 1.0 if accesses >= ENOUGH else math.log(1 + max(accesses, 0)) / math.log(100)

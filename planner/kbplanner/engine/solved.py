@@ -18,7 +18,9 @@ LONG = 50_000
 
 
 def shortest(engine: backend.Engine, ground: Ground, via: Via | None = None) -> Shortest:
-    """Return the shortest proofs of a ground program, as `ground.shortest`; `via` makes long engine calls."""
+    """Return the shortest proofs of a ground program, as `ground.shortest`; `via` makes long engine
+    calls.
+    """
     if not isinstance(engine, Engine):
         return shortest_in_python(ground)
     proofs = Shortest(room(ground.nodes), room(ground.nodes), room(ground.nodes))
@@ -31,7 +33,9 @@ def shortest(engine: backend.Engine, ground: Ground, via: Via | None = None) -> 
 def widest(
     engine: backend.Engine, ground: Ground, ranks: array[int], via: Via | None = None
 ) -> array[int]:
-    """Return the best values of a ground program, as `ground.widest`; no rank is greater than the number of instances."""
+    """Return the best values of a ground program, as `ground.widest`; no rank is greater than the
+    number of instances.
+    """
     if not isinstance(engine, Engine):
         return widest_in_python(ground, ranks)
     best = room(ground.nodes)

@@ -1,7 +1,7 @@
 """Answers as JSON text, written by the engine from its symbols without a Python object per row.
 
-A row is an object with the same keys for every row: its arguments, and the data of the stored fact, null for
-a fact that was not asserted. `RowShape` holds the text between the values.
+A row is an object with the same keys for every row: its arguments, and the data of the stored fact,
+null for a fact that was not asserted. `RowShape` holds the text between the values.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ _TIMES = (Attribute.CREATED_AT, Attribute.VALID_FROM, Attribute.VALID_UNTIL, Att
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The text of a row around its values: `head` args `created` n `start` n `until` n `ttl` n `end`.
+    """The text of a row around its values: `head` args `created` n `start` n `until` n `ttl` n
+    `end`.
 
-    Each n is an integer or null: creation time, start and end of validity, ttl, all in milliseconds.
+    Each n is an integer or null: creation time, start and end of validity, ttl, all in
+    milliseconds.
     """
 
     head: str
@@ -47,7 +49,9 @@ class RowShape:
         return self.head, self.created, self.start, self.until, self.ttl, self.end
 
     def pieces(self) -> tuple[Any, Any]:
-        """Return the pieces and their lengths as the engine takes them; this shape keeps them alive."""
+        """Return the pieces and their lengths as the engine takes them; this shape keeps them
+        alive.
+        """
         if not self._pieces:
             encoded = [text.encode() for text in self.texts]
             buffers = [ffi.from_buffer("char[]", text) for text in encoded]
@@ -69,8 +73,8 @@ def rows_json(
 ) -> Iterator[bytes]:
     """Yield the objects of `count` rows in slices, each row with a comma before it.
 
-    `stored` holds the asserted facts of the predicate; none of its rows may have a confidence. The relations must
-    not change between two slices.
+    `stored` holds the asserted facts of the predicate; none of its rows may have a confidence. The
+    relations must not change between two slices.
     """
     if not isinstance(engine, Engine) or not (stored is None or isinstance(stored, Relation)):
         yield from _in_python(engine, shape, stored, rows, arity, count)

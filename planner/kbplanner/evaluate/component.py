@@ -1,13 +1,14 @@
-"""The ground program of a negative component, read from a finished run of its overestimate, and its model.
+"""The ground program of a negative component, read from a finished run of its overestimate, and its
+model.
 
-A node is a row of a relation of the component: its number is an offset for the relation plus the row's id.
-One more node is never true nor false; it is a premise of every instance that depends on something undefined
-below the component.
+A node is a row of a relation of the component: its number is an offset for the relation plus the
+row's id. One more node is never true nor false; it is a premise of every instance that depends on
+something undefined below the component.
 
-`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied. It grows with
-`~p`, so that it must not be read as the absence of something that shrinks with `~p`. The nodes of such a
-relation (`inverted`) stand for the opposite: a row of an UNDENIED relation for being absent or denied, a row
-of its projection for all its rows being so.
+`not p(_)` where `~p` belongs to the component as well holds if every `p` is absent or denied. It
+grows with `~p`, so that it must not be read as the absence of something that shrinks with `~p`. The
+nodes of such a relation (`inverted`) stand for the opposite: a row of an UNDENIED relation for
+being absent or denied, a row of its projection for all its rows being so.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class ComponentReader:
     def settled(
         self, values: bytes
     ) -> tuple[dict[RelationSchema, Relation], frozenset[RelationSchema]]:
-        """Return the settled relations, with a `Truth` for each node, and the relations with undefined rows."""
+        """Return the settled relations, with a `Truth` for each node, and the relations with
+        undefined rows.
+        """
         relations: dict[RelationSchema, Relation] = {}
         undefined = set()
         for schema in self._part.relations:
@@ -131,7 +134,9 @@ class ComponentReader:
         ends: array[int],
         premises: array[int],
     ) -> None:
-        """Add instances for the opposites of heads: one per premise that can fail; for a projection one with all."""
+        """Add instances for the opposites of heads: one per premise that can fail; for a projection
+        one with all.
+        """
         self._rest()
         nodes = self._nodes(source, source.head, rows, count)
         if source.head.schema.role is Role.PROJECTION:
@@ -163,7 +168,9 @@ class ComponentReader:
     def _nodes(
         self, source: Instances, atom: ClauseAtom, rows: array[int], count: int
     ) -> array[int]:
-        """Return an atom's node in each instance as a premise: NEGATED where it is absent, NONE where it cannot hold."""
+        """Return an atom's node in each instance as a premise: NEGATED where it is absent, NONE
+        where it cannot hold.
+        """
         known = self._relations.get(atom.schema)
         if known is None:
             return array("I", [NONE]) * count
@@ -200,7 +207,9 @@ def _gathered(
 
 
 def _negated(premises: array[int]) -> array[int]:
-    """Return each premise with its sign bit set, in one operation on a large number; NONE stays NONE."""
+    """Return each premise with its sign bit set, in one operation on a large number; NONE stays
+    NONE.
+    """
     size = len(premises) * premises.itemsize
     signs = int.from_bytes(array("I", [NEGATED]) * len(premises), sys.byteorder)
     return array(

@@ -52,7 +52,9 @@ Drive = Callable[[LimitedSteps], None]
 
 
 class Means(Protocol):
-    """Budget of a goal: engine limits, the fuel of a first slice in place, then `finish` within the budget."""
+    """Budget of a goal: engine limits, the fuel of a first slice in place, then `finish` within the
+    budget.
+    """
 
     @property
     def limits(self) -> Limits:
@@ -82,9 +84,11 @@ class Means(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledGoal:
-    """A plan for one predicate and binding pattern, verified, with the symbols of its constants, and its rules.
+    """A plan for one predicate and binding pattern, verified, with the symbols of its constants,
+    and its rules.
 
-    `full` is the same goal without demand, where demand can cost more than it saves; a run then tries both.
+    `full` is the same goal without demand, where demand can cost more than it saves; a run then
+    tries both.
     """
 
     plan: Plan
@@ -96,7 +100,9 @@ class CompiledGoal:
 
 
 class PlanCache:
-    """Compiled goals of one engine by rule set, predicate and adornment; least recently used are evicted first."""
+    """Compiled goals of one engine by rule set, predicate and adornment; least recently used are
+    evicted first.
+    """
 
     def __init__(self, engine: Engine, capacity: int = 256) -> None:
         self._engine = engine
@@ -116,12 +122,14 @@ class PlanCache:
         version: int = -1,
         many: bool = False,
     ) -> CompiledGoal:
-        """Return the plan for a goal on a stored schema with rules; rebuilt when a relation's size changed tenfold.
+        """Return the plan for a goal on a stored schema with rules; rebuilt when a relation's size
+        changed tenfold.
 
-        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves only goals with them.
+        `goal` may have the restrictions that `goal_equalities` returns; then the plan serves only
+        goals with them.
 
-        While `version` is the same as at the last call, sizes have not changed. With `many` the plan answers many
-        bindings in one run, even where one at a time has a better plan.
+        While `version` is the same as at the last call, sizes have not changed. With `many` the
+        plan answers many bindings in one run, even where one at a time has a better plan.
         """
         return self._get(
             (rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version
@@ -166,14 +174,18 @@ class PlanCache:
 
 
 def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
-    """Return False if the program recurses through computed values: demand may be the only bound on them."""
+    """Return False if the program recurses through computed values: demand may be the only bound on
+    them.
+    """
     return rules.endless.isdisjoint(
         rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule
     )
 
 
 def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
-    """Return True if the size of any relation is ten times, or a tenth of, its size when a plan was made."""
+    """Return True if the size of any relation is ten times, or a tenth of, its size when a plan was
+    made.
+    """
     for schema, size in sizes.items():
         now = statistics.rows(schema)
         if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
@@ -182,16 +194,18 @@ def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
 
 
 class GoalRun:
-    """One run of a compiled goal: a goal table while it is open; `bytes` is its size after the last goal.
+    """One run of a compiled goal: a goal table while it is open; `bytes` is its size after the last
+    goal.
 
-    `warnings` counts the literals that failed in the whole run because a function had no value; `rows_made` the
-    rows that rules derived in it, including demand.
+    `warnings` counts the literals that failed in the whole run because a function had no value;
+    `rows_made` the rows that rules derived in it, including demand.
 
-    A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its first `ask`.
+    A plan that serves one binding only (`plan.one_seed`) must be asked with the constants of its
+    first `ask`.
 
-    Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both ways; see
-    `race.py`. If the full evaluation ends first, this object becomes the run of `goal.full`: `goal` and `run`
-    change.
+    Where the goal also has a plan without demand (`goal.full`), a long goal is evaluated in both
+    ways; see `race.py`. If the full evaluation ends first, this object becomes the run of
+    `goal.full`: `goal` and `run` change.
     """
 
     def __init__(self, engine: Engine, goal: CompiledGoal, bind: Bind, limits: Limits) -> None:
@@ -222,11 +236,13 @@ class GoalRun:
     def ask(
         self, pattern: Sequence[int], means: Means, bind: Bind | None = None
     ) -> tuple[array[int], int] | None:
-        """Return the answers, as whole rows in answer order, and their number; None if the run is stale.
+        """Return the answers, as whole rows in answer order, and their number; None if the run is
+        stale.
 
-        `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the variable of
-        argument j. Every argument that the plan's adornment calls bound must be a symbol. `bind` replaces the
-        function that the run was opened with; it returns the same relations. Raises BudgetExceeded.
+        `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the
+        variable of argument j. Every argument that the plan's adornment calls bound must be a
+        symbol. `bind` replaces the function that the run was opened with; it returns the same
+        relations. Raises BudgetExceeded.
         """
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
@@ -255,11 +271,15 @@ class GoalRun:
         return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
 
     def count(self, pattern: Sequence[int], drive: Drive) -> int:
-        """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as there."""
+        """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as
+        there.
+        """
         return self._count(pattern, lambda: self._finish(drive, self._limits))
 
     def measure(self, pattern: Sequence[int], drive: Callable[[Run], None]) -> int:
-        """Return the number of answers like `count`, with this plan only: to observe how a run of it works."""
+        """Return the number of answers like `count`, with this plan only: to observe how a run of
+        it works.
+        """
         return self._count(pattern, lambda: drive(self.run))
 
     def _count(self, pattern: Sequence[int], work: Callable[[], None]) -> int:
@@ -277,7 +297,9 @@ class GoalRun:
         )
 
     def serves(self, pattern: Sequence[int]) -> RunState:
-        """Return DONE if the run has the answers of a goal, READY if it can continue, STALE if it is useless."""
+        """Return DONE if the run has the answers of a goal, READY if it can continue, STALE if it
+        is useless.
+        """
         plan, run = self._plan, self.run
         state = run.check()
         if state is RunState.DONE and plan.seed is not None:
@@ -297,7 +319,9 @@ class GoalRun:
         return answer_pattern
 
     def _finish(self, drive: Drive, limits: Limits) -> None:
-        """Step the run to its end with `drive`; with a plan without demand, step both until one ends."""
+        """Step the run to its end with `drive`; with a plan without demand, step both until one
+        ends.
+        """
         full = self.goal.full
         if full is None:
             drive(self.run)
@@ -331,7 +355,9 @@ class GoalRun:
     def _first(
         self, answer_pattern: Sequence[int], limit: int, width: int, means: Means
     ) -> array[int]:
-        """Return the first `limit` symbols of answers in order; sort and cut the buffer as it grows."""
+        """Return the first `limit` symbols of answers in order; sort and cut the buffer as it
+        grows.
+        """
         best = array("I")
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
             best.extend(rows)
@@ -365,7 +391,9 @@ class GoalRun:
 
 
 def naming_rule(error: BudgetExceeded, rules: Sequence[Rule]) -> BudgetExceeded:
-    """Return the error with the text of the rule instead of its number; None if the compiler made the clause."""
+    """Return the error with the text of the rule instead of its number; None if the compiler made
+    the clause.
+    """
     details = error.details or {}
     if not (details["rule"] or "").isdigit():
         return error
@@ -396,7 +424,8 @@ def _widen(
 def goal_shape(
     args: Iterable[HeadTerm], symbol: Callable[[str], int]
 ) -> tuple[list[int], str] | None:
-    """Return the match pattern of goal arguments and their adornment: `b` per constant, `f` per variable.
+    """Return the match pattern of goal arguments and their adornment: `b` per constant, `f` per
+    variable.
 
     None if a constant has no symbol, so that nothing can match.
     """

@@ -1,8 +1,8 @@
 """Ground programs of goals: compile them, run them, and read a finished run as arrays.
 
-A run fills the relations that `passes/instances.py` adds to a goal's program; this module turns the rows into
-a `Ground`. A node is a row of a relation of conclusions: its number is an offset for the relation plus the
-row's id.
+A run fills the relations that `passes/instances.py` adds to a goal's program; this module turns the
+rows into a `Ground`. A node is a row of a relation of conclusions: its number is an offset for the
+relation plus the row's id.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ PlanKey = tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundGoal:
-    """A ground program for one predicate and binding pattern, compiled; `slots` finds the slot of a relation."""
+    """A ground program for one predicate and binding pattern, compiled; `slots` finds the slot of a
+    relation.
+    """
 
     program: GroundProgram
     plan: Plan
@@ -65,8 +67,9 @@ class GroundPlans:
     ) -> GroundGoal:
         """Return the ground program for a goal on a stored schema that has rules.
 
-        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings. With it, it is for
-        the confidence that conclusions inherit from facts of these stored relations, however they are reached.
+        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings.
+        With it, it is for the confidence that conclusions inherit from facts of these stored
+        relations, however they are reached.
         """
         key = (rules, goal, adornment, denied, weighed)
         with self._mutex:
@@ -162,10 +165,11 @@ class GroundRun:
             self._seeds, self._seed_count = seeds, count
 
     def read(self, drive: Drive, rest: Rest) -> Ground:
-        """Run to the end, and return the ground program; `rest` is called between pieces of the reading.
+        """Run to the end, and return the ground program; `rest` is called between pieces of the
+        reading.
 
-        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses, one for each
-        group, and at the end one for each seed.
+        It has the instances of `blocks`, of which the first `parts` are those of parts of clauses,
+        one for each group, and at the end one for each seed.
         """
         drive(self.run)
         nodes = 0
@@ -291,6 +295,8 @@ def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]
 
 
 def _free(source: InstanceRelation) -> bool:
-    """True if the clause only copies stored facts or collects the input of an aggregate; a part is not such a clause."""
+    """True if the clause only copies stored facts or collects the input of an aggregate; a part is
+    not such a clause.
+    """
     gathers = source.clause.head.schema.role is Role.BINDINGS
     return not source.is_part and (gathers or not (source.clause.rule or source.premises))

@@ -1,8 +1,10 @@
-"""Demand evaluation and full evaluation of one goal, stepped alternately until the first of them is done.
+"""Demand evaluation and full evaluation of one goal, stepped alternately until the first of them is
+done.
 
-Magic sets usually save work, but where demand depends on the answers of a non-linear recursion they can cost several times
-the evaluation without demand. No estimate made at planning time tells these cases apart, so both plans run: the goal costs
-at most a constant factor more than the cheaper of the two. Most goals end before the full evaluation is opened.
+Magic sets usually save work, but where demand depends on the answers of a non-linear recursion they
+can cost several times the evaluation without demand. No estimate made at planning time tells these
+cases apart, so both plans run: the goal costs at most a constant factor more than the cheaper of
+the two. Most goals end before the full evaluation is opened.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ class LimitedSteps(Steps, Protocol):
 class Race:
     """The demand run of a goal and its full run, as one piece of work with a `step` method.
 
-    `open_full` opens the full run; `facts` is the number of stored facts that it reads. The rows and bytes of both runs
-    together stay within `limits`: when they reach them, the full run is closed and the demand run goes on alone, within the
-    same limits. `now` returns seconds; without differences in time the runs are compared by their steps.
+    `open_full` opens the full run; `facts` is the number of stored facts that it reads. The rows
+    and bytes of both runs together stay within `limits`: when they reach them, the full run is
+    closed and the demand run goes on alone, within the same limits. `now` returns seconds; without
+    differences in time the runs are compared by their steps.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class Race:
         self._steps_before = start.steps
 
     def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Step one of the two runs; DONE when it has reached its end. Raises BudgetExceeded for the demand run only."""
+        """Step one of the two runs; DONE when it has reached its end. Raises BudgetExceeded for the
+        demand run only.
+        """
         demand = self._demand.stats()
         if demand.steps < self._head_start_end:
             return self._demand.step(fuel, via)
@@ -102,7 +107,9 @@ class Race:
                 run.cancel()
 
     def finish(self) -> tuple[Run, int]:
-        """Close the run that lost; return the run that holds the answers, and the rows that the closed run derived."""
+        """Close the run that lost; return the run that holds the answers, and the rows that the
+        closed run derived.
+        """
         if self._full is None or not self._full_won:
             self.close()
             return self._demand, self._dropped_rows

@@ -1,7 +1,9 @@
-"""Well-founded models of negative components, cached as relations until something they read changes.
+"""Well-founded models of negative components, cached as relations until something they read
+changes.
 
-A component is settled by one run, which finds the instances of its rules (`overestimate` in `passes/wellfounded.py`), and
-one model of the ground program they are. Rules are then evaluated over the result through a `View`.
+A component is settled by one run, which finds the instances of its rules (`overestimate` in
+`passes/wellfounded.py`), and one model of the ground program they are. Rules are then evaluated
+over the result through a `View`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ Key = tuple[str | None, RuleSet, frozenset[RelationSchema], int]
 class Settled:
     """The model of one negative component: a relation for each schema that `settled` names.
 
-    It is current while the relations in `reads` have these counts and the components `below` are the ones it was made from.
+    It is current while the relations in `reads` have these counts and the components `below` are
+    the ones it was made from.
     """
 
     relations: dict[RelationSchema, Relation]
@@ -54,7 +57,9 @@ class Settled:
     dropped: bool = False
 
     def current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
-        """Return True if nothing that it depends on has changed; nothing has while `version` is the same."""
+        """Return True if nothing that it depends on has changed; nothing has while `version` is the
+        same.
+        """
         if len(below) != len(self.below) or any(
             a is not b for a, b in zip(below, self.below, strict=True)
         ):
@@ -76,7 +81,9 @@ class Settled:
 
 @dataclass(slots=True, eq=False)
 class View:
-    """Rules as they are evaluated, the stored relations they read, and statistics of these relations."""
+    """Rules as they are evaluated, the stored relations they read, and statistics of these
+    relations.
+    """
 
     rules: RuleSet
     denied: frozenset[RelationSchema]
@@ -134,10 +141,11 @@ class Models:
         scope: str | None = None,
         version: int = -1,
     ) -> Iterator[View]:
-        """Settle the components that goals on stored schemas (None: any) need, and yield the view to evaluate with.
+        """Settle the components that goals on stored schemas (None: any) need, and yield the view
+        to evaluate with.
 
-        `drive` steps a run or a model to its end, `rest` is called between pieces of work in Python. Raises
-        BudgetExceeded.
+        `drive` steps a run or a model to its end, `rest` is called between pieces of work in
+        Python. Raises BudgetExceeded.
 
         Models are cached by `scope`, unless `version` is -1. While it stays the same, so do facts.
         """
@@ -158,7 +166,7 @@ class Models:
                 self._release(model)
 
     def clear(self) -> None:
-        """Forget all models."""
+        """Drop all models."""
         with self._mutex:
             models = list(self._kept.values())
             self._kept.clear()
@@ -228,7 +236,9 @@ class Models:
         return settled
 
     def _program(self, rules: RuleSet, index: int, view: View) -> _Program:
-        """Return the compiled overestimate of a component; rebuilt when the size of a relation changed tenfold."""
+        """Return the compiled overestimate of a component; rebuilt when the size of a relation
+        changed tenfold.
+        """
         key = (view.rules, view.denied, index)
         with self._mutex:
             cached = self._programs.get(key)

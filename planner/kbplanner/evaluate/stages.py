@@ -1,7 +1,7 @@
 """Profiling of a run stratum by stratum: time and rows of each.
 
-The engine has no clock. It pauses where a stratum ends, so that every step is work in one stratum, whose time
-is the difference of the clock before and after the step.
+The engine has no clock. It pauses where a stratum ends, so that every step is work in one stratum,
+whose time is the difference of the clock before and after the step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Values that the instance of a clause leaves out: those of its parts, and witnesses of unseen items.
+"""Values that the instance of a clause leaves out: those of its parts, and witnesses of unseen
+items.
 
-The rows of instances have columns only for what distinguishes them (`passes/instances.py`). A proof shows the
-values of all variables. Those of a part are in the instance that provides it; those of `Unseen` items are
-searched for in stored facts, by a run that stops as soon as it has found some.
+The rows of instances have columns only for what distinguishes them (`passes/instances.py`). A proof
+shows the values of all variables. Those of a part are in the instance that provides it; those of
+`Unseen` items are searched for in stored facts, by a run that stops as soon as it has found some.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Witnesses:
         return [known[key] for key in keys]
 
     def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
-        """Find the values for at least one of the keys, for all of them where that is quick."""
+        """Find the values for at least one of the keys, and for all of them if that is quick."""
         plan, compiled, params = self._plan(unseen)
         run = self._engine.open_run(
             compiled, [self._bind(schema) for schema in plan.base], params, self._limits

@@ -1,6 +1,7 @@
 """Values of the operators and functions of expressions: text in, text out, or no value.
 
-The engine computes the same (csrc/compute.c); this twin also serves explanations of literals for people.
+The engine computes the same (csrc/compute.c); this twin also serves explanations of literals for
+people.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _WIDE = Context(prec=64)
 def compute(function: str, args: Sequence[str]) -> str | None:
     """Return a function of constants, in canonical text; None where it has no value.
 
-    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have none beyond
-    their range. Text that is not a number has no value in arithmetic, nor has a division by zero, nor a text
-    beyond MOST_BYTES.
+    Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have
+    none beyond their range. Text that is not a number has no value in arithmetic, nor has a
+    division by zero, nor a text beyond MOST_BYTES.
     """
     if function in _STRINGS:
         text = _STRINGS[function](args)
@@ -97,7 +98,9 @@ def _abs(args: Sequence[Number]) -> Number:
 
 
 def _extreme(args: Sequence[Number], sign: int) -> Number:
-    """Return the least (sign -1) or greatest; of an integer and a real of the same value, the integer."""
+    """Return the least (sign -1) or greatest; of an integer and a real of the same value, the
+    integer.
+    """
     best = args[0]
     for value in args[1:]:
         order = compare(value, best) * sign
@@ -107,7 +110,9 @@ def _extreme(args: Sequence[Number], sign: int) -> Number:
 
 
 def _round(args: Sequence[Number]) -> Number | None:
-    """Round to this many digits after the point, halves away from zero, by the number as it is written."""
+    """Round to this many digits after the point, halves away from zero, by the number as it is
+    written.
+    """
     value, digits = args[0], args[1] if len(args) > 1 else 0
     if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
         return None

@@ -1,8 +1,9 @@
 """Translation of comparisons with expressions to computations and plain comparisons.
 
-`?z = expression` computes `?z` where no positive atom binds it; the first such equation of the body does,
-any other is a test. `?z = value` only names a value and is substituted away. Every operator and function
-becomes a computation of its own, into a variable no author can write, once for each distinct spelling:
+`?z = expression` computes `?z` where no positive atom binds it; the first such equation of the body
+does, any other is a test. `?z = value` only names a value and is substituted away. Every operator
+and function becomes a computation of its own, into a variable no author can write, once for each
+distinct spelling:
 
     ?x * 2 + 1 < ?y    is    value#1 := ?x * 2, value#2 := value#1 + 1, value#2 < ?y
 """
@@ -32,7 +33,9 @@ Items = list[Literal | Comparison | Computation]
 def flatten(
     body: Sequence[BodyItem], head: tuple[HeadTerm, ...]
 ) -> tuple[Items, tuple[HeadTerm, ...]]:
-    """Return the body with plain comparisons and computations only, and the head's arguments after substitution."""
+    """Return the body with plain comparisons and computations only, and the head's arguments after
+    substitution.
+    """
     items: list[BodyItem] = list(dict.fromkeys(body))
     bound = {
         v

@@ -49,10 +49,12 @@ class Limits:
         return text_problem(predicate)
 
     def name_problem(self, predicate: str) -> str | None:
-        """Return what is wrong with the name of a predicate in JSON or in storage; None if it is fine.
+        """Return what is wrong with the name of a predicate in JSON or in storage; None if it is
+        fine.
 
-        A name that looks like an atom or a variable is refused, because it is always a mistake. Text may still
-        quote such a name, so that facts stored by earlier versions can be queried and removed.
+        A name that looks like an atom or a variable is refused, because it is always a mistake.
+        Text may still quote such a name, so that facts stored by earlier versions can be queried
+        and removed.
         """
         problem = self.predicate_problem(predicate)
         if problem is None and ("(" in predicate or ")" in predicate or predicate.startswith("?")):
@@ -96,7 +98,8 @@ DEFAULT_LIMITS = Limits()
 
 
 def plain_texts(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Return True if all texts are valid ASCII constants and no variables, checked without a Python loop.
+    """Return True if all texts are valid ASCII constants and no variables, checked without a Python
+    loop.
 
     Raises TypeError where one is not a text. False means that each text must be checked separately.
     """

@@ -1,4 +1,6 @@
-"""Numeric text: which constants are numbers, how numbers are written, and the order of constants in answers."""
+"""Numeric text: which constants are numbers, how numbers are written, and the order of constants in
+answers.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ Number = int | float
 
 
 def number(text: str) -> Number | None:
-    """Return the value of numeric text, None for other text: an int within 64 bits, else the nearest float.
+    """Return the value of numeric text, None for other text: an int within 64 bits, else the
+    nearest float.
 
-    Numeric text is an optional minus, digits without a leading zero, an optional fraction and an optional exponent.
+    Numeric text is an optional minus, digits without a leading zero, an optional fraction and an
+    optional exponent.
     """
     if not _NUMBER.match(text):
         return None
@@ -27,14 +31,18 @@ def number(text: str) -> Number | None:
 
 
 def number_text(value: Number) -> str:
-    """Return the canonical text of a finite number: the shortest that reads back, whole numbers as digits."""
+    """Return the canonical text of a finite number: the shortest that reads back, whole numbers as
+    digits.
+    """
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return repr(value)
 
 
 def compare(a: Number, b: Number) -> int:
-    """Return -1, 0 or 1 as a is less than, equal to or greater than b; exact for large ints and floats."""
+    """Return -1, 0 or 1 as a is less than, equal to or greater than b; exact for large ints and
+    floats.
+    """
     if a == b:
         return 0
     if isinstance(a, float) and math.isinf(a):
@@ -45,7 +53,9 @@ def compare(a: Number, b: Number) -> int:
 
 
 def answer_key(text: str) -> tuple[int, Number, str]:
-    """Return the sort key of one argument: numbers before text, numbers by value then text, text by code point."""
+    """Return the sort key of one argument: numbers before text, numbers by value then text, text by
+    code point.
+    """
     value = number(text)
     return (1, 0, text) if value is None else (0, value, text)
 

@@ -1,10 +1,11 @@
 """Regular expressions in linear time: compilation to engine programs, and matching.
 
-The syntax is the common one without features that need backtracking: characters, `.` (anything but a line
-feed), `[a-z]`, `[^a-z]`, `\\d \\w \\s` (ASCII) and their capitals, `^` and `$` (of the whole text), groups,
-`|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text. The engine runs the programs
-(csrc/pattern.c) and this is its twin. No library is used, so that a rule matches the same everywhere and a
-run can be stopped. Thompson, "Regular expression search algorithm" (1968).
+The syntax is the common one without features that need backtracking: characters, `.` (anything but
+a line feed), `[a-z]`, `[^a-z]`, `\\d \\w \\s` (ASCII) and their capitals, `^` and `$` (of the whole
+text), groups, `|`, `* + ?`, `{n}`, `{n,}`, `{n,m}`. A pattern matches anywhere in the text. The
+engine runs the programs (csrc/pattern.c) and this is its twin. No library is used, so that a rule
+matches the same everywhere and a run can be stopped. Thompson, "Regular expression search
+algorithm" (1968).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A program while it is compiled: clauses over relation schemas, and its dependency graph.
 
-Rules of the language have been lowered to clauses by the `lower` pass: signs and roles are part of the relation's
-name, `not` is plain absence, and equalities that only name a value are gone.
+Rules of the language have been lowered to clauses by the `lower` pass: signs and roles are part of
+the relation's name, `not` is plain absence, and equalities that only name a value are gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class ClauseAtom:
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """`target` is the value of `function` applied to `args`; it fails where the function has no value.
+    """`target` is the value of `function` applied to `args`; it fails where the function has no
+    value.
 
     `function` is one of compute.FUNCTIONS, or `=`, which returns its one argument.
     """
@@ -49,7 +50,8 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """`target` is the value of an aggregate over the rows of a group: those that agree in the other columns of the head.
+    """`target` is the value of an aggregate over the rows of a group: those that agree in the other
+    columns of the head.
 
     The clause has one atom besides its aggregations. `variable` is None for the count of all rows.
     """
@@ -69,7 +71,8 @@ ClauseItem = ClauseAtom | Comparison | Computation | Aggregation
 
 
 def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term] | None:
-    """Return the variable that an equation binds, and the term it is equal to: all texts of the same number.
+    """Return the variable that an equation binds, and the term it is equal to: all texts of the
+    same number.
 
     None if the item is no equation, tests what is already `known`, or neither side is known.
     """
@@ -85,7 +88,9 @@ def equated(item: ClauseItem, known: Container[object]) -> tuple[Variable, Term]
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """`head` holds where `body` does; `rule` is the number of the rule it comes from, 0 for one the compiler made."""
+    """`head` holds where `body` does; `rule` is the number of the rule it comes from, 0 for one the
+    compiler made.
+    """
 
     head: ClauseAtom
     body: tuple[ClauseItem, ...]
@@ -97,7 +102,9 @@ class Clause:
 
     @property
     def aggregates(self) -> bool:
-        """True if the clause derives a row for each group of rows, which have to be complete before."""
+        """True if the clause derives a row for each group of rows, which have to be complete
+        before.
+        """
         return any(isinstance(item, Aggregation) for item in self.body)
 
     def bound(self) -> set[Variable]:
@@ -122,8 +129,8 @@ def _bound_by(item: ClauseItem, bound: set[Variable]) -> Variable | None:
 class Program:
     """Clauses, with the relation that holds the answers and the one that takes the goal's bindings.
 
-    `answer_columns` says for each argument of the goal which column of the answer relation holds it, or None where
-    the goal's own constant does.
+    `answer_columns` says for each argument of the goal which column of the answer relation holds
+    it, or None where the goal's own constant does.
     """
 
     clauses: tuple[Clause, ...]
@@ -143,7 +150,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A strongly connected set of relations, evaluated together. `recursive` if they depend on themselves."""
+    """A strongly connected set of relations, evaluated together. `recursive` if they depend on
+    themselves.
+    """
 
     relations: frozenset[RelationSchema]
     recursive: bool
@@ -158,10 +167,11 @@ class _Visit:
 
 
 def components(clauses: Sequence[Clause]) -> list[Component]:
-    """Return the strongly connected components of the dependency graph, each after those it depends on.
+    """Return the strongly connected components of the dependency graph, each after those it depends
+    on.
 
-    Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations without
-    clauses are not listed.
+    Tarjan, "Depth-first search and linear graph algorithms" (1972), on an explicit stack. Relations
+    without clauses are not listed.
     """
     graph: dict[RelationSchema, dict[RelationSchema, None]] = {}
     for clause in clauses:
@@ -225,7 +235,9 @@ def _close(
 
 
 def aggregate_cycle(clauses: Sequence[Clause]) -> list[RelationSchema] | None:
-    """Return the relations that depend on themselves through an aggregate, in a fixed order; None if none do."""
+    """Return the relations that depend on themselves through an aggregate, in a fixed order; None
+    if none do.
+    """
     for part in components(clauses):
         for clause in clauses:
             inside = clause.aggregates and clause.head.schema in part.relations

@@ -39,11 +39,12 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RelationSchema:
-    """A relation: predicate, number of columns, sign, role, and for a derived one which arguments are bound.
+    """A relation: predicate, number of columns, sign, role, and for a derived one which arguments
+    are bound.
 
-    `arity` counts the columns of this relation; for a demand it is the number of bound arguments. `adornment`
-    has a letter for each argument of the predicate, `b` bound or `f` free; it is empty for stored relations and
-    before the adorn pass.
+    `arity` counts the columns of this relation; for a demand it is the number of bound arguments.
+    `adornment` has a letter for each argument of the predicate, `b` bound or `f` free; it is empty
+    for stored relations and before the adorn pass.
     """
 
     predicate: str
@@ -84,7 +85,9 @@ class RelationSchema:
 
     @property
     def demand(self) -> RelationSchema:
-        """Return the bindings requested of this adorned relation: one column for each bound argument."""
+        """Return the bindings requested of this adorned relation: one column for each bound
+        argument.
+        """
         return replace(self, role=Role.DEMAND, arity=self.adornment.count("b"), source=self.role)
 
     def __str__(self) -> str:

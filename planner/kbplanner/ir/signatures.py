@@ -25,5 +25,7 @@ FUNCTION_ARITY = {
 
 
 def fits_as_atom(name: str, count: int) -> bool:
-    """Return True if a string function written like an atom may have `count` arguments, including its value."""
+    """Return True if a string function written like an atom may have `count` arguments, including
+    its value.
+    """
     return count >= 2 if name == "concat" else count == 2

@@ -30,7 +30,9 @@ AGGREGATES = ("count", "sum", "min", "max", "avg")
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable; `name` is without the question mark. `_` is anonymous: each occurrence is a new variable."""
+    """A variable; `name` is without the question mark. `_` is anonymous: each occurrence is a new
+    variable.
+    """
 
     name: str
 
@@ -50,7 +52,9 @@ Term = Variable | str
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operator or function applied to expressions: `?x + 1` is `Apply("+", (Variable("x"), "1"))`."""
+    """An operator or function applied to expressions: `?x + 1` is `Apply("+", (Variable("x"),
+    "1"))`.
+    """
 
     function: str
     args: tuple[Expr, ...]
@@ -92,7 +96,9 @@ class Atom:
         return all(isinstance(arg, str) for arg in self.args)
 
     def variables(self) -> Iterator[Variable]:
-        """Yield every variable occurrence, in order, anonymous ones and those inside aggregates included."""
+        """Yield every variable occurrence, in order, anonymous ones and those inside aggregates
+        included.
+        """
         for arg in self.args:
             if isinstance(arg, Variable):
                 yield arg
@@ -102,7 +108,9 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A body atom, possibly under `not`: `not p(t)` holds when `p(t)` is not derivable or explicitly false."""
+    """A body atom, possibly under `not`: `not p(t)` holds when `p(t)` is not derivable or
+    explicitly false.
+    """
 
     atom: Atom
     negated: bool = False
@@ -132,7 +140,9 @@ BodyItem = Literal | Comparison
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`head :- body.` `name` is an optional id, `confidence` an optional factor in 0..1, `scope` None for everywhere."""
+    """`head :- body.` `name` is an optional id, `confidence` an optional factor in 0..1, `scope`
+    None for everywhere.
+    """
 
     head: Atom
     body: tuple[BodyItem, ...]

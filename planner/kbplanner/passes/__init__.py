@@ -51,12 +51,13 @@ def rewrite(
     full: bool = False,
     timings: dict[str, int] | None = None,
 ) -> Program:
-    """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound, "f" free).
+    """Rewrite lowered clauses for a goal on a DERIVED relation asked with `adornment` ("b" bound,
+    "f" free).
 
-    Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds by pass
-    name. Where demand would be recursive through absence, the passes run again and compute the relations
-    concerned in full. With `full` every relation is computed in full: the program derives all conclusions the
-    goal depends on, also for other constants.
+    Passes named in `skip` are left out (only optional ones may be); `timings` collects nanoseconds
+    by pass name. Where demand would be recursive through absence, the passes run again and compute
+    the relations concerned in full. With `full` every relation is computed in full: the program
+    derives all conclusions the goal depends on, also for other constants.
     """
     unknown = set(skip) - OPTIONAL
     if unknown:

@@ -1,11 +1,12 @@
-"""Push what the goal binds into the rules: which arguments of each derived relation are bound when it is asked.
+"""Propagation of the goal's bindings into the rules: the bound arguments of each derived relation.
 
-Sideways information passing follows the join order: an argument is bound where the head's binding, a
-constant or an earlier item of the body binds it. Where a recursion passes an argument through unchanged,
-and another argument is bound too, the first is left free: `not reach(?a, ?x)` for many x is one search from
-each a, not one for each x. Where an atom would be asked for all pairs of values of two unconnected parts of
-a body, the others are left free instead, because a binding saves nothing there. A relation asked in a more
-general and a more special way is asked in the general way only: its answers contain the special ones.
+Sideways information passing follows the join order: an argument is bound where the head's binding,
+a constant or an earlier item of the body binds it. Where a recursion passes an argument through
+unchanged, and another argument is bound too, the first is left free: `not reach(?a, ?x)` for many x
+is one search from each a, not one for each x. Where an atom would be asked for all pairs of values
+of two unconnected parts of a body, the others are left free instead, because a binding saves
+nothing there. A relation asked in a more general and a more special way is asked in the general way
+only: its answers contain the special ones.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from kbplanner.passes.order import Statistics, order_items
 
 
 def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
-    """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked with nothing bound.
+    """Adorn a program for its goal asked with `adornment`; relations in `program.full` are asked
+    with nothing bound.
 
-    The new goal may be more general than the original, where the rules ask it in a more general way themselves.
+    The new goal may be more general than the original, where the rules ask it in a more general way
+    themselves.
     """
     heads = program.heads()
     general: dict[RelationSchema, list[str]] = {
@@ -121,7 +124,9 @@ def _wanted(
 def _is_product(
     item: ClauseAtom, first: list[int], others: list[int], body: list[ClauseItem]
 ) -> bool:
-    """Return True if no item before `item` connects its arguments at indexes `first` with those at `others`."""
+    """Return True if no item before `item` connects its arguments at indexes `first` with those at
+    `others`.
+    """
     reached = {item.args[index] for index in first}
     grows = True
     while grows:
@@ -139,7 +144,9 @@ def _is_product(
 
 
 def _grouped(marks: str, clauses: list[Clause]) -> str:
-    """Return marks with aggregates free: they are computed, not looked up; a binding is compared afterwards."""
+    """Return marks with aggregates free: they are computed, not looked up; a binding is compared
+    afterwards.
+    """
     targets = {
         item.target for clause in clauses for item in clause.body if isinstance(item, Aggregation)
     }
@@ -152,7 +159,9 @@ def _grouped(marks: str, clauses: list[Clause]) -> str:
 
 
 def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
-    """Return True if the relation is recursive and each recursive call passes this argument of the head on."""
+    """Return True if the relation is recursive and each recursive call passes this argument of the
+    head on.
+    """
     calls = [
         (clause.head, item)
         for clause in clauses

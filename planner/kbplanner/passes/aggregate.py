@@ -1,7 +1,8 @@
 """Translation of a rule with aggregates in its head to clauses, one of which counts and sums.
 
-The distinct bindings of the body's named variables become a relation (BINDINGS), those of the group first; a
-clause derives one row from it for each group (GROUPS); the head takes its arguments from there:
+The distinct bindings of the body's named variables become a relation (BINDINGS), those of the group
+first; a clause derives one row from it for each group (GROUPS); the head takes its arguments from
+there:
 
     total(?c, sum(?v)) :- order(?c, ?o, ?v).
 
@@ -9,8 +10,9 @@ clause derives one row from it for each group (GROUPS); the head takes its argum
     groups total#1/2(?c, ?sum#1) :- bindings total#1/3(?c, ?o, ?v), ?sum#1 := sum(?v).
     total/2(?c, ?sum#1) :- groups total#1/2(?c, ?sum#1).
 
-`count(?x)` counts bindings of the group and `?x` alone, and `min` and `max` need no more either: they have a
-relation of these, derived from that of all bindings where another aggregate of the head needs all.
+`count(?x)` counts bindings of the group and `?x` alone, and `min` and `max` need no more either:
+they have a relation of these, derived from that of all bindings where another aggregate of the head
+needs all.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def aggregate(
     bodies: Sequence[tuple[ClauseItem, ...]],
     number: int,
 ) -> Iterator[Clause]:
-    """Yield the clauses of a rule with these head terms, at least one an aggregate; any of `bodies` may hold."""
+    """Yield the clauses of a rule with these head terms, at least one an aggregate; any of `bodies`
+    may hold.
+    """
     group = tuple(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
     everything = tuple(v for v in dict.fromkeys(_named(bodies)) if v not in group)
     aggregates = list(dict.fromkeys(term for term in terms if isinstance(term, Aggregate)))

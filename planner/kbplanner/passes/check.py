@@ -1,8 +1,8 @@
 """Checks that refuse rules without a meaning: unsafe rules, reserved names, facts with variables.
 
-Safety is range restriction: every variable of the head, of a negated atom and of a comparison has to be
-bound by a positive body atom, or be computed by `=` from such variables. The order of the body does not
-matter.
+Safety is range restriction: every variable of the head, of a negated atom and of a comparison has
+to be bound by a positive body atom, or be computed by `=` from such variables. The order of the
+body does not matter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def check_fact(atom: Atom, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]:
-    """Refuse a rule that cannot be stored; return warnings about one that is accepted but looks wrong.
+    """Refuse a rule that cannot be stored; return warnings about one that is accepted but looks
+    wrong.
 
     Raises UnsafeRule for an unbound variable, InvalidInput for everything else.
     """
@@ -52,7 +53,9 @@ def check_rule(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> list[RuleWarning]
 
 
 def check_evaluable(rule: Rule, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Refuse a rule that cannot be evaluated; its head may have any name. Raises as `check_rule` does."""
+    """Refuse a rule that cannot be evaluated; its head may have any name. Raises as `check_rule`
+    does.
+    """
     if not rule.body:
         raise InvalidInput("a rule needs a body: assert the head as a fact instead")
     if problem := limits.body_problem(len(rule.body)):
@@ -109,8 +112,8 @@ def check_statements(
 def counterpart(literal: Literal) -> Atom:
     """Return the atom of a negated goal with the other sign, whose rows are its answers.
 
-    Raises UnsafeRule for `not ~p` with variables: it holds for every value except those asserted or concluded
-    with `~`, so that its answers cannot be listed.
+    Raises UnsafeRule for `not ~p` with variables: it holds for every value except those asserted or
+    concluded with `~`, so that its answers cannot be listed.
     """
     atom = literal.atom
     variable = next(iter(atom.variables()), None)
@@ -193,7 +196,9 @@ def _check_comparison(item: Comparison, bound: set[str], hint: str | None) -> No
 
 
 def _check_builtins(rule: Rule) -> None:
-    """Refuse errors that would only show during evaluation: an invalid pattern, an aggregate of nothing."""
+    """Refuse errors that would only show during evaluation: an invalid pattern, an aggregate of
+    nothing.
+    """
     for item in rule.body:
         if isinstance(item, Comparison) and item.op == "matches":
             if not isinstance(item.right, str):

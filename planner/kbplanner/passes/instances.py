@@ -1,15 +1,16 @@
-"""Rule instances as rows: for each clause, a relation of the values of its variables where its body holds.
+"""Rule instances as rows: for each clause, a relation of the values of its variables where its body
+holds.
 
     anc[bb](?x, ?z) :- demand anc[bb](?x, ?z), par(?x, ?y), anc[bb](?y, ?z).
 
-gets `instance 0(?x, ?z, ?y) :-` with the same body. No clause reads these relations, so they are filled once,
-after the fixpoint, and a finished run holds the ground program of its answers: proofs, and the confidence and
-validity of conclusions, are computed from it. Only the clauses that the goal's own conclusions can depend on
-get instances: atoms that are merely absent have none. Nor have clauses that aggregate: their groups depend on
-all their bindings.
+gets `instance 0(?x, ?z, ?y) :-` with the same body. No clause reads these relations, so they are
+filled once, after the fixpoint, and a finished run holds the ground program of its answers: proofs,
+and the confidence and validity of conclusions, are computed from it. Only the clauses that the
+goal's own conclusions can depend on get instances: atoms that are merely absent have none. Nor have
+clauses that aggregate: their groups depend on all their bindings.
 
-Instances without a relevant difference are one row: there are columns for variables of conclusions alone, and
-independent choices are parts with instances of their own (`parts.py`).
+Instances without a relevant difference are one row: there are columns for variables of conclusions
+alone, and independent choices are parts with instances of their own (`parts.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ MAX_COLUMNS = 64
 
 @dataclass(frozen=True, slots=True)
 class InstanceRelation:
-    """The relation of a clause's instances, or of those of a part of it: a column for each of `variables`.
+    """The relation of a clause's instances, or of those of a part of it: a column for each of
+    `variables`.
 
-    `whole` is the clause with the anonymous variables of conclusions named; `clause` has atoms for its parts in
-    place of their items. The premises are the atoms of its body whose rows are conclusions themselves, or those of
-    `parts`, without guards. `unseen` are items that hold for some values of variables without a column.
+    `whole` is the clause with the anonymous variables of conclusions named; `clause` has atoms for
+    its parts in place of their items. The premises are the atoms of its body whose rows are
+    conclusions themselves, or those of `parts`, without guards. `unseen` are items that hold for
+    some values of variables without a column.
     """
 
     schema: RelationSchema
@@ -53,7 +56,9 @@ class InstanceRelation:
 
 @dataclass(frozen=True, slots=True)
 class GroupRelation:
-    """The groups of a rule with aggregates, and the bindings they are taken over; `width` columns of both are the group."""
+    """The groups of a rule with aggregates, and the bindings they are taken over; `width` columns
+    of both are the group.
+    """
 
     schema: RelationSchema
     bindings: RelationSchema
@@ -64,7 +69,8 @@ class GroupRelation:
 class GroundProgram:
     """A program together with the relations of its clauses' instances.
 
-    `given` is the relation whose seeds count as conclusions: the reached bindings of a rewritten goal.
+    `given` is the relation whose seeds count as conclusions: the reached bindings of a rewritten
+    goal.
     """
 
     program: Program
@@ -76,8 +82,8 @@ class GroundProgram:
 def instances(program: Program, weighed: Collection[RelationSchema] | None = None) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
-    They distinguish instances with other premises, and, if `weighed` names stored relations, with other facts of these.
-    Raises BudgetExceeded for a clause with too many variables that matter.
+    They distinguish instances with other premises, and, if `weighed` names stored relations, with
+    other facts of these. Raises BudgetExceeded for a clause with too many variables that matter.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None
@@ -131,7 +137,9 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
 
 
 def _supporting(program: Program, seed_relation: RelationSchema | None) -> Iterator[Clause]:
-    """Yield the clauses of the answer relation and of its dependencies, by rule; those of the compiler first."""
+    """Yield the clauses of the answer relation and of its dependencies, by rule; those of the
+    compiler first.
+    """
     heads = program.heads()
     todo = [schema for schema in (program.answer,) if schema is not None]
     reached = set(todo)

@@ -26,7 +26,8 @@ MAX_VARIANTS = 64
 def lower(
     rules: Sequence[Rule], denied: frozenset[RelationSchema] = frozenset()
 ) -> tuple[Clause, ...]:
-    """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations that have rows.
+    """Lower rules, numbered from 1 in the order given; `denied` names the stored negative relations
+    that have rows.
 
     Raises InvalidInput for what the engine does not evaluate.
     """

@@ -1,10 +1,10 @@
-"""Demand: derive only what the goal asks for.
+"""Magic sets: derivation of only the rows that the goal demands.
 
-Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its head, and
-demand for a body atom arises from the demand for the head and the items before the atom. Clauses that an
-earlier pass has guarded keep their guard. Demand for a relation used under absence is derived in the same
-way; where that would make demand recursive through absence, the `stratify` pass computes the relation in
-full and this pass leaves it unguarded.
+Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its
+head, and demand for a body atom arises from the demand for the head and the items before the atom.
+Clauses that an earlier pass has guarded keep their guard. Demand for a relation used under absence
+is derived in the same way; where that would make demand recursive through absence, the `stratify`
+pass computes the relation in full and this pass leaves it unguarded.
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ def magic(program: Program) -> Program:
 
 
 def can_lose(program: Program) -> bool:
-    """Return whether demand can cost more than it saves: it depends on the answers of a non-linear recursion.
+    """Return whether demand can cost more than it saves: it depends on the answers of a non-linear
+    recursion.
 
-    In such a component each new answer makes new demand, which derives new answers, so that the guarded rules end up
-    deriving most of the relation one binding at a time. Linear recursion does not have this form, nor do the relations
-    that the `turn` pass rewrote. `program` is the result of the `magic` pass.
+    In such a component each new answer makes new demand, which derives new answers, so that the
+    guarded rules end up deriving most of the relation one binding at a time. Linear recursion does
+    not have this form, nor do the relations that the `turn` pass rewrote. `program` is the result
+    of the `magic` pass.
     """
     for part in components(program.clauses):
         if not part.recursive or not any(schema.role in GUARDS for schema in part.relations):

@@ -25,7 +25,9 @@ class Statistics(Protocol):
         """Return the visible rows of a stored relation."""
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Return the number of distinct values of these columns of a stored relation; 0 when unknown."""
+        """Return the number of distinct values of these columns of a stored relation; 0 when
+        unknown.
+        """
 
 
 class NoStatistics:
@@ -52,7 +54,9 @@ class Expecting:
         return self.told.rows(schema)
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Return the number of distinct values of these columns of a stored relation; 0 when unknown."""
+        """Return the number of distinct values of these columns of a stored relation; 0 when
+        unknown.
+        """
         return self.told.distinct(schema, columns)
 
 
@@ -63,12 +67,13 @@ def order_items(
     first: ClauseAtom | None = None,
     seed: RelationSchema | None = None,
 ) -> list[ClauseItem]:
-    """Order the items of a body for evaluation from left to right, starting with `bound` variables known.
+    """Order the items of a body for evaluation from left to right, starting with `bound` variables
+    known.
 
-    Tests and computations come as soon as the variables they need are bound; of the atoms, the one with the
-    least estimated fan-out comes next, and of equals the earlier one. Before an atom that is expected to give
-    several rows comes an equation that binds another variable. `first`, if given, comes first; `seed` is the
-    relation of the goal's own bindings.
+    Tests and computations come as soon as the variables they need are bound; of the atoms, the one
+    with the least estimated fan-out comes next, and of equals the earlier one. Before an atom that
+    is expected to give several rows comes an equation that binds another variable. `first`, if
+    given, comes first; `seed` is the relation of the goal's own bindings.
     """
     left = list(items)
     computed = {item.target for item in items if isinstance(item, Computation)}
@@ -110,7 +115,9 @@ def order_items(
 
 
 def is_test(item: ClauseItem) -> bool:
-    """Return True if an item needs its variables bound before it: it tests them or computes from them."""
+    """Return True if an item needs its variables bound before it: it tests them or computes from
+    them.
+    """
     return not isinstance(item, ClauseAtom) or item.absent
 
 

@@ -7,14 +7,15 @@ independently. With `a` and `b` concluded by rules the clause becomes
 
     r(?x) :- i(?x), part 0(), part 1().        part 0() :- guard 0(), a(?u).        guard 0() :- r(?x).
 
-and `part 1` in the same way. A part is a group of body items that are connected by variables of their own; its
-head has the variables it shares with the rest, and its guard the useful values of these. Where all items are
-connected, the variables of one atom, the root, count as shared, so that a body shaped like a tree falls into
-parts of one atom each (Yannakakis, "Algorithms for acyclic database schemes", 1981).
+and `part 1` in the same way. A part is a group of body items that are connected by variables of
+their own; its head has the variables it shares with the rest, and its guard the useful values of
+these. Where all items are connected, the variables of one atom, the root, count as shared, so that
+a body shaped like a tree falls into parts of one atom each (Yannakakis, "Algorithms for acyclic
+database schemes", 1981).
 
-Only atoms for which `tells` is true distinguish instances. Items that are connected with none of them need no
-columns, because it only matters that they hold for some values. They are the `Unseen`, whose values
-`witness.py` finds later.
+Only atoms for which `tells` is true distinguish instances. Items that are connected with none of
+them need no columns, because it only matters that they hold for some values. They are the `Unseen`,
+whose values `witness.py` finds later.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A clause, or a part of one, with the `columns` that tell its instances apart, and the clauses of its parts' guards."""
+    """A clause, or a part of one, with the `columns` that tell its instances apart, and the clauses
+    of its parts' guards.
+    """
 
     clause: Clause
     columns: tuple[Variable, ...]
@@ -98,7 +101,9 @@ def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
 def _spine(
     body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells
 ) -> list[ClauseItem]:
-    """Return the roots of a body and add their variables to the columns, until that splits off a part."""
+    """Return the roots of a body and add their variables to the columns, until that splits off a
+    part.
+    """
     spine: list[ClauseItem] = []
     while True:
         telling = [group for group in _groups(body, columns) if _tells(group, columns, tells)]

@@ -1,10 +1,10 @@
 """Propagation of equalities and comparisons of a caller into the rules it calls.
 
-`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body calls a
-relation with a repeated variable, the relation gets a restricted version, in whose clauses the arguments are
-unified. Comparisons of an argument with a constant go into the version too if all calls of this version have
-them, so that no two versions do the same work. Restrictions go from callers to callees through all relations
-that are not recursive:
+`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body
+calls a relation with a repeated variable, the relation gets a restricted version, in whose clauses
+the arguments are unified. Comparisons of an argument with a constant go into the version too if all
+calls of this version have them, so that no two versions do the same work. Restrictions go from
+callers to callees through all relations that are not recursive:
 
     query(x) :- pair(x, x), x < 2.          pair(x, y) :- nat(x), nat(y).
 
@@ -12,8 +12,8 @@ becomes, with `{1 = 2, 1 < _}` for the version that has equal arguments, the fir
 
     query(x) :- pair{1 = 2, 1 < _}(x, x), x < 2.          pair{1 = 2, 1 < _}(x, x) :- nat(x), nat(x), x < 2.
 
-Constant arguments need no version: `adorn` binds them. Rules used under absence, aggregates and recursive
-relations keep their general form.
+Constant arguments need no version: `adorn` binds them. Rules used under absence, aggregates and
+recursive relations keep their general form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Version = tuple[RelationSchema, tuple[Comparison, ...]]
 
 
 def restrict(program: Program) -> Program:
-    """Replace relations by restricted versions of them where calls allow it; the goal's own equalities count as a call."""
+    """Replace relations by restricted versions of them where calls allow it; the goal's own
+    equalities count as a call.
+    """
     parts = components(program.clauses)
     heads = program.heads()
     general = {schema for part in parts if part.recursive for schema in part.relations}
@@ -73,7 +75,9 @@ def _calls(
     general: set[RelationSchema],
     common: dict[Version, list[Comparison]],
 ) -> list[Version | None]:
-    """Return the version that each item of the body calls (None for other items); notes the comparisons of each call."""
+    """Return the version that each item of the body calls (None for other items); notes the
+    comparisons of each call.
+    """
     versions: list[Version | None] = []
     for item in clause.body:
         if not isinstance(item, ClauseAtom) or item.schema not in heads:

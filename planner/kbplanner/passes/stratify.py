@@ -27,7 +27,9 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
 
 
 def computed_recursion(clauses: Sequence[Clause]) -> set[int]:
-    """Return the numbers of rules in a recursion in which a head takes a value that its body computes."""
+    """Return the numbers of rules in a recursion in which a head takes a value that its body
+    computes.
+    """
     numbers: set[int] = set()
     for part in components(clauses):
         own = [
@@ -50,10 +52,11 @@ def _computes_head(clause: Clause) -> bool:
 
 
 def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None:
-    """Return the relations to compute in full, whose demand would be recursive through absence; None without any.
+    """Return the relations to compute in full, whose demand would be recursive through absence;
+    None without any.
 
-    `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The dependencies of
-    a full relation are full too, so that none of them waits for demand.
+    `program` is the result of the magic pass on `source`, whose relations are not adorned yet. The
+    dependencies of a full relation are full too, so that none of them waits for demand.
     """
     relations: set[RelationSchema] = set()
     for part in components(program.clauses):

@@ -1,9 +1,9 @@
 """Rewriting of linear recursion for the binding of the goal.
 
-A recursive clause is *right-linear* for an adornment when its free head arguments are passed on unchanged by
-the one recursive atom: `p(x, z) :- q(x, y), p(y, z)` asked with x bound. Plain magic sets would store all of
-`p(y, z)` for every y on the way. Here only the reachable bindings are stored, and answers are taken from the
-base clauses at the end:
+A recursive clause is *right-linear* for an adornment when its free head arguments are passed on
+unchanged by the one recursive atom: `p(x, z) :- q(x, y), p(y, z)` asked with x bound. Plain magic
+sets would store all of `p(y, z)` for every y on the way. Here only the reachable bindings are
+stored, and answers are taken from the base clauses at the end:
 
     demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
 
@@ -11,16 +11,16 @@ and where `q` is a base clause as well, as in a plain closure, one traversal doe
 
     reach(y) :- demand(x), q(x, y).         reach(z) :- reach(y), q(y, z).          answer(z) :- reach(z).
 
-The mirror image is *left-linear*: the recursive atom takes over the bound head arguments unchanged, as in
-`p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is reached, and need
-not carry the binding:
+The mirror image is *left-linear*: the recursive atom takes over the bound head arguments unchanged,
+as in `p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is
+reached, and need not carry the binding:
 
     answer(z) :- demand(x), base(x, z).     answer(z) :- answer(y), q(y, z).
 
-For the goal itself, which has one seed, this is enough. Where other clauses call a right-linear relation, each
-reached binding carries the seed it came from. Without a free argument that would only multiply bindings, so
-such relations are not rewritten.
-Naughton, Ramakrishnan, Sagiv, Ullman: "Efficient evaluation of right-, left-, and multi-linear rules" (1989).
+For the goal itself, which has one seed, this is enough. Where other clauses call a right-linear
+relation, each reached binding carries the seed it came from. Without a free argument that would
+only multiply bindings, so such relations are not rewritten. Naughton, Ramakrishnan, Sagiv, Ullman:
+"Efficient evaluation of right-, left-, and multi-linear rules" (1989).
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ def _turned_goal(
 def _walked_once(
     schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
 ) -> list[Clause] | None:
-    """Return clauses for a relation whose steps are base clauses too: reached bindings are answers themselves."""
+    """Return clauses for a relation whose steps are base clauses too: reached bindings are answers
+    themselves.
+    """
     steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
     bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
     rewritten: list[Clause] = []

@@ -9,7 +9,9 @@ from kbplanner.ir.terms import Variable
 
 
 def verify(program: Program, after: str) -> None:
-    """Raise EngineFault if a clause uses a relation with the wrong arity or a variable that nothing binds."""
+    """Raise EngineFault if a clause uses a relation with the wrong arity or a variable that nothing
+    binds.
+    """
     for clause in program.clauses:
         _clause(clause, after)
 

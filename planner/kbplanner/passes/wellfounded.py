@@ -1,13 +1,15 @@
-"""Removal of recursion through negation: components that need it become relations settled beforehand.
+"""Removal of recursion through negation: components that need it become relations settled
+beforehand.
 
     win(?x) :- move(?x, ?y), not win(?y).
 
-is a *negative component*: it depends on itself through absence. Its well-founded model is computed separately,
-in full (`settle.py`), and gives two relations: the rows that are true, and the rows that are possible, true or
-undefined. To all other rules they are facts. Where a row is undefined, clauses that depend on it are evaluated
-twice, as a lower and an upper bound: true rows follow from true rows and the absence of possible ones; possible
-rows follow from possible rows and the absence of true ones. This is one step of the alternating fixpoint of
-Van Gelder (1993), and it suffices above the component.
+is a *negative component*: it depends on itself through absence. Its well-founded model is computed
+separately, in full (`settle.py`), and gives two relations: the rows that are true, and the rows
+that are possible, true or undefined. To all other rules they are facts. Where a row is undefined,
+clauses that depend on it are evaluated twice, as a lower and an upper bound: true rows follow from
+true rows and the absence of possible ones; possible rows follow from possible rows and the absence
+of true ones. This is one step of the alternating fixpoint of Van Gelder (1993), and it suffices
+above the component.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def uncertain(
     parts: Iterable[NegativeComponent],
     undefined: Collection[RelationSchema],
 ) -> frozenset[RelationSchema]:
-    """Return the relations that can have undefined rows if those of `undefined`, of negative components, do."""
+    """Return the relations that can have undefined rows if those of `undefined`, of negative
+    components, do.
+    """
     inside = {schema for part in parts for schema in part.relations}
     relations = set(undefined)
     grown = True
@@ -95,8 +99,8 @@ def apart(
 ) -> tuple[Clause, ...]:
     """Return the clauses without negative components, whose relations copy the settled rows.
 
-    With `keep` the clauses of negative components stay, and test the absence of rows that were settled as possible:
-    they conclude the same, step by step, as proofs need it.
+    With `keep` the clauses of negative components stay, and test the absence of rows that were
+    settled as possible: they conclude the same, step by step, as proofs need it.
     """
     inside = {schema: part for part in parts for schema in part.relations}
     doubled = uncertain(clauses, parts, undefined)
@@ -135,10 +139,12 @@ def apart(
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """The relation of a clause's instances in a negative component, with a column for each of `variables`.
+    """The relation of a clause's instances in a negative component, with a column for each of
+    `variables`.
 
-    `head` and `premises` are atoms of the component; an absent premise is one without anonymous variables. `sure` says that
-    the rest of the body is true in these instances, not merely possible.
+    `head` and `premises` are atoms of the component; an absent premise is one without anonymous
+    variables. `sure` says that the rest of the body is true in these instances, not merely
+    possible.
     """
 
     schema: RelationSchema
@@ -150,10 +156,11 @@ class Instances:
 
 @dataclass(frozen=True, slots=True)
 class Overestimate:
-    """A program without recursion through absence that finds every instance that can matter to a negative component.
+    """A program without recursion through absence that finds every instance that can matter to a
+    negative component.
 
-    `inverted` are relations whose absence depends on the component through two negations; see `component.py`.
-    Where instances have a sure and a merely possible form, the sure one follows.
+    `inverted` are relations whose absence depends on the component through two negations; see
+    `component.py`. Where instances have a sure and a merely possible form, the sure one follows.
     """
 
     program: Program
@@ -167,9 +174,11 @@ def overestimate(
     part: NegativeComponent,
     undefined: Collection[RelationSchema],
 ) -> Overestimate:
-    """Return the program for `part`, one of `parts`; those before it are settled, `undefined` have undefined rows.
+    """Return the program for `part`, one of `parts`; those before it are settled, `undefined` have
+    undefined rows.
 
-    It leaves out the absences within the component. Raises BudgetExceeded for a clause with too many variables.
+    It leaves out the absences within the component. Raises BudgetExceeded for a clause with too
+    many variables.
     """
     doubled = uncertain(clauses, parts, undefined) - part.relations
     twice = {
@@ -246,9 +255,11 @@ def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) ->
 def _bounds(
     clause: Clause, doubled: Collection[RelationSchema], widths: Mapping[RelationSchema, int]
 ) -> Iterator[Clause]:
-    """Yield the clauses for both bounds of a head; `widths` is the number of group arguments of GROUPS relations.
+    """Yield the clauses for both bounds of a head; `widths` is the number of group arguments of
+    GROUPS relations.
 
-    A group with an undefined binding has no sure value; its values without and with such bindings are possible.
+    A group with an undefined binding has no sure value; its values without and with such bindings
+    are possible.
     """
     groups = [
         atom
@@ -277,7 +288,9 @@ def _unsure(groups: ClauseAtom, width: int, absent: bool = False) -> ClauseAtom:
 
 
 def _bound(clause: Clause, truth: str, doubled: Collection[RelationSchema]) -> Clause:
-    """Return the clause for one bound of its head; an absence tests the other bound of its relation."""
+    """Return the clause for one bound of its head; an absence tests the other bound of its
+    relation.
+    """
     head = (
         possible(clause.head.schema)
         if truth == POSSIBLE and clause.head.schema in doubled
@@ -309,7 +322,9 @@ def _named(
     inside: Collection[RelationSchema],
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema],
 ) -> Clause:
-    """Return the clause with its premises' anonymous variables named; absences test a projection instead."""
+    """Return the clause with its premises' anonymous variables named; absences test a projection
+    instead.
+    """
     count = 0
     body: list[ClauseItem] = []
     for item in clause.body:

@@ -1,7 +1,7 @@
 """The reference engine: the same bytecode in plain Python, slow and simple.
 
-It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It implements the protocols
-of `backend`; the word formats and the meaning of a round are those of csrc/README.md.
+It is the oracle of the differential tests and serves `ENGINE=python` for debugging. It implements
+the protocols of `backend`; the word formats and the meaning of a round are those of csrc/README.md.
 """
 
 from __future__ import annotations
@@ -405,7 +405,7 @@ class ReferenceEngine(PlainMatches):
         ]
 
     def load(self, words: array[int]) -> ReferencePlan:
-        """Decode bytecode that our own planner has made."""
+        """Decode bytecode of this planner."""
         return decode(words)
 
     def open_run(

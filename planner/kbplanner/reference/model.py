@@ -1,8 +1,8 @@
 """Well-founded models in Python: the textbook alternating fixpoint, the oracle of the tests.
 
-Van Gelder, "The alternating fixpoint of logic programs with negation" (1993): what follows when only known
-falsehoods count as absent is true; what does not follow even when everything not known to be true counts as
-absent is false.
+Van Gelder, "The alternating fixpoint of logic programs with negation" (1993): what follows when
+only known falsehoods count as absent is true; what does not follow even when everything not known
+to be true counts as absent is false.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class ReferenceModel:
             self._true, self._possible = true, possible
 
     def _least(self, assumed: set[int]) -> Generator[None, None, set[int]]:
-        """Return the least set closed under the instances, where exactly the nodes not `assumed` are absent."""
+        """Return the least set closed under the instances, where exactly the nodes not `assumed`
+        are absent.
+        """
         closed: set[int] = set()
         usable = [
             (head, positive)

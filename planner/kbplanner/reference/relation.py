@@ -285,7 +285,7 @@ class ReferenceRelation:
         return 0
 
     def drop(self) -> None:
-        """Forget everything."""
+        """Remove all rows."""
         self._open()
         epoch = self.epoch + 1
         self.__init__(self.arity, self._texts)  # type: ignore[misc]

@@ -20,9 +20,9 @@ def arity_warnings(
 ) -> list[RuleWarning]:
     """Warn about each predicate and arity of a text that nothing else uses, once.
 
-    `known` holds the stored predicates with their arities; facts and rule heads of the text itself count as
-    well. Warned about are a known predicate with a new arity, and, in bodies and goals, an unknown
-    predicate, with the known one of a similar name if there is one.
+    `known` holds the stored predicates with their arities; facts and rule heads of the text itself
+    count as well. Warned about are a known predicate with a new arity, and, in bodies and goals, an
+    unknown predicate, with the known one of a similar name if there is one.
     """
     defined: dict[str, set[int]] = {name: set(arities) for name, arities in known.items()}
     for name, arity, _ in _defined(statements):
@@ -60,7 +60,8 @@ def rule_statement(rule: Rule, line: int = 1) -> RuleStatement:
 
 
 def nearest_name(name: str, others: Iterable[str]) -> str | None:
-    """Return the nearest name by edit distance, if near enough; of equally near ones the first by alphabet.
+    """Return the nearest name by edit distance, if near enough; of equally near ones the first by
+    alphabet.
 
     Short names must be nearer: one letter of three, two of six.
     """
@@ -75,7 +76,9 @@ def nearest_name(name: str, others: Iterable[str]) -> str | None:
 
 
 def edit_distance(name: str, other: str) -> int:
-    """Count letters to insert, delete, replace or swap with their neighbour (optimal string alignment)."""
+    """Count letters to insert, delete, replace or swap with their neighbour (optimal string
+    alignment).
+    """
     above: list[int] = []
     upper: list[int] = []
     row = list(range(len(other) + 1))

@@ -1,4 +1,4 @@
-"""Errors and warnings about a text: their positions and their display for the author."""
+"""Errors and warnings about a text, with positions and display text."""
 
 from __future__ import annotations
 
@@ -89,9 +89,11 @@ class Diagnostic:
 def diagnostic(
     span: Span, source: str, code: str, message: str, hint: str | None, first: int = 1
 ) -> Diagnostic:
-    """Return the diagnostic of an error at `span` in its line `source`, whose first character is column `first`.
+    """Return the diagnostic of an error at `span` in its line `source`, whose first character is
+    column `first`.
 
-    A span of several lines is marked to the end of its first; a long line is cut to the relevant part.
+    A span of several lines is marked to the end of its first; a long line is cut to the relevant
+    part.
     """
     at = max(0, span.column - first)
     if span.end_line == span.line:
@@ -114,7 +116,9 @@ def syntax_error(diagnostics: Sequence[Diagnostic]) -> RuleSyntaxError:
 
 
 def width(text: str) -> int:
-    """Count the terminal cells of a text: East Asian wide characters take two, combining marks none."""
+    """Count the terminal cells of a text: East Asian wide characters take two, combining marks
+    none.
+    """
     if text.isascii():
         return len(text)
     return sum(_cells(char) for char in text)

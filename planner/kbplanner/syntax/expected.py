@@ -1,6 +1,7 @@
-"""Messages for the token at which the parser stopped: what was expected there, in the author's words.
+"""Messages for the token at which the parser stopped: what was expected there, in the author's
+words.
 
-The parser's own list of acceptable tokens is not shown to anyone; the position says more than the list.
+The parser's list of acceptable tokens is not shown, because the position is more informative.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def place_of(tokens: list[Token], at: int) -> Place:
 def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: int) -> Problem:
     """Return what is wrong with `tokens[at]`; `at` past the list means the text ended there.
 
-    `line_start` is where the line of that token begins in `text`, `indent` how far the statement's first
-    token is from the beginning of its own line.
+    `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
+    first token is from the beginning of its own line.
     """
     place = place_of(tokens, at)
     before = tokens[at - 1] if at else None

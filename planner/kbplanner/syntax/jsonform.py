@@ -1,9 +1,9 @@
 """Reader of rules, atoms and goals as JSON values; `jsonwriter` has the other direction.
 
-JSON has only strings, so an argument that starts with `?` is a variable and every other one a constant,
-unchanged. In comparisons and string tests, a text is an expression when it parses as one and contains a
-variable (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`, `"2024-01-01"`).
-In a rule head a text such as `"count(?x)"` is an aggregate.
+JSON has only strings, so an argument that starts with `?` is a variable and every other one a
+constant, unchanged. In comparisons and string tests, a text is an expression when it parses as one
+and contains a variable (`"?x + 1"`, `"lower(?name)"`); any other text stays a constant (`"a-b"`,
+`"2024-01-01"`). In a rule head a text such as `"count(?x)"` is an aggregate.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _IN_TEXT = ("predicate", "builtin", "args", "negated", "naf", "polarity")
 def rule_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Rule:
     """Read `{"head": atom, "body": [atom, ...], "name"?, "confidence"?, "scope"?}`.
 
-    `negated: true` (or `truthVal: false`, or `polarity: "negative"`) in the head concludes the explicit
-    negative. In the body, `negated` and `naf` mean `not`, and `polarity: "negative"` matches the explicit
-    negative. Raises InvalidInput naming the field, such as `body[1].args[0]`.
+    `negated: true` (or `truthVal: false`, or `polarity: "negative"`) in the head concludes the
+    explicit negative. In the body, `negated` and `naf` mean `not`, and `polarity: "negative"`
+    matches the explicit negative. Raises InvalidInput naming the field, such as `body[1].args[0]`.
     """
     fields = _object(obj, path)
     head = _atom(_field(fields, "head", path), _under(path, "head"), limits, head=True)
@@ -73,17 +73,19 @@ def rule_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
 def atom_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Atom:
     """Read a signed atom: a fact, a pattern or a rule head without aggregates.
 
-    It is negative if `negated` is true, `truthVal` is false or `polarity` is "negative". Raises InvalidInput.
+    It is negative if `negated` is true, `truthVal` is false or `polarity` is "negative". Raises
+    InvalidInput.
     """
     return _atom(obj, path, limits, head=False)
 
 
 def item_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
-    """Read a body item: `{"predicate", "args"}` is an ordinary atom, or a comparison if the name is its sign.
+    """Read a body item: `{"predicate", "args"}` is an ordinary atom, or a comparison if the name is
+    its sign.
 
-    Other builtins have the form `{"builtin": name, "args"}`; `"builtin": false` marks an ordinary atom whose name
-    is a comparison sign. The item may also be text in the rule language, or an object with that text as `text`.
-    Raises InvalidInput.
+    Other builtins have the form `{"builtin": name, "args"}`; `"builtin": false` marks an ordinary
+    atom whose name is a comparison sign. The item may also be text in the rule language, or an
+    object with that text as `text`. Raises InvalidInput.
     """
     if (text := _text_of(obj, path)) is not None:
         return item_from_text(text[0], text[1], limits)
@@ -131,7 +133,8 @@ def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS
 
 
 def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
-    """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"` means `~`.
+    """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"`
+    means `~`.
 
     A goal may also be text, or an object with `text`. Raises InvalidInput.
     """
@@ -278,7 +281,9 @@ def _expression(value: Any, path: str, limits: Limits) -> Expr:
 
 
 def _text_of(obj: Any, path: str) -> tuple[str, str] | None:
-    """Return the text of an item given as text, and where it is; None if the item is an object with a predicate."""
+    """Return the text of an item given as text, and where it is; None if the item is an object with
+    a predicate.
+    """
     if isinstance(obj, str):
         return obj, path or "text"
     if not isinstance(obj, Mapping) or obj.get("text") is None:

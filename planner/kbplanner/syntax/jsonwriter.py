@@ -19,7 +19,9 @@ from kbplanner.syntax.printer import print_expression, print_term
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
-    """Return a rule as `rule_from_json` reads it. Its text form is exact for every rule; see `item_to_json`."""
+    """Return a rule as `rule_from_json` reads it. Its text form is exact for every rule; see
+    `item_to_json`.
+    """
     result: dict[str, Any] = {
         "head": atom_to_json(rule.head),
         "body": [item_to_json(item) for item in rule.body],
@@ -42,9 +44,10 @@ def atom_to_json(atom: Atom) -> dict[str, Any]:
 def item_to_json(item: BodyItem) -> dict[str, Any]:
     """Return a body item as `item_from_json` reads it.
 
-    String tests have `builtin` in place of `predicate`. An ordinary atom whose name is a comparison sign is marked with
-    `builtin: false`. What JSON cannot express comes back different: a constant that starts with `?`, an expression
-    without variables, in a comparison a constant that reads as an expression, in a head one that reads as an aggregate.
+    String tests have `builtin` in place of `predicate`. An ordinary atom whose name is a comparison
+    sign is marked with `builtin: false`. What JSON cannot express comes back different: a constant
+    that starts with `?`, an expression without variables, in a comparison a constant that reads as
+    an expression, in a head one that reads as an aggregate.
     """
     if isinstance(item, Comparison):
         key = "predicate" if item.op in COMPARISONS else "builtin"

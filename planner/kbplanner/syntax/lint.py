@@ -59,7 +59,9 @@ def _never_holds(item: Comparison) -> bool:
 
 
 def _independent(rule: Rule) -> list[set[str]]:
-    """Return the variables of the positive atoms, grouped so that no item of the body joins two groups."""
+    """Return the variables of the positive atoms, grouped so that no item of the body joins two
+    groups.
+    """
     groups: list[set[str]] = []
     joins = [
         {"?" + variable.name for variable in item.variables() if not variable.anonymous}

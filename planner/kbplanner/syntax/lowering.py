@@ -1,4 +1,5 @@
-"""Translation of the parse tree to terms: checks what is allowed where, with messages in the author's words.
+"""Translation of the parse tree to terms: checks what is allowed where, with messages in the
+author's words.
 
 Every problem of a statement is collected, so that one report shows them all.
 """
@@ -310,7 +311,9 @@ class Lowering:
         return Comparison(name, left, right, negated)
 
     def _string_function(self, node: Node, negated: bool) -> BodyItem:
-        """Read a function written like an atom, its value last: `length(?text, ?n)` is `?n = length(?text)`."""
+        """Read a function written like an atom, its value last: `length(?text, ?n)` is `?n =
+        length(?text)`.
+        """
         name = node.token.value
         if not fits_as_atom(name, len(node.args)):
             message = f"{name} takes the value last, found {len(node.args)} argument{'s' * (len(node.args) != 1)}"
@@ -492,7 +495,9 @@ def _ungroup(node: Node) -> Node:
 
 
 def _is_aggregate(node: Node) -> bool:
-    """Return True if a call looks like an aggregate: an unquoted name with a single variable or star."""
+    """Return True if a call looks like an aggregate: an unquoted name with a single variable or
+    star.
+    """
     return (
         node.token.type == "IDENT"
         and node.token.value in AGGREGATES

@@ -1,8 +1,8 @@
 """Text in the rule language to statements, rules, goals and atoms.
 
-The parser is lark's LALR(1), fed one statement at a time by our own scanner: a mistake costs its own
-statement only, all mistakes of a text are reported together, and no text is too long. Lark is loaded with the
-first text that needs it.
+The parser is lark's LALR(1), fed one statement at a time by our own scanner: a mistake costs its
+own statement only, all mistakes of a text are reported together, and no text is too long. Lark is
+loaded with the first text that needs it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,20 @@ def parse_program(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]
 
 
 def parse_stream(chunks: Iterable[str], limits: Limits = DEFAULT_LIMITS) -> Iterator[Statement]:
-    """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a time.
+    """Read the statements of a text that comes in chunks, cut anywhere; holds about one chunk at a
+    time.
 
-    Raises RuleSyntaxError at the end of the text, with every independent error; from the first error on no
-    statement is given. A caller that must not act on a faulty text waits for the end of the iterator.
+    Raises RuleSyntaxError at the end of the text, with every independent error; from the first
+    error on no statement is given. A caller that must not act on a faulty text waits for the end of
+    the iterator.
     """
     return read_chunks(chunks, parse_clause, limits)
 
 
 def parse_rule(text: str, limits: Limits = DEFAULT_LIMITS) -> Rule:
-    """Read one rule; the final dot may be missing. Raises RuleSyntaxError. Safety is `check_rule`'s matter."""
+    """Read one rule; the final dot may be missing. Raises RuleSyntaxError. `check_rule` checks
+    safety.
+    """
     return cast(RuleStatement, _single(text, "rule", limits)).rule
 
 
@@ -55,7 +59,8 @@ def parse_goal(text: str, limits: Limits = DEFAULT_LIMITS) -> GoalStatement:
 
 
 def parse_atom(text: str, limits: Limits = DEFAULT_LIMITS) -> Atom:
-    """Read one signed atom, variables allowed; `~p(a)` and `not p(a)` are both the explicit negative.
+    """Read one signed atom, variables allowed; `~p(a)` and `not p(a)` are both the explicit
+    negative.
 
     Raises RuleSyntaxError.
     """
@@ -77,7 +82,9 @@ def parse_expression(text: str, limits: Limits = DEFAULT_LIMITS) -> Expr:
 
 
 def parse_clause(tokens: list[Token]) -> Clause | int:
-    """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped at."""
+    """Run the grammar on the tokens of a statement: its tree, or the index of the token it stopped
+    at.
+    """
     result = _feed("statement", tokens)
     return result if isinstance(result, int) else cast(Clause, result)
 

@@ -1,7 +1,7 @@
 """Printer of terms as canonical text, which parses back to the same term.
 
-`parse(print(x)) == x` for all rules and atoms, also those that came from JSON with names and constants no
-author would write: what is not a plain word or number is quoted.
+`parse(print(x)) == x` for all rules and atoms, also those that came from JSON with names and
+constants no author would write: what is not a plain word or number is quoted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _PRODUCTS = ("*", "/", "div", "mod")
 
 
 def print_constant(text: str) -> str:
-    """Return a constant as an author writes it: plain if it is a word or a number, else in double quotes."""
+    """Return a constant as an author writes it: plain if it is a word or a number, else in double
+    quotes.
+    """
     return text if _PLAIN.fullmatch(text) and text not in _KEYWORDS else _quoted(text, '"')
 
 

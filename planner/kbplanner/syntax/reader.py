@@ -1,7 +1,8 @@
-"""Reader of a text, statement by statement: a fast path for plain facts, the grammar for everything else.
+"""Reader of a text, statement by statement: a fast path for plain facts, the grammar for everything
+else.
 
-Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern; everything else is
-parsed by the grammar. Both give the same statements, in linear time.
+Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern;
+everything else is parsed by the grammar. Both give the same statements, in linear time.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ _NOT_PLAIN = RESERVED | {"not"}
 class Reader:
     """Reader of statements from `text`, whose first character is at `line` and `column`.
 
-    With `final=False` more text may follow: the reader stops before a statement that touches the end of
-    the text, and `pos` says where to continue. Errors are collected in `errors`; after the first one no
-    statement is returned. `mode` is "program", or the required kind of a single statement: "rule", "goal" or "atom".
+    With `final=False` more text may follow: the reader stops before a statement that touches the
+    end of the text, and `pos` says where to continue. Errors are collected in `errors`; after the
+    first one no statement is returned. `mode` is "program", or the required kind of a single
+    statement: "rule", "goal" or "atom".
     """
 
     def __init__(
@@ -291,8 +293,8 @@ class _Places:
 def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> Iterator[Statement]:
     """Read a text that comes in chunks; see `parser.parse_stream`.
 
-    The part of a window that no statement ended in is read again with twice as much text, so that the
-    work stays linear for statements of any length.
+    The part of a window that no statement ended in is read again with twice as much text, so that
+    the work stays linear for statements of any length.
     """
     errors: list[Diagnostic] = []
     line, column, rest, required_size = 1, 1, "", WINDOW

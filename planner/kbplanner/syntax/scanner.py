@@ -1,7 +1,7 @@
 """Scanner: text to tokens, one statement at a time, in one pass without backtracking.
 
-The scanner never fails: text that is no token of the language becomes a token of a kind that no grammar
-rule accepts, so that the parser stops there and the message can suggest what was meant.
+The scanner never fails: text that is no token of the language becomes a token of a kind that no
+grammar rule accepts, so that the parser stops there and the message can suggest what was meant.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class Token:
 
 
 def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
-    """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the text.
+    """Read the tokens of one statement from `pos` to its final dot (included), or to the end of the
+    text.
 
-    Returns the tokens and the position after them. At the end of the text the list lacks its `_END`; it is
-    empty when nothing but white space and comments was left.
+    Returns the tokens and the position after them. At the end of the text the list lacks its
+    `_END`; it is empty when nothing but white space and comments was left.
     """
     tokens: list[Token] = []
     match = _TOKEN.match

@@ -10,7 +10,9 @@ from kbplanner.ir.terms import Atom, BodyItem, Goal, Literal, Rule
 
 
 class Span(NamedTuple):
-    """A stretch of text; lines and columns count from 1, columns in code points, the end is exclusive."""
+    """A stretch of text; lines and columns count from 1, columns in code points, the end is
+    exclusive.
+    """
 
     line: int
     column: int
@@ -59,7 +61,9 @@ class RuleStatement:
     text: str = ""
 
     def where(self, variable_name: str) -> Span:
-        """Return the first position of a variable (with or without question mark), else the whole statement."""
+        """Return the first position of a variable (with or without question mark), else the whole
+        statement.
+        """
         bare_name = variable_name.removeprefix("?") or "_"
         for name, span in self.variables:
             if name == bare_name:

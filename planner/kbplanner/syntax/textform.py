@@ -1,6 +1,7 @@
 """Atoms and goals given as text where JSON usually has an object: `"parent(ann, ?x)"`.
 
-Every reader names the field that holds the text, and keeps the line and column of each syntax error.
+Every reader names the field that holds the text, and keeps the line and column of each syntax
+error.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ T = TypeVar("T")
 
 
 def atom_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS) -> Atom:
-    """Read a signed atom: a fact or a pattern; `~p(a)` and `not p(a)` are both the explicit negative.
+    """Read a signed atom: a fact or a pattern; `~p(a)` and `not p(a)` are both the explicit
+    negative.
 
     Raises InvalidInput naming `path`, RuleSyntaxError where the text has a position to report.
     """
@@ -25,7 +27,9 @@ def atom_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMIT
 
 
 def item_from_text(text: str, path: str = "text", limits: Limits = DEFAULT_LIMITS) -> BodyItem:
-    """Read one body item: a literal, a comparison or a string test. Raises as `atom_from_text` does."""
+    """Read one body item: a literal, a comparison or a string test. Raises as `atom_from_text`
+    does.
+    """
     body = _read(parse_goal, text, path, limits).body
     if len(body) != 1:
         raise InvalidInput.at(path, f"must be one atom, found {len(body)} separated by commas")

@@ -10,7 +10,9 @@ from kbplanner.syntax.scanner import Token
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of a statement. `token` is its first significant token, `depth` its height as an expression."""
+    """A piece of a statement. `token` is its first significant token, `depth` its height as an
+    expression.
+    """
 
     kind: str
     token: Token
@@ -33,7 +35,9 @@ class Clause:
 
 
 class TreeMaker:
-    """Callbacks of the parser for each grammar rule; stateless, so that one instance serves all parses."""
+    """Callbacks of the parser for each grammar rule; stateless, so that one instance serves all
+    parses.
+    """
 
     def leaf(self, parts: list[Any]) -> Node:
         """Make a variable, constant, word or star."""
