@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 class KBError(Exception):
-    """Root of all errors that kbcore raises.
+    """Base class of all errors that kbcore raises.
 
     `code` names the kind for programs, `message` describes it for a person, `details` holds data
     for programs.

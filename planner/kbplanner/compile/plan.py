@@ -1,5 +1,6 @@
-"""Join plans: what the engine runs. One operator, one class; its docstring shows its line in
-`explain`.
+"""Join plans, which the engine runs.
+
+Each operator is a class, whose docstring shows its line in `explain`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rewriting of a transitive closure with two recursive atoms to a linear recursion.
 
-`p(x, z) :- p(x, y), p(y, z)` beside clauses that are not recursive says that p is their closure.
-Extending each of those clauses by p means the same, and the `turn` pass can rewrite it:
+`p(x, z) :- p(x, y), p(y, z)` together with non-recursive clauses defines p as their closure. An
+equivalent form extends each of those clauses by p, and the `turn` pass can rewrite this form:
 
     p(x, z) :- q(x, y), p(y, z)        for each clause p(x, y) :- q(x, y)
 """

@@ -1,5 +1,4 @@
-"""Removal of recursion through negation: components that need it become relations settled
-beforehand.
+"""Removal of recursion through negation: the components concerned are evaluated beforehand.
 
     win(?x) :- move(?x, ?y), not win(?y).
 
