@@ -1,7 +1,8 @@
-"""Every metric family there is: name, kind, labels, help. Sinks are given this table, the reference page is made from it.
+"""Table of all metric families: name, kind, labels and help.
 
-Ten names are documented to clients and keep their spelling to the letter, also where a counter is without `_total`. Labels
-take few values: templates of routes, never paths; no names of tenants, predicates or keys.
+Metrics sinks receive this table, and the reference page is generated from it. Ten names are
+documented for clients and must not change, even where a counter lacks `_total`. Labels have few
+values: route templates rather than paths, and no names of tenants, predicates or keys.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What becomes of a value: it is added up, it takes the place of the last one, or it falls into a bucket."""
+    """Kind of a metric: values are summed, replace the last value, or are counted in buckets."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -37,7 +38,7 @@ SECONDS = (
     10,
     30,
 )
-"""Upper bounds of durations, from a goal that finds its table to one that meets the time limit."""
+"""Upper bounds of durations, from a read of a goal table to a goal that meets the time limit."""
 
 LONG_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 FACTS = (1, 5, 10, 25, 50, 100, 250, 500, 1000)
@@ -45,8 +46,9 @@ FACTS = (1, 5, 10, 25, 50, 100, 250, 500, 1000)
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One family. `area` is where it belongs in the documentation; `buckets` are upper bounds, for histograms.
+    """One metric family.
 
+    `area` is its section in the documentation. `buckets` are the upper bounds of a histogram.
     Durations are in seconds, sizes in bytes.
     """
 
@@ -280,7 +282,7 @@ PLUGIN_FAILURES = _count(
 FAMILIES: tuple[MetricSpec, ...] = tuple(
     found for found in list(globals().values()) if isinstance(found, MetricSpec)
 )
-"""All of them, in the order of this page."""
+"""All metric families, in the order of the reference page."""
 
 DOCUMENTED = (
     "svc_facts_asserted_total",
@@ -294,4 +296,4 @@ DOCUMENTED = (
     "svc_memory_facts_total",
     "svc_memory_decay_evicted",
 )
-"""The names clients are told of."""
+"""The names that are documented for clients."""

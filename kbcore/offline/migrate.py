@@ -1,4 +1,4 @@
-"""A knowledge base moved from one storage to another, and a storage read from end to end, with no server running."""
+"""Copying and checking storage while no server has it open."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from kbplanner.engine.engine import Engine as CEngine
 
 BATCH_RECORDS = 1024
 BATCH_BYTES = 4 << 20
-"""What one append of a copy takes at most; a single record may be larger."""
+"""Maximum bytes per append of a copy; a single record may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a storage: last record, newest snapshot (0: none), records after it, and what all of it comes to.
+    """Contents of a storage: last record, newest snapshot (0: none), later records, and totals.
 
-    `digest` is the SHA-256 of everything a start recovers: databases, tenants, scopes, rules, facts with their attributes,
-    generations and transactions.
+    `digest` is the SHA-256 of everything a start recovers: databases, tenants, scopes, rules, facts
+    with their attributes, generations and transactions.
     """
 
     head: int
@@ -49,9 +49,10 @@ class Contents:
 def check_storage(
     url: str, config: Config | None = None, plugins: Iterable[object] = ()
 ) -> Contents:
-    """Read a storage as a start does, and every record that is kept besides.
+    """Read a storage as a start does, and also every older record that is still stored.
 
-    Raises ConfigError where there is none, StorageBusy where it is in use, LogCorrupted where it is damaged.
+    Raises ConfigError if the storage does not exist, StorageBusy if it is in use, and LogCorrupted
+    if it is damaged.
     """
     store = _open(url, config, plugins, there=True)
     try:
@@ -67,11 +68,12 @@ def check_storage(
 def copy_storage(
     source: str, target: str, config: Config | None = None, plugins: Iterable[object] = ()
 ) -> Contents:
-    """Copy the newest snapshot and the records after it, with their numbers, into an empty storage, and compare.
+    """Copy the newest snapshot and the later records to an empty storage, and verify the copy.
 
-    The target is opened anew for the comparison. Raises AlreadyExists where the target is not empty, ReadOnlyFollower where
-    it follows a leader, ConfigError where the source is empty, StorageBusy where either is in use, and Conflict where both
-    do not come to the same, which damage of the target would explain.
+    Records keep their sequence numbers. The target is reopened for the verification. Raises
+    AlreadyExists if the target is not empty, ReadOnlyFollower if the target follows a leader,
+    ConfigError if the source is empty, StorageBusy if either storage is in use, and Conflict if the
+    contents differ, for example because the target is damaged.
     """
     if source == target:
         raise InvalidInput.at("to", "is where it comes from")

@@ -1,4 +1,4 @@
-"""What an operator does with storage while no server has it open: check, salvage, back up, restore."""
+"""Operator commands on storage that no server has open: check, salvage, back up, restore."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a storage comes to once it is recovered: databases, tenants, stored facts."""
+    """Counts in a recovered storage: databases, tenants, stored facts."""
 
     databases: int
     tenants: int
@@ -35,9 +35,10 @@ class Kept:
 
 
 def check_folder(folder: str, config: Config | None = None) -> dict[str, Any]:
-    """Read everything in a storage folder and change nothing; a report, of which `sound` is the verdict.
+    """Check everything in a storage folder without changing it, and return a report.
 
-    Raises ConfigError where there is no folder, StorageBusy where a process has it open.
+    `sound` in the report is the verdict. Raises ConfigError if the folder does not exist, and
+    StorageBusy if a process has it open.
     """
     _must_be(folder)
     return _plugins(config, folder).storage_tools().check(folder)
@@ -46,10 +47,11 @@ def check_folder(folder: str, config: Config | None = None) -> dict[str, Any]:
 def salvage_folder(
     folder: str, to: str, *, skip_damaged: bool = False, config: Config | None = None
 ) -> dict[str, Any]:
-    """Copy what is sound of a damaged folder to an empty one; a report of what is kept and what is lost of each tenant.
+    """Copy the undamaged data of a folder to an empty one, and return a report.
 
-    The copy is opened and recovered before this returns. Raises AlreadyExists where `to` is not empty, LogCorrupted where
-    nothing at all can be read.
+    The report lists the recovered and the lost data of each tenant. The copy is opened and
+    recovered before this function returns. Raises AlreadyExists if `to` is not empty, and
+    LogCorrupted if no data can be read.
     """
     _must_be(folder)
     report = (
@@ -62,9 +64,9 @@ def salvage_folder(
 
 
 def backup_storage(to: Path, config: Config) -> BackupInfo:
-    """Write a backup of a storage that no server has open; raises AlreadyExists where the file is there.
+    """Write a backup of a storage that no server has open; raises AlreadyExists if `to` exists.
 
-    It is written aside, verified and renamed: a file of that name is whole.
+    The backup is written to a temporary file, verified and renamed, so the named file is complete.
     """
     if config.storage_backend == "wal":
         _must_be(config.storage_dir)
@@ -77,14 +79,17 @@ def backup_storage(to: Path, config: Config) -> BackupInfo:
 
 
 def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
-    """The state of this moment as a backup file, in pieces to be written one after the other beside the traffic."""
+    """Return the current state as a backup file, in pieces that can be written while serving."""
     status, captured = runtime.captured()
     info = BackupInfo(status.log_id, status.epoch, status.head, runtime.clock.now_ms())
     return info, written(info, paced(captured, runtime.give_way))
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
-    """Write a backup file: aside, synced, verified, and only then under its name. Raises AlreadyExists, LogCorrupted."""
+    """Write a backup file: to a temporary file, synced, verified and then renamed.
+
+    Raises AlreadyExists and LogCorrupted.
+    """
     if to.exists():
         raise AlreadyExists(f"{to} exists", {"file": str(to)})
     aside = to.with_name(to.name + ".tmp")
@@ -102,9 +107,11 @@ def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:
 
 
 def restore_file(backup: Path, to: str, config: Config | None = None) -> tuple[BackupInfo, Kept]:
-    """Make a storage folder from a backup; it is verified first, and recovered before this returns.
+    """Make a storage folder from a backup.
 
-    Raises LogCorrupted where the backup is damaged, AlreadyExists where the folder is not empty; then nothing was written.
+    The backup is verified first, and the folder is recovered before this function returns. Raises
+    LogCorrupted if the backup is damaged and AlreadyExists if the folder is not empty; in both
+    cases nothing is written.
     """
     info = verify(backup)
     plugins = _plugins(config, to)
@@ -118,7 +125,7 @@ def _plugins(config: Config | None, folder: str) -> Plugins:
 
 
 def folder_config(config: Config, folder: str) -> Config:
-    """The same settings for a storage folder, whatever storage they name otherwise."""
+    """Return the settings with the storage replaced by a folder."""
     backend = "wal" if config.storage_url else config.storage_backend
     return replace(config, storage_dir=folder, storage_url="", storage_backend=backend)
 
@@ -129,7 +136,7 @@ def _must_be(folder: str) -> None:
 
 
 def _recovered(plugins: Plugins, use: Callable[[BackupInfo], Callable[[Catalog], Any]]) -> Any:
-    """Recover a storage, as a start does, and give what `use` makes of it."""
+    """Recover a storage as a start does, and return the result of `use`."""
     store = plugins.open_storage()
     clean = False
     try:

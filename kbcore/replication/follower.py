@@ -1,7 +1,8 @@
-"""A follower's side of replication: ask the leader for what comes next, check it, make it durable, apply it, go on.
+"""Follower side of replication: fetch records from the leader, verify, store and apply them.
 
-Where the leader no longer has what is needed, or this node has never had a log of it, the state is fetched whole. Where the
-two logs do not agree, the terms decide: the log of a later term takes the place of this one, an earlier one never does.
+If the leader no longer has the records that are needed, or this node has no log of the leader yet,
+the follower fetches a whole snapshot. If the two logs diverge, the terms decide: a log of a later
+term replaces this one, a log of an earlier term never does.
 """
 
 from __future__ import annotations
@@ -22,55 +23,64 @@ from kbcore.replication.wire_format import Unpacking, unframed
 from kbcore.state.catalog import Catalog
 
 FIRST_REST, LONGEST_REST = 0.05, 2.0
-"""Seconds between two tries: after the first failure, and at most; each time twice as long. Everything is to be here 5
-seconds after the leader can be reached again.
+"""Delay between attempts in seconds: after the first failure, and at most.
+
+The delay doubles with each failure. A follower must catch up within 5 seconds after the leader is
+reachable again.
 """
 
 AT_ONCE, AT_ONCE_BYTES = 256, 1 << 20
-"""Records applied at a time, with one sync; others have their turn in between."""
+"""Records and bytes applied at a time, with one sync; other requests run between batches."""
 
 _log = logging.getLogger("kbcore.follow")
 
 
 class LogSource(Protocol):
-    """A leader, as a follower reaches it. Whatever goes wrong on the way is BadShipment; nothing here is trusted."""
+    """A leader as a follower reaches it.
+
+    Every failure is reported as BadShipment. Data from the leader is verified by the caller.
+    """
 
     def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
-        """What comes after a cursor; the leader waits so long for it. Raises LogTruncated, Diverged, BadShipment."""
+        """Return the records after a cursor; the leader waits up to `wait_ms` for new ones.
+
+        Raises LogTruncated, Diverged, BadShipment.
+        """
 
     def snapshot(self) -> AbstractContextManager[Iterator[bytes]]:
-        """The state of the leader, piece by piece; raises BadShipment."""
+        """Return the state of the leader, in pieces; raises BadShipment."""
 
     def close(self) -> None:
-        """Let go of connections; a call under way may fail."""
+        """Close connections; a call in progress may fail."""
 
 
 class Replica(Protocol):
-    """The node that follows, as what feeds it sees it."""
+    """The following node, as its `Follower` uses it."""
 
     def cursor(self) -> Cursor | None:
-        """How far its log goes; None where it has none yet."""
+        """Return the end of the node's log, or None if the log is empty."""
 
     def take(self, records: list[LogRecord]) -> None:
-        """Make records durable and apply them."""
+        """Store records durably and apply them."""
 
     def enter(self, epoch: int) -> None:
-        """Note durably that the leader is in a later term."""
+        """Record durably that the leader has entered a later term."""
 
     def empty_catalog(self) -> Catalog:
-        """A state to be filled."""
+        """Return an empty catalog."""
 
     def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
-        """Put another log and state in the place of what is here; both stand for the same moment."""
+        """Replace the log and state of this node; both are at the same sequence number."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """How a follower stands with its leader; times are monotonic seconds of the node's clock, None for never.
+    """Replication state of a follower; times are monotonic seconds, None for never.
 
-    `head` is the last record the leader said to have; `goal` the one it had at first contact. `as_of` is a moment at which
-    the state here was the whole of what the leader had synced. `trouble` says why nothing goes on, empty where all is well;
-    `refused` that it will not go on by itself.
+    `head` is the leader's last known record, `goal` the leader's last record at first contact.
+    `as_of` is a point in time at which the state here included everything the leader had synced.
+    `trouble` says why replication does not advance, empty if it does. `refused` is true if it
+    cannot resume without an operator.
     """
 
     head: int = 0
@@ -87,9 +97,10 @@ class Standing:
 
 
 class Follower:
-    """Follows a leader, step by step; `start` takes the steps in a thread until `stop`.
+    """Follows a leader step by step; `start` runs the steps in a thread until `stop`.
 
-    `poll_ms` is how long the leader may wait for something new, `snapshot_bytes` how large a state may be.
+    `poll_ms` is the time that the leader may wait for new records. `snapshot_bytes` is the maximum
+    size of a snapshot.
     """
 
     def __init__(
@@ -105,7 +116,7 @@ class Follower:
     ) -> None:
         self.standing = Standing()
         self.begun = clock.monotonic()
-        """When it began, in seconds of the node's clock."""
+        """Start time, in seconds of the node's clock."""
         self._source = source
         self._replica = replica
         self._clock = clock
@@ -118,17 +129,17 @@ class Follower:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Follow beside everything else."""
+        """Start following in a thread."""
         self._thread = threading.Thread(target=self._run, name="kbcore-follower", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow no more. What is being applied is finished; a question under way is left to itself."""
+        """Stop following. A batch being applied is finished; a pending request is abandoned."""
         self._stop.set()
         self._source.close()
 
     def step(self) -> float:
-        """Ask once and take what comes; how many seconds to rest before the next step."""
+        """Send a request and apply the answer; return the seconds until the next step."""
         try:
             self._advance()
         except KBError as error:
@@ -143,7 +154,7 @@ class Follower:
         while not self._stop.is_set():
             try:
                 rest = self.step()
-            except Exception as error:  # noqa: BLE001 - whatever it is, readiness must tell of it, and the next try may do
+            except Exception as error:  # noqa: BLE001 - readiness reports it; the next step retries
                 _log.exception("following failed")
                 rest = self._failed(BadShipment(f"an unexpected failure: {type(error).__name__}"))
             if rest:
@@ -190,7 +201,7 @@ class Follower:
             standing.goal = head
 
     def _take(self, shipment: Shipment, after: int) -> None:
-        """Apply what is new in a shipment; what came before is passed over, a gap ends it."""
+        """Apply the new records of a shipment; skip known records, and stop at a gap."""
         batch: list[LogRecord] = []
         size = 0
         for record in unframed(shipment.data, shipment.log_id):
@@ -216,7 +227,7 @@ class Follower:
             self._replica.enter(epoch)
 
     def _judge(self, error: Diverged, cursor: Cursor) -> None:
-        """The logs do not agree: that of a later term takes the place of this one, any other is refused."""
+        """Resolve diverged logs: a log of a later term replaces this one, any other is refused."""
         details = error.details or {}
         self.standing.divergences += 1
         epoch = details.get("epoch", 0)
@@ -240,7 +251,10 @@ class Follower:
         raise Diverged(why)
 
     def _bootstrap(self, why: str, cursor: Cursor | None) -> None:
-        """Fetch the state whole. What is here serves reads until the new one is complete, verified and durable."""
+        """Fetch the whole state from the leader.
+
+        The current state serves reads until the new one is complete, verified and durable.
+        """
         _log.info("fetching the state of the leader: %s", why)
         catalog = self._replica.empty_catalog()
         self.standing.bootstrapping = True
@@ -272,11 +286,11 @@ class Follower:
             self.standing.bootstrapping = False
         self.standing.bytes += reading.size
         self.standing.bootstraps += 1
-        self.standing.goal = None  # what the leader has by now is what has to be caught up with
+        self.standing.goal = None  # the new goal is the leader's last record at the next contact
         _log.info("the state at record %d of log %s is here", reading.seed.seq, reading.seed.log_id)
 
     def _not_earlier(self, seed: LogSeed, cursor: Cursor) -> None:
-        """A state never goes back, but for a leader in a later term."""
+        """Refuse a snapshot older than this node's state, unless the leader is in a later term."""
         if seed.epoch > cursor.epoch:
             return
         if seed.epoch < cursor.epoch or seed.log_id != cursor.log_id:

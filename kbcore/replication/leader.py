@@ -1,4 +1,4 @@
-"""A leader's side of replication: what is synced is given to followers that ask, and what they still need is kept."""
+"""Leader side of replication: ships synced records, and retains those that followers still need."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kbcore.plug.ports import LogRecord, LogSeed, LogStore
 from kbcore.replication.wire_format import framed, packed, record_crc
 
 MAX_BYTES = 4 << 20
-"""Bytes of records that one answer holds, about, whatever a follower asks for."""
+"""Approximate maximum bytes of records in one answer at any requested limit."""
 
 MAX_FOLLOWERS = 64
-"""Followers that are remembered; beyond, the one that has been silent the longest is forgotten."""
+"""Maximum number of remembered followers; beyond it, the longest-silent one is dropped."""
 
 _AT_ONCE = 256
 _MARK_BYTES = 1 << 20
@@ -26,7 +26,7 @@ _MARK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a follower's log goes: whose log, in which term, its last record, and the `record_crc` of that if known."""
+    """Position of a follower: log id, term, last record, and its `record_crc` if known."""
 
     log_id: str
     epoch: int
@@ -36,10 +36,10 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What a leader answers: frames after the cursor (none: nothing new), its term, the last record it has synced.
+    """Answer of a leader: frames after the cursor (possibly none), its term and last synced record.
 
-    `waited` is how many seconds the leader let pass before it answered: what the answer says is true that much later than
-    the moment the question was sent.
+    `waited` is the number of seconds that the leader waited before it answered. The answer
+    describes the leader's state that many seconds after the request was sent.
     """
 
     log_id: str
@@ -51,7 +51,10 @@ class Shipment:
 
 @dataclass(slots=True)
 class FollowerInfo:
-    """A follower as its leader knows it: the last record it has synced, and when it asked (monotonic seconds)."""
+    """A follower as its leader knows it: last synced record, and time of the last request.
+
+    The time is in monotonic seconds.
+    """
 
     name: str
     seq: int
@@ -60,23 +63,23 @@ class FollowerInfo:
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """A number that rises, and those who wait for that."""
+    """An increasing number that threads can wait on."""
 
     reached: int = 0
     _waiting: set[threading.Event] = field(default_factory=set)
 
     def moved(self, to: int) -> None:
-        """It has risen."""
+        """Raise the number and wake the waiting threads."""
         self.reached = max(to, self.reached)
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Make all waiting threads check their condition again."""
         for event in list(self._waiting):
             event.set()
 
     def wait(self, reached: Callable[[], bool], seconds: float, clock: Clock) -> bool:
-        """Wait until it has come so far, at most so long; whether it has."""
+        """Wait until `reached()` is true, at most `seconds`; return its last value."""
         if reached():
             return True
         event, end = threading.Event(), clock.monotonic() + seconds
@@ -93,7 +96,7 @@ class Progress:
 
 
 class Leader:
-    """Gives the log of a node to followers. `synced` moves with every batch that is durable."""
+    """Ships the log of a node to followers; `synced` advances with every durable batch."""
 
     def __init__(
         self, store: LogStore, clock: Clock, config: Config, pause: Callable[[], None]
@@ -110,16 +113,17 @@ class Leader:
         self._written = 0
 
     def wrote(self, seq: int, size: int) -> None:
-        """A batch of so many bytes is synced, the last record of which is `seq`."""
+        """Record a synced batch of `size` bytes whose last record is `seq`."""
         self._written = size
         if not self._marks or size - self._marks[-1][1] >= _MARK_BYTES:
             self._marks.append((seq, size))
         self.synced.moved(seq)
 
     def ship(self, name: str, cursor: Cursor, wait_seconds: float, max_bytes: int) -> Shipment:
-        """What comes after a follower's cursor; waits where there is nothing yet.
+        """Return the records after a follower's cursor; wait if there are none yet.
 
-        Raises Diverged where the follower's log is not the beginning of this one, LogTruncated where what it needs is gone.
+        Raises Diverged if the follower's log is not a prefix of this one, and LogTruncated if the
+        records it needs were dropped.
         """
         begun = self._clock.monotonic()
         records = self._after(cursor)
@@ -139,7 +143,7 @@ class Leader:
         return Shipment(status.log_id, status.epoch, status.durable, data, waited)
 
     def snapshot(self, name: str) -> tuple[LogSeed, Iterator[bytes]]:
-        """The newest snapshot as it travels, and whose it is; an empty one at 0 where there is none."""
+        """Return the newest snapshot in wire format and its log seed, or an empty one at 0."""
         status = self._store.status()
         found = self._store.load_snapshot()
         seq, chunks = (0, iter(())) if found is None else found
@@ -148,7 +152,7 @@ class Leader:
         return seed, packed(seed, chunks)
 
     def followers(self) -> list[FollowerInfo]:
-        """Those that have asked within WAL_RETAIN_HOURS, by name."""
+        """Return the followers that sent a request within WAL_RETAIN_HOURS, by name."""
         now = self._clock.monotonic()
         for name, known in list(self._followers.items()):
             if now - known.seen > self._retain_seconds:
@@ -156,24 +160,27 @@ class Leader:
         return sorted(self._followers.values(), key=lambda known: known.name)
 
     def droppable(self, head: int) -> int:
-        """Up to which record the log may go, as far as followers are concerned.
+        """Return the last record that may be dropped without affecting followers.
 
-        Of what a follower has, its last record is kept too: the next question shows it.
+        The last record of each follower is retained too, because its next request refers to that
+        record.
         """
         needed = min((known.seq - 1 for known in self.followers()), default=head)
         while len(self._marks) > 1 and self._written - self._marks[1][1] >= self._retain_bytes:
             self._marks.popleft()
         if self._marks and self._written - self._marks[0][1] >= self._retain_bytes:
-            needed = max(needed, self._marks[0][0])  # no follower, dead or alive, may fill the disk
+            needed = max(
+                needed, self._marks[0][0]
+            )  # a follower must not make the log fill the disk
         return max(0, min(head, needed))
 
     def close(self) -> None:
-        """Answer everybody who waits, and let nobody wait any more."""
+        """Answer all waiting followers, and refuse further waits."""
         self.closing = True
         self.synced.wake()
 
     def _after(self, cursor: Cursor) -> Iterator[LogRecord]:
-        """The records after a cursor, which is shown to be a place of this log."""
+        """Yield the records after a cursor, once the cursor is verified to be in this log."""
         status = self._store.status()
         about = {"logId": status.log_id, "epoch": status.epoch, "head": status.durable}
         if cursor.log_id != status.log_id:

@@ -1,4 +1,4 @@
-"""What a node is in replication: nothing, a leader, or a follower until it is promoted."""
+"""Replication role of a node: none, leader, or follower until it is promoted."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ from kbcore.state.changes import ChangeSet, Delta
 NONE, LEADER, FOLLOWER = "none", "LEADER", "FOLLOWER"
 
 MIN_SEQ_SECONDS = 2.0
-"""How long a read waits for the place in the log it asks for."""
+"""Default time in seconds that a read waits for a sequence number."""
 
 SILENT_SECONDS = 10.0
-"""After so long without an answer a leader counts as lost."""
+"""Seconds without an answer after which a leader counts as lost."""
 
 SHORTEST_TOKEN = 16
-"""Characters of a REPLICATION_TOKEN; none is needed where whoever reaches a node may read everything anyway."""
+"""Minimum length of a REPLICATION_TOKEN.
+
+The token may be empty, for networks in which every client may read everything.
+"""
 
 POLL_BYTES = 1 << 20
 MOST_SNAPSHOT_BYTES = 8 << 30
-"""The largest state a follower fetches."""
+"""Maximum size of a snapshot that a follower fetches, in bytes."""
 
 _log = logging.getLogger("kbcore.replication")
 
 
 def check_settings(config: Config) -> None:
-    """Raise ConfigError where the settings of replication do not fit each other."""
+    """Raise ConfigError if the replication settings contradict each other."""
     mode = config.replication_mode
     if mode == NONE:
         return
@@ -65,7 +68,7 @@ def check_settings(config: Config) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What a promotion came to: whose log goes on, in which term, after which record."""
+    """Result of a promotion: the log id, the new term, and the record it follows."""
 
     log_id: str
     epoch: int
@@ -73,7 +76,10 @@ class Promoted:
 
 
 def raise_term(config: Config) -> Promoted:
-    """Promote a follower that is not running: enter a later term in its storage. Raises StorageBusy where it runs."""
+    """Promote a stopped follower by entering a later term in its storage.
+
+    Raises StorageBusy if the follower is running.
+    """
     store = Plugins(config).open_storage()
     try:
         status = store.status()
@@ -87,16 +93,17 @@ def raise_term(config: Config) -> Promoted:
 
 
 class LastCommit(threading.local):
-    """The place in the log of what the thread (under the server: the request) committed last, 0 for nothing yet."""
+    """Sequence number of the last commit of the thread (in the server: of the request), or 0."""
 
     seq = 0
 
 
 class Replication:
-    """The part of a runtime that replicates; implements `durable.follow.Replica`.
+    """Replication in a runtime; implements `durable.follow.Replica`.
 
-    `wrote` is called with what came with the log of the leader, `became` when all state was replaced, `led` when the node
-    has become a leader. `replacing` is held while log and state are replaced, and by whoever needs them to stay.
+    `wrote` is called with the records that arrived from the leader, `became` after all state was
+    replaced, and `led` when the node has become a leader. `replacing` is held while log and state
+    are replaced, and by callers that need them to stay unchanged.
     """
 
     def __init__(
@@ -137,26 +144,29 @@ class Replication:
             raise ConfigError(
                 f"STORAGE_BACKEND={config.storage_backend} cannot follow another node"
             )
-        # A follower's storage that is opened for something else is read only: a write would never reach the leader.
+        # A follower's storage opened by a tool is read-only: a write would not reach the leader.
         committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
         if committer.leader is not None:
             self._count_accesses(catalog, False)
 
-    # -- what every request may ask ----------------------------------------------------------------
+    # -- queries of every request ----------------------------------------------------------------
 
     @property
     def leader_url(self) -> str | None:
-        """Where writes are taken, None where they are taken here."""
+        """Return the address that accepts writes, or None if this node does."""
         return self._committer.leader
 
     def lag_ms(self) -> int | None:
-        """How old, at most, what a read here sees is, in milliseconds; None on a leader, and before anything has come."""
+        """Return the maximum age of the state that reads see, in milliseconds.
+
+        The result is None on a leader, and before the first answer of the leader.
+        """
         if self.follower is None or self.role != FOLLOWER or self.follower.standing.as_of is None:
             return None
         return max(0, round((self._clock.monotonic() - self.follower.standing.as_of) * 1000))
 
     def wait_for(self, seq: int, seconds: float = MIN_SEQ_SECONDS) -> None:
-        """Wait until all up to a place in the log is applied here; raises NotReady when that takes too long."""
+        """Wait until the log is applied up to `seq`; raises NotReady after `seconds`."""
         if self.role == FOLLOWER:
             reached = self._applied.wait(lambda: self._applied.reached >= seq, seconds, self._clock)
             at = self._applied.reached
@@ -171,7 +181,7 @@ class Replication:
             )
 
     def check(self) -> dict[str, Any]:
-        """The check of readiness; a node that does not replicate has nothing to fail."""
+        """Return the readiness check; a node without replication always passes."""
         if self.role == NONE:
             return {"status": "pass", "message": "this node does not replicate"}
         if self.role == LEADER:
@@ -210,7 +220,10 @@ class Replication:
         return found("pass", f"at {applied}")
 
     def describe(self) -> dict[str, Any]:
-        """Role, log and how far it goes; on a leader its followers, on a follower how it stands with its leader."""
+        """Return the role, the log and its position.
+
+        On a leader the result lists its followers, on a follower the replication state.
+        """
         status = self._store.status()
         shape: dict[str, Any] = {
             "role": self.role,
@@ -247,9 +260,9 @@ class Replication:
         return shape
 
     def values(self) -> Iterator[tuple[m.MetricSpec, tuple[str, ...], float]]:
-        """What there is to tell sinks of metrics."""
+        """Yield the metric values of replication."""
         if self.follower is not None:
-            # One that was promoted lags behind nobody; one that has heard nothing yet has been silent since it began.
+            # A promoted node has no lag. Before first contact, silence counts from the start.
             standing, now, begun = (
                 self.follower.standing,
                 self._clock.monotonic(),
@@ -275,14 +288,14 @@ class Replication:
             for name in {
                 *self._lagging,
                 *lags,
-            }:  # what is forgotten must not stay as it was last seen
+            }:  # reset the gauges of forgotten followers
                 yield m.FOLLOWER_LAG_RECORDS, (name,), lags.get(name, 0)
             self._lagging = set(lags)
 
     # -- following ---------------------------------------------------------------------------------
 
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
-        """Begin to follow a leader, which the storage notes; with `start` in a thread of its own."""
+        """Follow a leader and set the leader mark; with `start`, run in a separate thread."""
         config = self._config
         self._offload_disk(lambda: pledge(self._store, config.leader_url))
         self.follower = Follower(
@@ -299,7 +312,7 @@ class Replication:
         return self.follower
 
     def cursor(self) -> Cursor | None:
-        """How far the log here goes; None where it is empty and of its own making."""
+        """Return the end of the log, or None if the log is empty and not a replica."""
         status = self._store.status()
         if not status.head and not status.snapshot and not self._is_replica():
             return None
@@ -308,14 +321,14 @@ class Replication:
         )
 
     def _is_replica(self) -> bool:
-        """Whether an empty log was already taken over from the leader in this process."""
+        """Return true if an empty log was taken over from the leader in this process."""
         return self.follower is not None and self.follower.standing.bootstraps > 0
 
     def _last_crc(self, log_id: str, head: int) -> int | None:
         if self._last is None or self._last[0] != head:
             try:
                 found = next(self._store.read(head - 1), None) if head else None
-            except LogTruncated:  # all there is is a snapshot
+            except LogTruncated:  # the log has only a snapshot
                 found = None
             if found is None:
                 return None
@@ -323,7 +336,7 @@ class Replication:
         return self._last[1]
 
     def take(self, records: list[LogRecord]) -> None:
-        """Make records of the leader durable and apply them."""
+        """Store records of the leader durably and apply them."""
         taken = self._committer.take(records)
         self._last = records[-1].seq, record_crc(self._store.status().log_id, records[-1])
         for changes, delta in taken:
@@ -331,16 +344,16 @@ class Replication:
         self._applied.moved(records[-1].seq)
 
     def enter(self, epoch: int) -> None:
-        """Note durably that the leader is in a later term."""
+        """Record durably that the leader has entered a later term."""
         _log.info("the leader is in term %d", epoch)
         self._raise(epoch)
 
     def empty_catalog(self) -> Catalog:
-        """A state to be filled."""
+        """Return an empty catalog."""
         return self._make_catalog()
 
     def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
-        """Put the leader's log and state in the place of what is here."""
+        """Replace the log and state of this node with the leader's."""
 
         def swap(_: int) -> None:
             if self._committer.leader is None:
@@ -351,7 +364,7 @@ class Replication:
             self._count_accesses(catalog, False)
             self._catalog.become(catalog)
 
-        with self.replacing:  # first: a snapshot that is being taken needs the committer to begin
+        with self.replacing:  # taken before the committer, which a snapshot in progress needs
             self._committer.exclusively(swap)
         self._applied.reached = seed.seq
         self._applied.wake()
@@ -361,10 +374,11 @@ class Replication:
     # -- becoming a leader -------------------------------------------------------------------------
 
     def promote(self, *, force: bool = False) -> Promoted:
-        """Make a follower take writes, in a later term than any it knows of, which is durable before the first write.
+        """Make a follower accept writes, in a later term than any it knows.
 
-        Raises Conflict on a node that is no follower, and, unless forced, while the leader answers: two leaders would each
-        take writes that the other never sees.
+        The term is durable before the first write. Raises Conflict if the node is not a follower
+        and, unless forced, while the leader answers: two leaders would accept writes unknown to
+        each other.
         """
         with self._promoting:
             follower = self.follower
@@ -412,7 +426,7 @@ class Replication:
         return done
 
     def close(self) -> None:
-        """Follow no more, and answer every follower that waits."""
+        """Stop following, and answer every follower that waits."""
         if self.follower is not None:
             self.follower.stop()
         self.leader.close()
@@ -432,7 +446,7 @@ class Replication:
 
     @staticmethod
     def _count_accesses(catalog: Catalog, counted: bool) -> None:
-        """A follower writes down no accesses: its state is the leader's."""
+        """Set access counting; a follower counts no accesses, because its state is the leader's."""
         catalog.counts = counted
         for tenant in catalog.tenants():
             if isinstance(tenant.accesses, Uncounted) is counted:

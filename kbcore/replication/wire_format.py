@@ -1,14 +1,14 @@
-"""The log and snapshots as bytes on their way to a follower, with checksums over every part.
+"""Wire format of the log and of snapshots for followers, with checksums over every part.
 
-Records travel in the frames of the durable log (docs/reference/log-format.md): a header of 32 bytes, then the payload. A
-snapshot travels as
+Records travel in the frames of the durable log (docs/reference/log-format.md): a header of 32
+bytes, then the payload. A snapshot has these parts:
 
     head      8 "KBSHIP\\0\\1" | 16 log id | 4 epoch | 8 sequence number | 4 CRC-32 of the bytes before
-    section   4 length | 4 CRC-32 of the data | data           (one a chunk, in order)
+    section   4 length | 4 CRC-32 of the data | data           (one per chunk, in order)
     foot      4 FF FF FF FF | 8 sections | 8 bytes of data in all | 4 CRC-32 of all bytes before
 
-All numbers are little endian. Whatever the storage of a node: a record is the same record where number, type, version and
-payload are, so `record_crc` covers these and the log id.
+All numbers are little endian. Two records are equal if their number, type, version and payload are
+equal, in any storage. Therefore `record_crc` covers these fields and the log id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kbcore.errors import BadShipment
 from kbcore.plug.ports import LogRecord, LogSeed
 
 MAX_PAYLOAD = 64 << 20
-"""Bytes a record or a chunk may have, as in every log."""
+"""Maximum payload of a record or chunk in bytes, as in every log."""
 
 FRAME = struct.Struct("<IIQQIBBH")
 _CHECKED = struct.Struct("<IQQIBBH")
@@ -36,13 +36,16 @@ _CRC = struct.Struct("<I")
 
 
 def record_crc(log_id: str, record: LogRecord) -> int:
-    """What tells a record of a log from another one with the same number, whatever storage holds it."""
+    """Return the checksum that tells a record apart from others with the same number."""
     head = _RECORD.pack(record.seq, record.type, record.version, len(record.payload))
     return crc32(record.payload, crc32(head, crc32(bytes.fromhex(log_id))))
 
 
 def framed(record: LogRecord, log_crc: int, durable: int, epoch: int) -> bytes:
-    """A record as it travels; `log_crc` is the CRC-32 of the log id, `durable` what the leader is known to have synced."""
+    """Encode a record for shipping.
+
+    `log_crc` is the CRC-32 of the log id, `durable` the leader's last synced record.
+    """
     rest = _CHECKED.pack(
         len(record.payload), record.seq, durable, epoch, record.type, record.version, 0
     )
@@ -51,7 +54,7 @@ def framed(record: LogRecord, log_crc: int, durable: int, epoch: int) -> bytes:
 
 
 def unframed(data: bytes, log_id: str) -> Iterator[LogRecord]:
-    """The records in an answer of a leader, each checked; raises BadShipment at the first that is not as it was sent."""
+    """Yield the records of a leader's answer; raises BadShipment at the first damaged one."""
     start, log_crc, view = 0, crc32(bytes.fromhex(log_id)), memoryview(data)
     while start < len(data):
         if start + FRAME.size > len(data):
@@ -72,7 +75,7 @@ def unframed(data: bytes, log_id: str) -> Iterator[LogRecord]:
 
 
 def packed(seed: LogSeed, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """A snapshot as it travels, piece by piece."""
+    """Encode a snapshot for shipping, in pieces."""
     head = _HEAD.pack(_MAGIC, bytes.fromhex(seed.log_id), seed.epoch, seed.seq)
     head += _CRC.pack(crc32(head))
     crc, sections, total = crc32(head), 0, 0
@@ -88,10 +91,13 @@ def packed(seed: LogSeed, chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class Unpacking:
-    """A snapshot that arrives piece by piece; `seed` is known when the head has come, `whole` says that all of it has."""
+    """Decoder of a snapshot that arrives in pieces.
+
+    `seed` is set once the head has arrived; `whole` is true once everything has.
+    """
 
     limit: int
-    """Bytes of data it may have in all."""
+    """Maximum bytes of data."""
     seed: LogSeed | None = None
     whole: bool = False
     size: int = 0
@@ -100,7 +106,7 @@ class Unpacking:
     _sections: int = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The chunks that are complete with this piece, each checked; raises BadShipment."""
+        """Yield the verified chunks completed by this piece; raises BadShipment."""
         self._data += piece
         if self.seed is None:
             if len(self._data) < _HEAD.size + _CRC.size:
