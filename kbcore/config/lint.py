@@ -1,4 +1,4 @@
-"""What is odd about settings that can all be used: names nobody reads, doors left open, secrets that can be guessed."""
+"""Warnings for valid but risky settings: unknown names, missing authentication, weak secrets."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping
 from kbcore.config.settings import SETTINGS, Config
 
 SHORTEST_SECRET = 16
-"""Characters below which a secret that somebody thought of is taken for one that can be guessed."""
+"""Minimum length of a secret; a shorter one is reported as weak."""
 
 _NEAR = 0.85
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
 def known_names() -> set[str]:
-    """Every name that is read from the environment."""
+    """Return every name that is read from the environment."""
     return {s.name for s in SETTINGS} | {f"{s.name}_FILE" for s in SETTINGS if s.secret}
 
 
 def doubts(config: Config, environ: Mapping[str, str], *, ours: bool = False) -> Iterator[str]:
-    """Say what an operator should look at; `ours`: every name in `environ` is meant for kbcore, as in a file of settings."""
+    """Yield warnings about settings for an operator.
+
+    `ours` is true if every name in `environ` is meant for kbcore, as in a settings file.
+    """
     yield from _names(environ, ours)
     if not config.host.startswith(_LOOPBACK) and not config.api_key and not config.auth_enabled:
         yield f"HOST={config.host} is not this machine only, and neither API_KEY nor AUTH_ENABLED: anybody may do anything"

@@ -1,4 +1,4 @@
-"""What the text of a setting may be: parsers that give its value, or raise ValueError with what it must be."""
+"""Parsers of settings: each returns a value, or raises ValueError with the permitted values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 from kbcore.config.storage_urls import backend_of
 
 BIG = 1 << 40
-"""More than anything is ever set to."""
+"""Upper bound for settings without a limit of their own."""
 
 
 def integer(low: int, high: int) -> Callable[[str], int]:
-    """Read a whole number within bounds."""
+    """Return a parser of whole numbers from `low` to `high`."""
 
     def parse(text: str) -> int:
         value = int(text)
@@ -25,7 +25,7 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def choice(*choices: str) -> Callable[[str], str]:
-    """Read one of a few words, in any case."""
+    """Return a parser of one of several words, ignoring case."""
 
     def parse(text: str) -> str:
         for choice in choices:
@@ -37,7 +37,7 @@ def choice(*choices: str) -> Callable[[str], str]:
 
 
 def boolean(text: str) -> bool:
-    """Read yes or no."""
+    """Parse a boolean."""
     if text.lower() in ("1", "true", "yes", "on"):
         return True
     if text.lower() in ("0", "false", "no", "off"):
@@ -46,12 +46,12 @@ def boolean(text: str) -> bool:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Read names, separated by commas."""
+    """Parse names separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def weights(text: str) -> tuple[float, ...]:
-    """Read the three weights of salience."""
+    """Parse the three weights of salience."""
     found = tuple(float(part) for part in text.split(","))
     if (
         len(found) != 3
@@ -65,7 +65,7 @@ def weights(text: str) -> tuple[float, ...]:
 
 
 def weight(text: str) -> float:
-    """Read a weight, a number from 0 to 1."""
+    """Parse a weight, a number from 0 to 1."""
     found = float(text)
     if not 0 <= found <= 1:
         raise ValueError("must be a number from 0 to 1")
@@ -73,32 +73,32 @@ def weight(text: str) -> float:
 
 
 def storage_url(text: str) -> str:
-    """Read where a log is kept."""
+    """Parse a storage URL."""
     backend_of(text)
     return text
 
 
 def key(text: str) -> str:
-    """Read a secret."""
+    """Parse a secret."""
     if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must be printable ASCII without spaces")
     return text
 
 
 def hidden(text: str) -> str:
-    """Stand in for a secret in messages."""
+    """Return a placeholder for a secret in messages."""
     return "(not shown)"
 
 
 def node_name(text: str) -> str:
-    """Read the name of a node."""
+    """Parse the name of a node."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
         raise ValueError("must have 1 to 64 letters, digits and _ . -")
     return text
 
 
 def rate(text: str) -> tuple[int, ...]:
-    """Read so many requests in so many seconds."""
+    """Parse a rate limit: a number of requests and a number of seconds."""
     count, slash, seconds = text.partition("/")
     if not (
         slash
@@ -112,7 +112,7 @@ def rate(text: str) -> tuple[int, ...]:
 
 
 def address(text: str) -> str:
-    """Read where something is reached over HTTP: a host, perhaps with a port and a path; without a slash at its end."""
+    """Parse an HTTP address: a host, optionally with port and path, without a trailing slash."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -1,4 +1,4 @@
-"""Settings: one table, read once, handed down. The only reader of the environment."""
+"""Table of settings and their values; the only module that reads the environment."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from kbcore.errors import ConfigError, InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: environment name, parser of its text, default, and help for people.
+    """One row of the table: environment name, parser of its text, default, and help text.
 
-    `shown` is how its text may appear in a message; it hides what is secret.
+    `shown` formats the text for messages and hides secrets.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Setting:
 
     @property
     def field(self) -> str:
-        """The name of the field of Config."""
+        """Name of the field of Config."""
         return self.name.lower()
 
     @property
     def secret(self) -> bool:
-        """Whether its value is never shown; such a setting may be given as a file, too."""
+        """True if the value is a secret, which is never shown and can also be given as a file."""
         return self.shown is hidden
 
 
@@ -531,7 +531,7 @@ def _content(name: str, path: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of the process, for whoever looks for settings in it that nobody will read."""
+    """Return the environment of the process, to search it for unknown settings."""
     return dict(os.environ)
 
 
@@ -643,9 +643,10 @@ class Config:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Config:
-        """Read the settings from the environment; raises ConfigError naming the setting and its choices.
+        """Read the settings from the environment.
 
-        A secret may be in a file instead, which the setting of its name and `_FILE` names.
+        A secret can also be read from a file, named by the setting with the suffix `_FILE`. Raises
+        ConfigError with the name of the setting and its permitted values.
         """
         source = os.environ if environ is None else environ
         texts = {s.name: source[s.name] for s in SETTINGS if source.get(s.name, "") != ""}
@@ -660,13 +661,13 @@ class Config:
         return cls().updated(texts)
 
     def secrets(self) -> list[str]:
-        """The texts among the settings that must not be shown anywhere, passwords in addresses included."""
+        """Return the texts that must never be shown, including passwords in URLs."""
         found = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
         password = urlsplit(self.storage_url).password if self.storage_url else None
         return [text for text in (*found, password, unquote(password or "")) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:
-        """A copy with settings, by environment name, parsed from text; raises ConfigError."""
+        """Return a copy with settings, by environment name, parsed from text; raises ConfigError."""
         table = {setting.name: setting for setting in SETTINGS}
         values: dict[str, Any] = {}
         for name, text in texts.items():
@@ -682,7 +683,10 @@ class Config:
         return replace(self, **values)
 
     def kept(self, storage: str | None, path: str | None) -> Config:
-        """A copy with the storage a program names: a URL, a backend and a path, or one of them; else nothing is kept."""
+        """Return a copy with the storage of a program: a URL, or a backend, a path or both.
+
+        Without any of them, the storage is `memory`.
+        """
         if storage is not None and ":" in storage:
             if path is not None:
                 raise InvalidInput.at("path", "goes without a URL, which says where by itself")

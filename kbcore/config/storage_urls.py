@@ -1,4 +1,4 @@
-"""Where a knowledge base is kept, as one text: `wal:FOLDER`, `sqlite:FILE`, `postgresql://...`, or a guest's `NAME:...`."""
+"""Storage URLs: `wal:FOLDER`, `sqlite:FILE`, `postgresql://...`, or `NAME:...` of a plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BACKENDS = {"postgresql": "postgres"}
 
 
 def backend_of(url: str) -> str:
-    """The name of the storage plugin that a URL is for; raises ValueError where there is none."""
+    """Return the name of the storage plugin for a URL; raises ValueError if the URL names none."""
     scheme, colon, _ = url.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         raise ValueError(
@@ -22,13 +22,16 @@ def backend_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """The path of a URL that names a file or folder, as it stands there: `sqlite:/a/b`, `sqlite:b`, `sqlite:///a/b`."""
+    """Return the path of a URL that names a file or folder, unchanged.
+
+    Examples are `sqlite:/a/b`, `sqlite:b` and `sqlite:///a/b`.
+    """
     path = url.partition(":")[2]
     return path[2:] if path.startswith("///") else path
 
 
 def redacted(url: str) -> str:
-    """The URL with what is secret in it hidden, for logs and messages."""
+    """Return the URL with its secrets hidden, for logs and messages."""
     try:
         parts = urlsplit(url)
         if not parts.scheme or ("@" not in url and "=" not in url):
@@ -39,7 +42,7 @@ def redacted(url: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """The secrets in a URL, as they are written and as they are meant; longest first."""
+    """Return the secrets in a URL, both percent-encoded and decoded, longest first."""
     found: set[str] = set()
     try:
         parts = urlsplit(url)

@@ -1,7 +1,8 @@
-"""Change sets as events for people and programs outside, and which of them somebody wants.
+"""Events for clients, made from change sets, and filters that select events.
 
-An event is a JSON object: `type`, `eventId`, `timestamp` (epoch milliseconds of the log), `scope`, and what the type adds:
-`atom`, a row as everywhere, or `rule`. Its id names a log, a place in it and a number within the change set.
+An event is a JSON object with `type`, `eventId`, `timestamp` (epoch milliseconds of the log),
+`scope`, and either `atom` (a row as everywhere) or `rule`, depending on the type. The event id
+consists of a mark of the log, a sequence number, and a number within the change set.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KINDS = (
     "consolidation",
     "scope_changed",
 )
-"""The types of events."""
+"""Names of the event types."""
 
 EVERY_SCOPE = "*"
 
@@ -55,7 +56,10 @@ _CATALOG = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `number` counts within its change set, `predicate` is None where it may concern any."""
+    """One event; `number` counts within its change set.
+
+    `predicate` is None if the event may concern any predicate.
+    """
 
     kind: str
     number: int
@@ -64,7 +68,7 @@ class Event:
     more: Mapping[str, Any]
 
     def shape(self, log: str, committed: Committed) -> dict[str, Any]:
-        """The event as JSON, `log` being the mark of its log."""
+        """Return the event as JSON; `log` is the mark of its log."""
         head = {
             "type": self.kind,
             "eventId": Place(log, committed.seq, self.number).text,
@@ -75,7 +79,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """After an event, or (where `number` is not given) after all events of a change set."""
+    """Position after an event or, without `number`, after all events of a change set."""
 
     log: str
     seq: int
@@ -83,7 +87,7 @@ class Place:
 
     @property
     def text(self) -> str:
-        """As an event id."""
+        """The position as an event id."""
         return (
             f"{self.log}.{self.seq}"
             if self.number == _LAST
@@ -92,22 +96,22 @@ class Place:
 
     @classmethod
     def read(cls, text: str) -> Place | None:
-        """The place an event id names, None for any other text."""
+        """Return the position that an event id names, or None for any other text."""
         found = _ID.fullmatch(text)
         return found and cls(found[1], int(found[2]), int(found[3]) if found[3] else _LAST)
 
 
 def mark_of(log_id: str) -> str:
-    """The mark of a log in event ids: places of another log mean nothing in this one."""
+    """Return the mark of a log in event ids, which tells positions of different logs apart."""
     return hashlib.blake2s(log_id.encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events somebody wants: of a predicate (exact, or all that begin so where it ends in `*`), of types, of a scope.
+    """Event filter: by predicate (exact, or a prefix that ends in `*`), types and scope.
 
-    Rules without a scope hold in every one, so they are wanted with any; what happens to scopes as a whole may concern any
-    predicate, so it is wanted with any.
+    A rule without a scope holds in every scope, so its events match any scope filter. Events about
+    whole scopes may concern any predicate, so they match any predicate filter.
     """
 
     predicate: str | None = None
@@ -121,7 +125,7 @@ class Wanted:
         kinds: Iterable[str] | None = None,
         scope: str | None = None,
     ) -> Wanted:
-        """Check what is wanted; raises InvalidInput."""
+        """Return a checked filter; raises InvalidInput."""
         wanted = None if kinds is None else frozenset(kinds)
         for kind in sorted(wanted or ()):
             if kind not in KINDS:
@@ -131,7 +135,7 @@ class Wanted:
         return cls(predicate, wanted, scope)
 
     def takes(self, event: Event) -> bool:
-        """Whether an event is wanted."""
+        """Return true if the filter selects an event."""
         if self.kinds is not None and event.kind not in self.kinds:
             return False
         if self.scope != event.scope and EVERY_SCOPE not in (self.scope, event.scope):
@@ -153,7 +157,10 @@ def listen(
     wanted: Wanted,
     listener: Callable[[dict[str, Any]], None],
 ) -> Callable[[], None]:
-    """Call `listener` with each event of a tenant that is wanted, as `CommitFeed` calls; returns what ends that."""
+    """Call `listener` with each selected event of a tenant; return a function that unsubscribes.
+
+    The rules for listeners of `CommitFeed` apply.
+    """
 
     def hear(committed: Committed) -> None:
         for event in events_of(committed):
@@ -164,7 +171,7 @@ def listen(
 
 
 def events_of(committed: Committed) -> Iterator[Event]:
-    """The events of a change set, in the order of its changes; rules come last."""
+    """Yield the events of a change set, in the order of its changes; rules come last."""
     for number, (kind, scope, predicate, more) in enumerate(_found(committed)):
         yield Event(kind, number, scope, predicate, more)
 

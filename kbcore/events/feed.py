@@ -1,8 +1,9 @@
-"""Who is told of what was committed: one feed a runtime, behind event streams, notifications and the telling hook.
+"""Feed of committed changes, for event streams, notifications and the commit hook of plugins.
 
-Changes are noted under their tenant's lock, so that they are in log order, and told after it is let go. Nobody waits for
-anybody: whoever finds another telling leaves its change to that one. While nobody subscribes, a commit pays one look at
-`heard`.
+A runtime has one feed. Changes are recorded under their tenant's lock, so that they are in log
+order, and delivered after the lock is released. Writers never wait for each other: if another
+thread is delivering, that thread delivers the new change too. Without subscribers, a commit only
+checks `heard`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _log = logging.getLogger("kbcore.feed")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A change set that is durable and applied: its place in the log, and its logged time in epoch milliseconds.
+    """A durable and applied change set, with its sequence number and logged time (epoch ms).
 
-    `tenant` is empty for what concerns a whole database. `delta` says what really changed; do not change it. `size` is about
-    how many bytes it takes in the log.
+    `tenant` is empty if the change concerns a whole database. `delta` has the effective changes and
+    must not be modified. `size` is the approximate number of bytes in the log.
     """
 
     database: str
@@ -36,7 +37,7 @@ class Committed:
 
     @property
     def catalog_action(self) -> CatalogAction | None:
-        """What happened to the tenant or the database as a whole, None for changes within a tenant."""
+        """The operation on the whole tenant or database, or None for changes within a tenant."""
         change = self.changes.changes[0] if self.changes.of_catalog else None
         return change.action if isinstance(change, ChangeCatalog) else None
 
@@ -46,11 +47,12 @@ _Key = tuple[str | None, str | None]
 
 
 class CommitFeed:
-    """Tells listeners of every change set once, when it is durable and applied; of each tenant in log order.
+    """Delivers every durable and applied change set to listeners once, per tenant in log order.
 
-    A listener is called by a writer, outside the tenant's lock, before or soon after the writer has its answer: it must be
-    quick, such as putting what it hears into a queue of its own. It may write; that is told after what is being told. What
-    it raises is logged and counted in `failures`, and reaches neither the writer nor other listeners.
+    A writer calls the listeners outside the tenant's lock, before or soon after the writer's
+    request is answered. A listener must be quick, for example append to a queue. A listener may
+    write; that change is delivered after the current one. An exception of a listener is logged and
+    counted in `failures`, and affects neither the writer nor other listeners.
     """
 
     def __init__(self) -> None:
@@ -64,12 +66,13 @@ class CommitFeed:
     def subscribe(
         self, listener: Listener, database: str | None = None, tenant: str | None = None
     ) -> Callable[[], None]:
-        """Tell `listener` of what is committed from now on, to one database or tenant where named; returns what ends that.
+        """Call `listener` for later commits; return a function that unsubscribes.
 
-        Who listens to a tenant hears too of what happens to its database as a whole.
+        `database` and `tenant` restrict the commits. A listener to a tenant also receives
+        operations on its whole database.
         """
         key = (database, tenant)
-        entry: Listener = lambda committed: listener(committed)  # noqa: E731 - one of its own for each subscription
+        entry: Listener = lambda committed: listener(committed)  # noqa: E731 - distinct per subscription
         with self._mutex:
             self._listeners[key] = (*self._listeners.get(key, ()), entry)
             self.heard = True
@@ -86,12 +89,12 @@ class CommitFeed:
         return unsubscribe
 
     def note(self, committed: Committed) -> None:
-        """Take a change set that has just been applied; the caller holds what keeps its tenant's changes in order."""
+        """Record an applied change set; the caller holds the lock that orders the tenant's changes."""
         if self._audience(committed):
             self._noted.append(committed)
 
     def tell(self) -> None:
-        """Tell what was noted, unless somebody is at it; the caller holds no lock."""
+        """Deliver recorded changes, unless another thread does; the caller holds no lock."""
         while self._noted and self._turn.acquire(blocking=False):
             try:
                 while self._noted:
@@ -112,6 +115,6 @@ class CommitFeed:
     def _call(self, listener: Listener, committed: Committed) -> None:
         try:
             listener(committed)
-        except Exception:  # noqa: BLE001 - a guest's fault, which its writer cannot help
+        except Exception:  # noqa: BLE001 - a plugin's error must not fail the writer
             self.failures += 1
             _log.exception("a listener failed on change set %d; it stays subscribed", committed.seq)

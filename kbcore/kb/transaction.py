@@ -235,9 +235,7 @@ class TransactionKB(KnowledgeBase):
         return delta
 
     def _check(self) -> None:
-        """Raise Conflict before the commit if something the transaction depends on has
-        changed.
-        """
+        """Raise Conflict if something that the transaction depends on has changed."""
         transaction = self.transaction
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
