@@ -1,7 +1,7 @@
-"""A Flask application of somebody else, with a knowledge base inside.
+"""An existing Flask application with an embedded knowledge base.
 
-Run it with `flask --app host_app run`. The pages of the host are at `/`, the knowledge base is at `/kb/...`, and the host
-calls it directly, without HTTP, through the same runtime.
+Run it with `flask --app host_app run`. The pages of the host are at `/`, the knowledge base is at
+`/kb/...`, and the host calls it directly, without HTTP, through the same runtime.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kbserver import create_app
 
 
 def make_host(runtime: Runtime) -> Flask:
-    """Make the host and mount the knowledge base under `/kb`."""
+    """Create the host application and mount the knowledge base under `/kb`."""
     host = Flask("host")
 
     @host.get("/visit/<name>")
     def visit(name: str) -> dict[str, Any]:
-        """Remember a visitor, and say who has been here."""
+        """Store a visitor and list all visitors."""
         knowledge = runtime.knowledge_base(tenant="guests")
         knowledge.assert_facts([Fact("visited", (name,))])
         return {
@@ -41,7 +41,7 @@ def make_host(runtime: Runtime) -> Flask:
 
 
 def create_host() -> Flask:
-    """Open a runtime by the settings of the environment, and close it when the process ends."""
+    """Open a runtime with the settings of the environment; close it when the process ends."""
     runtime = open_runtime(Config.from_env())
     atexit.register(runtime.close)
     return make_host(runtime)

@@ -1,4 +1,4 @@
-"""A language model that has its answers prepared: for the examples of the document, which no chance may change."""
+"""A language model with fixed answers, so that the documented examples never change."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _FACT = {"predicate": "works_at", "args": ["Gus", "Acme"], "negated": False, "co
 
 
 class Prepared:
-    """Knows one text and one question."""
+    """A model that answers one text and one question."""
 
     name = "openai"
     model = "a-model"
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """Answer what is asked for, by the key the schema wants first."""
+        """Return the fixed answer for the first key that the schema requires."""
         answers: dict[str, Any] = {
             "facts": {"facts": [_FACT]},
             "queries": {"queries": [{"atoms": [{"predicate": "works_at", "args": ["Gus", "?x"]}]}]},
@@ -33,4 +33,4 @@ class Prepared:
         return Completion(json.dumps(answers[wanted]))
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to release."""

@@ -1,7 +1,7 @@
-"""A story in requests, from which the examples of the document are taken: each is what a server really answered.
+"""The example scenario on one node, whose recorded responses are the OpenAPI examples.
 
-`record` runs it on a fresh application with a clock that stands still; `docs/generate.py` writes what comes of it into
-`examples.json`, and a test says when that is out of date. A new route gets a step here.
+`record` runs it on a fresh application with a fixed clock; `docs/generate.py` writes the result to
+`examples.json`, and a test fails when that file is out of date. Every new route needs a step here.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ MADE = (
 
 
 def listen(client: Client, address: str, headers: Mapping[str, str]) -> Any:
-    """Hear of one event; the answer has what came until then."""
+    """Read an event stream until its first event; return the text received."""
     answer = client.get(address, headers=headers, buffered=False)
     parts = answer.iter_encoded()
     heard = [next(parts)]
@@ -170,7 +170,7 @@ def listen(client: Client, address: str, headers: Mapping[str, str]) -> Any:
 
 
 def record() -> dict[str, Any]:
-    """Run the story; the examples of each operation and of each status of an error."""
+    """Run the scenario; return the examples of each operation and of each error status."""
     runtime = open_runtime(CONFIG, clock=ManualClock(NOW), llm=Prepared())
     try:
         return _told(create_app(runtime))
@@ -179,7 +179,7 @@ def record() -> dict[str, Any]:
 
 
 def play(app: Flask) -> list[tuple[str, str, Any, Any]]:
-    """Run the story on an application: method, path, body and answer of each step."""
+    """Run the scenario on an application; return method, path, body and answer of each step."""
     client, last, done = Client(app), "", []
     headers = {"X-Tenant-ID": "demo"}
     for method, path, told in STORY:
@@ -228,7 +228,7 @@ def _told(app: Flask) -> dict[str, Any]:
 
 
 def _stable(value: Any) -> Any:
-    """Write what is drawn by lot as something that is not."""
+    """Replace random values by fixed ones."""
     if isinstance(value, str):
         value = re.sub(
             r"\bkb_[0-9a-f]+_[0-9a-f]+\b", "kb_0123456789abcdef_" + "5f0c1d7e9a3b4c2d" * 4, value

@@ -1,4 +1,4 @@
-"""The part of the story that takes two nodes: a leader with a log on a disk, and a follower that is promoted in the end."""
+"""The example scenario with two nodes: a leader with a log on disk, and a promoted follower."""
 
 from __future__ import annotations
 
@@ -28,26 +28,29 @@ Told = tuple[str, str, Any, Any]
 
 
 class Beside:
-    """Implements `kbcore.replication.follower.LogSource` on a leader in the same process."""
+    """Implementation of `kbcore.replication.follower.LogSource` on a leader in the same process."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
 
     def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
-        """What comes after a cursor; nobody waits in a story."""
+        """Return the records after a cursor without waiting."""
         return self._leader.ship(NAME, cursor, 0.0, max_bytes)
 
     @contextmanager
     def snapshot(self) -> Iterator[Iterator[bytes]]:
-        """The state of the leader."""
+        """Yield the state of the leader."""
         yield self._leader.snapshot(NAME)[1]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def play_nodes(now: int) -> list[Told]:
-    """Run it at a moment in epoch milliseconds: method, path, body and answer of each step."""
+    """Run the scenario at a time in epoch milliseconds.
+
+    Returns method, path, body and answer of each step.
+    """
     with tempfile.TemporaryDirectory() as folder:
         leads = replace(_LEADS, storage_dir=f"{folder}/leader")
         follows = replace(_FOLLOWS, storage_dir=f"{folder}/follower")
@@ -72,7 +75,7 @@ def _played(leader: Runtime, follower: Runtime) -> Iterator[Told]:
 
     here.post("/tell", json=_FACT, headers=headers)
     following = follower.replication.follow(Beside(leader.replication.leader), start=False)
-    for _ in range(3):  # the state, the record after it, and that it is here
+    for _ in range(3):  # the state, the next record, and its confirmation
         following.step()
     status = leader.log_status()
     asked = f"?log_id={status.log_id}&epoch=1&follower={NAME}&wait_ms=0&from="

@@ -1,7 +1,8 @@
-"""Limit on the memory that the bodies of all active requests use together; requests over the limit get 503.
+"""Limit on the total memory of the bodies of all active requests; requests over it get 503.
 
-A body counts with the bytes received and the part being read, so that slow clients with a large Content-Length do not
-block others. It counts until its request is answered, because the parsed values live that long.
+A body counts with the bytes received and the part being read, so that slow clients with a large
+Content-Length do not block others. It counts until its request is answered, because the parsed
+values live that long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""gzip compression of larger responses for clients that accept it; event streams are never compressed (buffering delay)."""
+"""gzip compression of large responses for clients that accept it.
+
+Event streams are never compressed, because compression would delay events in a buffer.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def compressible(kind: str, size: int) -> bool:
 def compressed(
     parts: list[bytes], size: int, offload: Callable[[Callable[[], bytes]], bytes]
 ) -> bytes:
-    """Return the parts of a response of `size` bytes as one gzip member; `offload` runs large ones in a thread."""
+    """Return the parts of a response of `size` bytes as one gzip member.
+
+    `offload` runs the compression of large responses in a thread.
+    """
     return offload(lambda: _gzip(parts)) if size >= LARGE_BYTES else _gzip(parts)
 
 

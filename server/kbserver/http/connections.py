@@ -1,4 +1,4 @@
-"""Limit on open connections per address, so that one client cannot take them all."""
+"""Limit on open connections per address, so that one client cannot use up all connections."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _NETWORK_BITS = 64
 
 
 class Crowd:
-    """Counter of open connections per address, at most `most` each (0: no limit). Loopback addresses are not counted.
+    """Counter of open connections per address, at most `most` each (0: no limit).
 
-    With a reverse proxy on another machine all connections share its address, so `most` must be set accordingly.
+    Loopback addresses are not counted. With a reverse proxy on another machine all connections
+    share its address, so `most` must be set accordingly.
     """
 
     def __init__(self, most: int) -> None:
@@ -37,7 +38,7 @@ class Crowd:
             del self._open[counted]
 
     def swamped(self, address: str) -> bool:
-        """Return True if an address has twice the limit; its connections are dropped without an answer."""
+        """Return True if an address has twice the limit; its connections are dropped unanswered."""
         return bool(self.most) and self._open[origin(address)] >= 2 * self.most
 
     def __len__(self) -> int:

@@ -1,4 +1,7 @@
-"""Pages of other origins: off unless `CORS_ORIGINS` names them. Without cookies there are no credentials to allow."""
+"""Cross-origin requests (CORS): refused unless `CORS_ORIGINS` names the origin.
+
+The server uses no cookies, so credentials are never allowed.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,17 @@ MAX_AGE_SECONDS = 600
 
 
 class Cors:
-    """Answers preflights of allowed origins, and lets their pages read the answers; others get what they always got."""
+    """WSGI middleware that answers preflight requests and adds CORS headers for allowed origins.
+
+    Responses to other origins are unchanged.
+    """
 
     def __init__(self, application: Application, origins: Sequence[str]) -> None:
         self._application = application
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve a request as WSGI says."""
+        """Serve a request as WSGI specifies."""
         origin = environ.get("HTTP_ORIGIN")
         if origin is None or not (allowed := self._allowed(origin)):
             return self._application(environ, self._varying(start_response))

@@ -29,7 +29,10 @@ class Watches:
         return len(self._stops)
 
     def begin(self, sock: Any, stop: Stop, left: Callable[[], None]) -> Callable[[], None]:
-        """Watch an idle connection; on disconnect call `left`, then `stop`. Returns a function that ends the watch."""
+        """Watch an idle connection; on disconnect call `left`, then `stop`.
+
+        Returns a function that ends the watch.
+        """
         if self._ended is not None:
             stop(self._ended)
         watched = object()

@@ -1,9 +1,11 @@
-"""Answers that change only with what is known carry a weak `ETag`; who has the present one gets 304 and no body.
+"""ETags and conditional requests: a client that has the current version gets 304 without a body.
 
-Documents, which are the same for everybody, carry a strong one of their bytes, packed ones another than plain ones.
+Responses that depend only on stored knowledge carry a weak `ETag`. Static documents carry a strong
+one, computed from their bytes, so the compressed and the plain form have different tags.
 
-A tag names the database, the tenant and its generation; and, since facts begin and cease to hold as time goes by and a
-tenant may be emptied and begin anew, the version of what is visible, the tenant's place in this process, and the process.
+A weak tag names the database, the tenant and its generation. Facts also become valid or expire with
+time, and a tenant can be emptied and created again. The tag therefore includes the version of the
+visible facts, the tenant's position in this process, and the process.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _PROCESS = secrets.token_hex(4)
 
 
 def tag() -> str:
-    """The tag of what the tenant of the current request knows now."""
+    """Return the tag of the visible knowledge of the current request's tenant."""
     context = current()
     tenant = runtime().read_tenant(context.database, context.tenant)
     place = f"{tenant.generation}.{tenant.version}.{tenant.serial}" if tenant.generation else "0"
@@ -33,7 +35,10 @@ def tag() -> str:
 
 
 def tagged(route: Callable[[], Response]) -> Callable[[], Response]:
-    """Give the answers of a route a tag, and 304 to who has the present one. Not inside a transaction."""
+    """Add a tag to the responses of a route, and answer 304 if the client has the current one.
+
+    Must not be used inside a transaction.
+    """
 
     @wraps(route)
     def answer() -> Response:
@@ -50,7 +55,7 @@ def tagged(route: Callable[[], Response]) -> Callable[[], Response]:
 
 
 def digested(response: Response) -> Response:
-    """Give a document a strong tag of the bytes the client will get, and 304 to who has them."""
+    """Add a strong tag of the bytes sent to a document, and answer 304 if the client has them."""
     body = response.get_data()
     tag = hashlib.sha256(body).hexdigest()[:32]
     if compressible(response.content_type or "", len(body)):
@@ -63,7 +68,7 @@ def digested(response: Response) -> Response:
 
 
 def weakened(response: Response) -> None:
-    """Make a strong tag of plain bytes, which somebody gave an answer that is packed now, the weak one that it is."""
+    """Make a strong tag weak after the response it was computed for has been compressed."""
     tag, weak = response.get_etag()
     if tag is not None and not weak and not tag.endswith(PACKED):
         response.set_etag(tag, weak=True)

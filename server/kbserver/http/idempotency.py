@@ -1,7 +1,8 @@
-"""`Idempotency-Key`: a write that is sent again is not carried out again, and has the answer it had.
+"""`Idempotency-Key`: a repeated write with the same key returns the first answer.
 
-The key goes into the log with what the request commits, and the answer after it, so both survive a restart. Only answers of
-success are kept: a request that failed has changed nothing and may be tried again.
+The write is not executed again. The key is logged with the changes of the request, and the answer
+after it, so both survive a restart. Only successful answers are stored: a failed request has
+changed nothing and may be sent again.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ log = logging.getLogger(__name__)
 
 
 def takes_key(path: str) -> bool:
-    """Whether the header means something for a POST to this path."""
+    """Return True if a POST to this path may carry an idempotency key."""
     return path in PATHS or path.startswith(_ENDS)
 
 
 class InFlight(Conflict):
-    """The first request with this key is still being carried out."""
+    """The first request with this key is still in progress."""
 
     retry_after = _RETRY_SECONDS
 
 
 class Idempotency:
-    """The requests with a key of one application that are under way; `install` puts it around the routes."""
+    """The active requests with an idempotency key; `install` adds the checks to an application."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -66,7 +67,7 @@ class Idempotency:
         self._under_way: dict[tuple[str, str, str], str] = {}
 
     def install(self, app: Flask) -> None:
-        """Look at each request before its route, and at its answer."""
+        """Check each request before its route, and record its answer."""
         app.before_request(self._begin)
         app.after_request(self._end)
         app.teardown_request(self._leave)

@@ -1,10 +1,11 @@
-"""Request bodies: bytes of JSON to an object, strictly.
+"""Strict parsing of request bodies: JSON bytes to an object.
 
-What two JSON readers may read differently is refused rather than guessed: keys given twice, NaN and infinities,
-halves of surrogate pairs, anything after the document. Integers are exact, whatever their size.
+Input that two JSON parsers may read differently is refused: duplicate keys, NaN and infinities,
+unpaired surrogates, and anything after the document. Integers are exact at any size.
 
-An ordinary body is parsed by orjson and then only checked for what orjson lets pass; a body in doubt is read again by the
-standard library, slowly and with precise messages, which has the last word.
+An ordinary body is parsed by orjson and then checked for the errors that orjson accepts. A body
+that may contain one is parsed again by the standard library, which is slower, has precise messages
+and decides the result.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ _MESSAGE_KEY = 60
 
 
 def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> bytes:
-    """Read the body of a WSGI request, counted in `bodies`, which whoever answers the request releases.
+    """Read the body of a WSGI request and count its bytes in `bodies`.
 
-    Raises TooLarge as soon as it is known to be over `limit` bytes, and TooManyBodies as soon as there is no room for it.
+    The caller releases the count when the request is answered. Raises TooLarge as soon as the body
+    is known to be over `limit` bytes, and TooManyBodies as soon as the memory limit is reached.
     """
     stated = environ.get("CONTENT_LENGTH") or ""
     try:
@@ -59,7 +61,10 @@ def read_body(environ: MutableMapping[str, Any], limit: int, bodies: Bodies) -> 
 
 
 def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> bytes:
-    """Read in parts, each as large as all before it: few calls, and never counted for more than twice what came in."""
+    """Read in parts, each as large as all parts before it.
+
+    This needs few calls and never counts more than twice the bytes received.
+    """
     bodies.look(environ, length)
     parts, size, part = [], 0, b""
     while size < length:
@@ -91,7 +96,7 @@ def _too_large(limit: int) -> TooLarge:
 
 
 def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
-    """Give the JSON object a body holds; an empty body is an empty object. Raises InvalidInput on anything else."""
+    """Return the JSON object in a body; an empty body is an empty object. Raises InvalidInput."""
     if not body:
         return {}
     try:
@@ -111,7 +116,7 @@ def parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
 
 
 def _plain(value: Any, max_depth: int) -> bool:
-    """Whether a parsed value is within the depth and every number in it is surely what was written."""
+    """Return True if a parsed value is within the depth limit and its numbers are surely exact."""
     level = [value] if type(value) in (dict, list) else []
     for _ in range(max_depth):
         below = []
@@ -129,9 +134,10 @@ def _plain(value: Any, max_depth: int) -> bool:
 
 
 def _drops_keys(value: Any, body: bytes) -> bool:
-    """Whether a key was given twice: then the value, written out again, has fewer colons than the body.
+    """Return True if a key occurs twice: the value, written out again, then has fewer colons.
 
-    Each key has one colon, and those inside strings are the same on both sides as long as none was written `\\u003a`.
+    Each key has one colon, and colons inside strings are the same on both sides as long as none was
+    written `\\u003a`.
     """
     return orjson.dumps(value).count(b":") != body.count(b":")
 
@@ -183,7 +189,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_depth(text: str, max_depth: int) -> None:
-    """Refuse deep nesting before a recursive parser sees it; linear in the text, whatever it holds."""
+    """Refuse deep nesting before a recursive parser runs; takes time linear in the text."""
     if text.count("[") + text.count("{") <= max_depth:
         return
     depth = 0

@@ -1,7 +1,7 @@
-"""Long answers a page at a time: `?limit=&cursor=`, with a `Link` to the next page.
+"""Paging of long answers: `?limit=&cursor=`, with a `Link` to the next page.
 
-A cursor belongs to one request and one state of what is known. It is signed, so that nobody takes a made-up one for ours,
-and after a change it is refused instead of giving pages that do not fit together.
+A cursor belongs to one request and one state of the tenant. It is signed, so that clients cannot
+forge one. After a change it is refused, because pages from two states would not fit together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of an answer that is wanted: `limit` rows after the first `offset`."""
+    """A page of an answer: `limit` rows after the first `offset`."""
 
     offset: int
     limit: int
@@ -36,7 +36,7 @@ class Page:
     state: bytes
 
     def linked(self, response: Response, more: bool, total: int | None = None) -> Response:
-        """Say where the next page is, if there is one, and how many rows there are where that is known."""
+        """Add the link to the next page, if any, and the total number of rows if known."""
         if more:
             cursor = _signed(_FIELDS.pack(self.offset + self.limit, self.asked, self.state))
             query = {**request.args.to_dict(), "limit": str(self.limit), "cursor": cursor}
@@ -47,9 +47,10 @@ class Page:
 
 
 def page(asked: Any) -> Page | None:
-    """The page the query string wants of what is asked (anything with a `repr` of its own), None for everything.
+    """Return the page that the query string asks for, or None for the whole answer.
 
-    Raises InvalidInput, and Conflict for a cursor of what was known before.
+    `asked` identifies the request by its `repr`. Raises InvalidInput, and Conflict for a cursor
+    from an earlier state.
     """
     if "limit" not in request.args and "cursor" not in request.args:
         return None
@@ -78,7 +79,7 @@ def page(asked: Any) -> Page | None:
 
 
 def part(rows: list[Any], wanted: Page | None) -> list[Any]:
-    """The rows of a list that are on a page."""
+    """Return the rows of a list that are on a page."""
     return rows if wanted is None else rows[wanted.offset : wanted.offset + wanted.limit]
 
 

@@ -1,4 +1,4 @@
-"""The body of a request as it comes in: read within a time, and left alone where nobody wants it."""
+"""Request bodies as they arrive: read with a timeout, and skipped when no route reads them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DISCARD = 64 * 1024
 
 
 class TooSlow(OSError):
-    """A client that took longer than it may."""
+    """The client exceeded a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds a client has: for the head of a request, for its body, and without a byte either way, as between requests."""
+    """Time limits in seconds for a connection: request head, request body, and idle time."""
 
     head: float
     body: float
@@ -29,7 +29,7 @@ class Times:
 
     @classmethod
     def of(cls, config: Config) -> Times:
-        """Those that are set."""
+        """Return the configured limits."""
         return cls(
             config.header_timeout_ms / 1000,
             config.body_timeout_ms / 1000,
@@ -38,7 +38,7 @@ class Times:
 
 
 class BodyInput(Input):  # type: ignore[misc]
-    """The body of a request, to be read within a time; what is left unread is read off only if it is little."""
+    """The body of a request, read with a timeout; a short unread rest is discarded."""
 
     __slots__ = ("at_hand", "broken", "deadline", "seconds")
 
@@ -50,7 +50,7 @@ class BodyInput(Input):  # type: ignore[misc]
         self.deadline: float | None = None
 
     def read(self, length: int | None = None) -> bytes:
-        """Read up to `length` bytes; raises TooSlow, an OSError, when the client takes too long."""
+        """Read up to `length` bytes; raises TooSlow, an OSError, on a timeout."""
         if not self.chunked_input and (self.content_length or 0) <= self.at_hand:
             return bytes(super().read(length))
         now = time.monotonic()
@@ -64,13 +64,13 @@ class BodyInput(Input):  # type: ignore[misc]
         except OSError:
             self.broken = True
             raise
-        except ValueError as error:  # what pywsgi makes of a chunk without a size
+        except ValueError as error:  # raised by pywsgi for a chunk without a size
             self.broken = True
             raise OSError("a chunk has no size") from error
 
     @property
     def abandoned(self) -> bool:
-        """Whether too much of the body is unread for the connection to be used again."""
+        """Return True if too much of the body is unread for the connection to be reused."""
         if self.broken:
             return True
         if self.chunked_input:

@@ -33,10 +33,10 @@ CALLER = "kbcore.caller"
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The headers of one request, read.
+    """The parsed headers of one request.
 
-    `strict` asks for unknown keys to be refused, `representation` for JSON instead of an acknowledgement, `wait` for an
-    answer in so many seconds: the text of it, which is judged where it matters.
+    `strict` refuses unknown keys, `representation` asks for JSON instead of an acknowledgement.
+    `wait` is the unparsed time limit in seconds; `wait_wanted` validates it.
     """
 
     database: str
@@ -53,7 +53,10 @@ def is_name(text: str) -> bool:
 
 
 def read_headers(environ: Mapping[str, Any], tenant_default: str | None = None) -> RequestContext:
-    """Read the headers of a WSGI request; without a default it needs a tenant. Raises MissingHeader and InvalidInput."""
+    """Read the headers of a WSGI request; the tenant is required unless there is a default.
+
+    Raises MissingHeader and InvalidInput.
+    """
     tenant = _name(environ, "X-Tenant-ID", "HTTP_X_TENANT_ID", tenant_default)
     database = _name(environ, "X-Database", "HTTP_X_DATABASE", DEFAULT)
     prefer = environ.get("HTTP_PREFER")
@@ -84,7 +87,7 @@ def named(kind: str, name: str) -> str:
 
 
 def wait_wanted() -> int | None:
-    """Return the milliseconds of `Prefer: wait` (RFC 7240) or None, and confirm the preference in the response.
+    """Return the milliseconds of `Prefer: wait` (RFC 7240) or None, and confirm the preference.
 
     The header has whole seconds. Raises InvalidInput.
     """
@@ -158,7 +161,10 @@ def _knowledge_base(context: RequestContext, writes: bool) -> KnowledgeBase:
 
 
 def in_transaction(context: RequestContext, id: str, writes: bool) -> TransactionKB:
-    """Return a handle on a transaction; raises UnknownTransaction, and on entry Conflict if it has ended."""
+    """Return a handle on a transaction.
+
+    Raises UnknownTransaction, and on entry Conflict if the transaction has ended.
+    """
     if len(id) > _SHOWN:
         raise UnknownTransaction(id[:_SHOWN])
     caller = request.environ.get(CALLER)

@@ -1,8 +1,9 @@
-"""The head of an HTTP request, read strictly, and answers for requests that never reach the application.
+"""Strict parsing of HTTP request heads, and error responses to requests that cannot be dispatched.
 
-Two readers of one request must agree where it ends, or the second request hidden in it reaches one of them only (request
-smuggling). So whatever the grammar does not allow is refused: bare line feeds, folded headers, spaces before a colon, more
-than one length, a length beside a transfer coding.
+If two parsers of one request disagree about its end, a second request can be hidden from one of
+them (request smuggling). Everything that the grammar does not allow is therefore refused: bare line
+feeds, folded headers, spaces before a colon, several lengths, and a length together with a transfer
+coding.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DIGITS = 18
 
 @dataclass(slots=True)
 class Head:
-    """A request line and its headers, by the names of WSGI."""
+    """A request line and its headers, with the header names of WSGI."""
 
     method: str = ""
     target: str = ""
@@ -45,23 +46,23 @@ class Head:
 
     @property
     def chunked(self) -> bool:
-        """Whether the body comes in chunks."""
+        """Return True if the body is chunked."""
         return "TRANSFER_ENCODING" in self.headers
 
     @property
     def length(self) -> int | None:
-        """The stated length of the body."""
+        """The declared length of the body."""
         stated = self.headers.get("CONTENT_LENGTH")
         return None if stated is None else int(stated)
 
     @property
     def closes(self) -> bool:
-        """Whether the client wants the connection closed after the answer."""
+        """Return True if the client wants the connection closed after the response."""
         wish = self.headers.get("CONNECTION", "").lower()
         return "close" in wish or (self.version == "HTTP/1.0" and "keep-alive" not in wish)
 
     def environ(self) -> dict[str, str]:
-        """Give the part of the WSGI environment that comes from the request."""
+        """Return the part of the WSGI environment that comes from the request."""
         path, _, query = self.target.partition("?")
         environ = {
             "REQUEST_METHOD": self.method,
@@ -75,7 +76,7 @@ class Head:
 
 
 class BadRequest(Exception):
-    """A request that is refused before it is one; `status` is 400, 414, 417 or 431."""
+    """A malformed request; `status` is 400, 414, 417 or 431."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -84,12 +85,12 @@ class BadRequest(Exception):
 
 
 def read_head(readline: Callable[[int], bytes], head: Head) -> bool:
-    """Fill `head` from lines; False when the client left before the first one. Raises BadRequest.
+    """Fill `head` from lines; return False if the client left before the first one.
 
-    `head` is filled as far as it was read also when that fails, so that the answer can carry the number of the request.
+    On BadRequest `head` keeps what was read, so that the error response can carry the request id.
     """
     line = readline(MAX_LINE + 1)
-    if line == b"\r\n":  # left over from a body by some old clients
+    if line == b"\r\n":  # some old clients send an extra line after a body
         line = readline(MAX_LINE + 1)
     if not line:
         return False
@@ -146,7 +147,10 @@ def _header(line: bytes, head: Head) -> None:
 
 @lru_cache(maxsize=512)
 def _key(name: bytes) -> str:
-    """Give the WSGI name of a header; none for one with an underscore, which could pass for another with hyphens."""
+    """Return the WSGI name of a header.
+
+    A name with an underscore is dropped: it could be mistaken for the same name with hyphens.
+    """
     return "" if b"_" in name else name.decode("ascii").replace("-", "_").upper()
 
 
@@ -167,7 +171,7 @@ def _check_framing(head: Head) -> None:
 
 
 def refusal(head: Head, answer: ErrorAnswer) -> bytes:
-    """Write a whole response, after which the connection is closed."""
+    """Return the bytes of a whole response, after which the connection is closed."""
     body = answer.body()
     lines = [
         f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",

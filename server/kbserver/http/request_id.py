@@ -1,4 +1,4 @@
-"""The number of a request: the caller's, when it can stand in a header and a log line as it is, else a new one."""
+"""Request ids: the caller's if it is safe in a header and a log line, else a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NO_TRACE = "0" * 32
 
 
 def request_id(offered: str | None) -> str:
-    """Give the caller's `X-Request-ID` back if it is well-formed, else a new UUID of version 7: they sort by time."""
+    """Return the caller's `X-Request-ID` if well-formed, else a new UUID version 7.
+
+    UUIDs of version 7 sort by time.
+    """
     if offered is not None and _ACCEPTED.fullmatch(offered):
         return offered
     digits = f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
@@ -21,7 +24,7 @@ def request_id(offered: str | None) -> str:
 
 
 def trace_id(offered: str | None) -> str | None:
-    """Give the trace a well-formed `traceparent` names (W3C Trace Context), None for any other."""
+    """Return the trace id of a well-formed `traceparent` (W3C Trace Context), else None."""
     if offered is None:
         return None
     match = _TRACE.fullmatch(offered)

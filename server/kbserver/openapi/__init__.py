@@ -1,1 +1,1 @@
-"""The OpenAPI document: made of what the routes say about themselves, with examples that really happened."""
+"""The OpenAPI document, generated from the declarations of the routes and recorded examples."""

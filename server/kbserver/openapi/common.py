@@ -174,7 +174,7 @@ _OF_KEYS, _OF_RATES = frozenset((401, 403)), frozenset((429,))
 
 
 def parameters(path: str, method: str, declared: Operation) -> Iterator[str | dict[str, Any]]:
-    """The parameters of an operation; those that many have by name."""
+    """Yield the parameters of an operation; shared parameters are references."""
     for name in re.findall(r"{(\w+)}", path):
         yield {"name": name, "in": "path", "required": True, "schema": _NAME}
     if declared.tenant:
@@ -202,13 +202,16 @@ def parameters(path: str, method: str, declared: Operation) -> Iterator[str | di
 
 
 def needed(path: str, method: str) -> tuple[str, list[dict[str, list[str]]]]:
-    """The role an operation needs, and how its key is sent; a server may also ask for none."""
+    """Return the role an operation requires, and the ways to send its API key.
+
+    A server without authentication requires none.
+    """
     role = _need(path, method).role
     return role, [] if role == PUBLIC else [{"bearer": []}, {"header": []}, {}]
 
 
 def statuses(path: str, method: str, declared: Operation) -> list[int]:
-    """Every status of an error an operation may answer."""
+    """Return every error status that an operation may return."""
     need, codes = (
         _need(path, method),
         {*declared.statuses(), *((409,) if _keyed(path, method) else ())},
@@ -238,7 +241,7 @@ def answers(
 
 
 def error(status: int, example: Mapping[str, Any] | None) -> dict[str, Any]:
-    """An error, whatever the operation."""
+    """Return the response object of an error, which is the same for all operations."""
     headers: dict[str, Any] = _references(*_ALWAYS, *_PACKED)
     if status in (409, 429, 503):
         headers["Retry-After"] = {"schema": said({"type": "integer"}, "Seconds.")}

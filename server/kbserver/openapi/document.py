@@ -1,4 +1,7 @@
-"""The OpenAPI 3.1 document of an application: every listed route with its bodies, answers, headers, errors and examples."""
+"""The OpenAPI 3.1 document of an application.
+
+Contains every listed route with its bodies, responses, headers, errors and examples.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _NOT_LISTED = frozenset({"HEAD", "OPTIONS"})
 
 
 def document(app: Flask) -> dict[str, Any]:
-    """Make the document of an application; routes that say nothing about themselves are not in it."""
+    """Return the document of an application; routes without a declaration are left out."""
     from apispec import APISpec
 
     spec = APISpec(
@@ -69,7 +72,7 @@ def document(app: Flask) -> dict[str, Any]:
 
 
 def listed(app: Flask) -> Iterator[tuple[str, str, Any, Operation, str]]:
-    """Every path and method that is in the document, with its function and what that says about itself."""
+    """Yield every documented path and method, with its function and its declaration."""
     for path, method, endpoint in routes(app):
         view = app.view_functions[endpoint]
         declared = operation_of(view)
@@ -78,14 +81,14 @@ def listed(app: Flask) -> Iterator[tuple[str, str, Any, Operation, str]]:
 
 
 def routes(app: Flask) -> Iterator[tuple[str, str, str]]:
-    """Every path, as OpenAPI writes it, and method of an application, with its endpoint."""
+    """Yield every path in OpenAPI form, method and endpoint of an application."""
     for rule in app.url_map.iter_rules():
         for method in sorted((rule.methods or set()) - _NOT_LISTED):
             yield _UNDER_BLUEPRINT.sub(r"{\1}", rule.rule), method, rule.endpoint
 
 
 def operation_id(path: str, method: str) -> str:
-    """Name an operation: the words of its path, after the method where that is not POST."""
+    """Return the operation id: the words of the path, after the method unless it is POST."""
     words = [word for word in re.split(r"[^A-Za-z0-9]+", path) if word]
     if method != "POST":
         words.insert(0, method.lower())
@@ -128,7 +131,7 @@ def _closure(names: set[str]) -> set[str]:
 def _of_alias(
     examples: Mapping[str, Any], app: Flask, endpoint: str, method: str
 ) -> Mapping[str, Any]:
-    """The example of another path of the same function."""
+    """Return the example of another path of the same function."""
     for path, other, same in routes(app):
         if (other, same) == (method, endpoint) and f"{method} {path}" in examples["operations"]:
             words: Mapping[str, Any] = examples["operations"][f"{method} {path}"]

@@ -1,4 +1,7 @@
-"""The routes, one blueprint a file. A route loads, calls one method of the core, dumps and returns."""
+"""The routes, one blueprint per file.
+
+A route loads the body, calls one method of the core and returns the serialized result.
+"""
 
 from flask import Blueprint
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def mount(app: Flask, runtime: Runtime) -> None:
-    """Mount the blueprints of plugins under `/x/`; raises ConfigError where one cannot be, naming the plugin."""
+    """Mount the blueprints of plugins under `/x/`.
+
+    Raises ConfigError naming the plugin at fault.
+    """
     runtime.plugins.specify(hookspecs)
     owners: dict[str, str] = {}
     outer = Blueprint("x", __name__, url_prefix="/x")

@@ -109,7 +109,9 @@ def _lesson_of(source: str, scope: str | None) -> Lesson:
                 "text",
                 f"line {statement.span.line}: a goal is asked, not taught; POST /ask takes it",
             )
-    check_statements(statements)  # the core checks every rule; here the errors get their lines
+    check_statements(
+        statements
+    )  # the core checks rules too; this check adds line numbers to errors
     rules = [
         _scoped(statement.rule, scope)
         for statement in statements

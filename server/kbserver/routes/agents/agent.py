@@ -1,4 +1,4 @@
-"""The agent card, at the path of today and at the older one, and the address it names for messages."""
+"""The agent card, at its current and its older path, and the message endpoint that it names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEEP = "public, max-age=300"
 @bp.get("/.well-known/agent.json")
 @operation(Answer("The card.", {JSON: {"type": "object"}}), tagged=True, tenant=False)
 def agent_card() -> Response:
-    """Say who this agent is and what it can do."""
+    """Return the agent card: identity and skills of this agent."""
     url = runtime().config.public_url or request.url_root.rstrip("/")
     keys = mode_of(runtime().config) != DISABLED
     shown = card(url, runtime().model is not None, keys)
@@ -35,7 +35,7 @@ def agent_card() -> Response:
 @bp.post("/a2a")
 @operation(listed=False)
 def message() -> Response:
-    """Do what a message of another agent asks for, and answer it."""
+    """Process a message of another agent and return the response."""
     served = transport()
     served.guard.check(request.environ)
     caller, id = who(), None

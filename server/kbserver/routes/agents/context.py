@@ -29,7 +29,7 @@ SUCCESSOR = "/memory/context"
     asks=True,
 )
 def context() -> Response:
-    """Give the facts that matter most, or those that goals rest on."""
+    """Return the most salient facts, or the facts that the answers of goals depend on."""
     kb, asked = _alone(), load(shapes.context)
     return as_json(
         shapes.shown_window(kb.context(asked.request, wanted=asked.wanted), asked.request)
@@ -46,7 +46,10 @@ def context() -> Response:
     listed=False,
 )
 def optimize() -> Response:
-    """Give a window as `/memory/context` does; deprecated, and gone after its sunset unless a setting says otherwise."""
+    """Return a context window like `/memory/context`; deprecated.
+
+    After its sunset date the route is gone unless a setting keeps it.
+    """
     kb = _alone()
     if runtime().clock.now_ms() >= SUNSET_MS and not runtime().config.context_optimize_enabled:
         raise Gone(
@@ -60,7 +63,7 @@ def optimize() -> Response:
 
 @bp.after_request
 def deprecated(response: Response) -> Response:
-    """Say on whatever `/context/optimize` answers that it is deprecated (RFC 8594, RFC 8288)."""
+    """Add deprecation headers to every response of `/context/optimize` (RFC 8594, RFC 8288)."""
     if request.endpoint == "context.optimize":
         response.headers["Deprecation"] = "true"
         response.headers["Sunset"] = "Wed, 01 Jul 2026 00:00:00 GMT"
@@ -76,7 +79,7 @@ def deprecated(response: Response) -> Response:
     asks=True,
 )
 def diff() -> Response:
-    """Say what has changed since the last window of a session."""
+    """Return the changes since the last context window of a session."""
     kb, asked = _alone(), load(shapes.diff)
     return as_json(
         shapes.shown_diff(kb.context_diff(asked.session, asked.changes, wanted=asked.wanted))
@@ -86,13 +89,13 @@ def diff() -> Response:
 @bp.post("/context/session/clear")
 @operation(as_text("That the session is forgotten."), body=shapes.clear)
 def clear() -> Response:
-    """Forget the last window of a session."""
+    """Delete the last context window of a session."""
     kb, session = _alone(), load(shapes.clear)
     kb.clear_session(session)
     return text(f"Session '{session}' cleared")
 
 
 def _alone() -> KnowledgeBase:
-    """Give the knowledge base that is read: never a transaction, whose accesses would not count."""
+    """Return the knowledge base to read, never a transaction: its accesses would not count."""
     outside()
     return reader()

@@ -1,4 +1,4 @@
-"""Texts and turns of conversations, stored and answered with a window; a knowledge base at a glance."""
+"""Routes that store texts and conversation turns and return a context window, and the summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ bp = Blueprint("ingest", __name__)
     errors=OF_MODELS,
 )
 def ingest() -> Response:
-    """Store the facts and rules of a text, and give a window."""
+    """Store the facts and rules of a text, and return a context window."""
     outside()
     kb, asked = writer(), load(shapes.ingest)
     done = kb.ingest(asked.text, asked.request, hint=asked.hint, wanted=asked.wanted)
@@ -41,7 +41,7 @@ def ingest() -> Response:
     errors=OF_MODELS,
 )
 def turns() -> Response:
-    """Store what the turns of a conversation state, and give the facts that matter."""
+    """Store the facts stated in the turns of a conversation, and return the most salient facts."""
     outside()
     kb, asked = writer(), load(shapes.turns)
     done = kb.ingest(asked.text, asked.request, wanted=asked.wanted)
@@ -57,7 +57,7 @@ def turns() -> Response:
     asks=True,
 )
 def summary() -> Response:
-    """Look over a knowledge base."""
+    """Return a summary of the knowledge base."""
     outside()
     kb, asked = reader(), load(shapes.summary)
     return as_json(shapes.shown_summary(kb.context_summary(asked.scope, wanted=asked.wanted)))

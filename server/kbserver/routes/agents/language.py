@@ -1,4 +1,4 @@
-"""Texts and questions for the language model."""
+"""Routes that use the language model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ bp = Blueprint("language", __name__)
     errors=OF_MODELS,
 )
 def extract() -> Response:
-    """Read a text into facts, and store them where that is asked for."""
+    """Extract facts from a text, and store them on request."""
     outside()
     kb, asked = writer(), load(shapes.extraction)
     extraction = kb.extract(
@@ -47,7 +47,7 @@ def extract() -> Response:
     errors=OF_MODELS,
 )
 def synthesize() -> Response:
-    """Answer a question in words from what is known."""
+    """Answer a question in natural language from the knowledge base."""
     outside()
     kb, asked = reader(), load(shapes.question)
     return as_json(

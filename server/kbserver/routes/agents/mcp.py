@@ -1,4 +1,4 @@
-"""The tool protocol: one address for both eras, and the older pair of addresses."""
+"""MCP endpoints: one address for both protocol versions, and the older pair of addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _guard() -> None:
 @bp.post("")
 @operation(listed=False)
 def post() -> Response:
-    """Answer a message of the tool protocol."""
+    """Answer an MCP message."""
     return transport().post(
         message_body(), request.environ, who(), Call(request.environ.get(CALLER))
     )
@@ -53,20 +53,20 @@ def end() -> Response:
 @bp.get("/sse")
 @operation(listed=False)
 def older_stream() -> Response:
-    """Open a stream as clients of the version 2024-11-05 do."""
+    """Open a stream for a client of protocol version 2024-11-05."""
     return transport().open_stream(who(), MESSAGES)
 
 
 @bp.post("/messages")
 @operation(listed=False)
 def older_post() -> Response:
-    """Take a message of such a client."""
+    """Accept a message of a client of protocol version 2024-11-05."""
     return transport().post_message(message_body(), request.args.get("sessionId", ""), who())
 
 
 @bp.errorhandler(Failure)
 def failed(failure: Failure) -> Response:
-    """Answer with the error of a request that has no message to answer."""
+    """Return the error response for a request without a message to answer."""
     return Response(
         rpc.written(rpc.error(None, failure)),
         status=failure.status or 400,
@@ -75,13 +75,13 @@ def failed(failure: Failure) -> Response:
 
 
 def transport() -> Transport:
-    """Give what serves the protocol in this application."""
+    """Return the MCP transport of this application."""
     context: Transport = current_app.extensions[EXTENSION]
     return context
 
 
 def who() -> Who:
-    """Read whose knowledge base the request is about; the tenant is `default` where it does not say."""
+    """Return the database, tenant and caller of the request; the default tenant is `default`."""
     context = g.context = read_headers(request.environ, DEFAULT)
     return Who(
         context.database,
@@ -94,6 +94,6 @@ def who() -> Who:
 
 
 def message_body() -> bytes:
-    """Read the body of a request that is a message; raises UnsupportedMedia, TooLarge and TooManyBodies."""
+    """Read the body of a message request; raises UnsupportedMedia, TooLarge and TooManyBodies."""
     check_media(request.environ)
     return read_body(request.environ, transport().most_body_bytes, bodies())

@@ -1,4 +1,4 @@
-"""Memory: what fades, what is summed up, what matters, what was."""
+"""Memory routes: decay, consolidation, priorities, salient facts and recall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ bp = Blueprint("memory", __name__)
 @bp.post("/memory/cleanup")
 @operation(as_object("What went, or would go.", DECAYED), body=shapes.decay, writes=True, asks=True)
 def decay() -> Response:
-    """Evict what has expired, and what matters too little."""
+    """Evict expired facts and facts with low salience."""
     kb, asked = _alone(), load(shapes.decay)
     outcome = kb.decay(asked.threshold, scope=asked.scope, dry_run=asked.dry_run)
     return _with_rows(decayed(outcome), "removedAtoms")
@@ -40,7 +40,7 @@ def decay() -> Response:
     asks=True,
 )
 def consolidate() -> Response:
-    """Sum up facts that repeat themselves."""
+    """Replace groups of similar facts by summaries."""
     kb, asked = _alone(), load(shapes.consolidation)
     outcome = kb.consolidate(
         min_group_size=asked.min_group_size,
@@ -55,7 +55,7 @@ def consolidate() -> Response:
 @bp.post("/memory/prioritize")
 @operation(as_text("What was set."), body=shapes.priority, writes=True)
 def prioritize() -> Response:
-    """Say how important a fact is."""
+    """Set the priority of a fact."""
     kb, asked = _alone(), load(shapes.priority)
     kb.prioritize(
         asked.predicate, asked.args, asked.priority, positive=asked.positive, scope=asked.scope
@@ -71,7 +71,7 @@ def prioritize() -> Response:
     transaction=True,
 )
 def salient() -> Response:
-    """Give the facts that matter most."""
+    """Return the most salient facts."""
     kb, asked = reader(), load(shapes.salient)
     rows = kb.salient(
         asked.predicate, asked.args, limit=asked.limit, minimum=asked.minimum, scope=asked.scope
@@ -88,7 +88,7 @@ def salient() -> Response:
     transaction=True,
 )
 def recall() -> Response:
-    """Give the facts that were valid at a moment."""
+    """Return the facts that were valid at a point in time."""
     kb, asked = reader(), load(shapes.recall)
     rows = kb.recall(
         asked.predicate,
@@ -102,13 +102,16 @@ def recall() -> Response:
 
 
 def _alone() -> KnowledgeBase:
-    """Give the knowledge base that is looked after: never a transaction."""
+    """Return the knowledge base to maintain, never a transaction."""
     outside()
     return writer()
 
 
 def _with_rows(shape: dict[str, Any], name: str) -> Response:
-    """Answer with an object of which one member, neither first nor last, is a list of rows, perhaps a long one."""
+    """Return an object whose member `name`, neither first nor last, is a list of rows.
+
+    The list may be long.
+    """
     place = list(shape).index(name)
     before, after = dict(list(shape.items())[:place]), dict(list(shape.items())[place + 1 :])
     listed = [b'"%s":' % name.encode(), rows_written(shape[name], runtime().pause)]

@@ -1,4 +1,4 @@
-"""Telling facts and taking them back."""
+"""Routes that assert and retract facts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def assert_facts() -> Response:
     transaction=True,
 )
 def retract() -> Response:
-    """Take one fact back, and with it what followed from it."""
+    """Retract one fact, and with it the conclusions that depend on it."""
     kb = writer()
     fact = load(fact_to_retract)
     outcome = fact.retracted(kb)
@@ -88,7 +88,7 @@ def retract() -> Response:
     transaction=True,
 )
 def retract_pattern() -> Response:
-    """Take back every fact that matches."""
+    """Retract every fact that matches a pattern."""
     kb = writer()
     pattern = load(pattern_to_retract)
     return as_json(shown_removal(pattern.removed(kb)))

@@ -1,4 +1,4 @@
-"""Asking: with rules, among the stored facts, for a number, for the schema."""
+"""Routes that answer goals, match stored facts, aggregate, explain and describe predicates."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def infer() -> Response:
     transaction=True,
 )
 def explain() -> Response:
-    """Tell why the answers of a goal hold, or how it is evaluated."""
+    """Explain the answers of a goal, or its evaluation plan."""
     kb = reader()
     asked = load(explanation)
     told, headers = asked.answer(kb), unknown_headers(asked.unknown(kb))
@@ -90,7 +90,7 @@ def explain() -> Response:
     paged=True,
 )
 def query() -> Response:
-    """Match a pattern with the stored facts; no rules are applied."""
+    """Match a pattern against the stored facts; no rules are applied."""
     kb = reader()
     asked = load(pattern)
     if (wanted := page(asked)) is not None:
@@ -108,7 +108,7 @@ def query() -> Response:
     transaction=True,
 )
 def aggregate() -> Response:
-    """Count, add up, or find the least, greatest or mean of an argument of the stored facts."""
+    """Compute the count, sum, minimum, maximum or average of an argument of the stored facts."""
     kb = reader()
     asked = load(aggregation)
     result = asked.answer(kb, runtime().clock.now_ms())
@@ -125,9 +125,10 @@ def aggregate() -> Response:
     transaction=True,
 )
 def execute() -> Response:
-    """Carry out a text in the rule language: clauses are told, questions are asked.
+    """Run a text in the rule language: store its facts and rules and answer its queries.
 
-    From top to bottom, so that a question sees the clauses before it, and all of it or nothing.
+    Statements run in order, so a query sees the facts and rules before it. If one fails, nothing is
+    stored.
     """
     kb = writer()
     asked = load(command)
@@ -145,7 +146,7 @@ def execute() -> Response:
 )
 @tagged
 def predicates() -> Response:
-    """Describe the predicates there are."""
+    """Return the known predicates."""
     scope = scope_asked(request.args, None)
     found, wanted = reader().predicates(scope), page(scope)
     if wanted is None:

@@ -1,4 +1,4 @@
-"""Teaching rules, listing them and taking them back."""
+"""Routes that assert, list and retract rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_WARNINGS = 4000
     transaction=True,
 )
 def assert_rule() -> Response:
-    """Teach rules; facts in the same text are told."""
+    """Store rules, and the facts in the same text."""
     kb = writer()
     taught = load(lesson)
     outcome = kb.assert_rules(taught.rules, taught.facts)
@@ -77,7 +77,7 @@ def rules() -> Response:
     errors=(404,),
 )
 def retract_rule() -> Response:
-    """Take one rule back."""
+    """Retract one rule."""
     kb = writer()
     body = load(rule_to_forget)
     gone = kb.retract_rule(id=body.id, rule=body.rule, scope=body.scope)
@@ -85,5 +85,5 @@ def retract_rule() -> Response:
 
 
 def in_a_header(warnings: Sequence[str]) -> str:
-    """Write warnings as one header value: percent-encoded where a header could not hold them, joined by `; `."""
+    """Return warnings as one header value, joined by `; `, percent-encoded where necessary."""
     return "; ".join(encoded(warning, "%;") for warning in warnings)[:_MAX_WARNINGS]

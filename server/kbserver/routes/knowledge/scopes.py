@@ -1,4 +1,4 @@
-"""Scopes as a whole: fork, compare, merge, delete, list."""
+"""Routes on whole scopes: fork, diff, merge, delete and list."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def diff() -> Response:
 @bp.post("/scope/merge")
 @operation(as_object("What came of it.", MERGED), body=merge_of, writes=True, errors=(422,))
 def merge() -> Response:
-    """Add to a scope what another has."""
+    """Merge one scope into another."""
     asked = load(merge_of)
     outcome = writer().merge_scope(asked.source, asked.target, strategy=asked.strategy)
     return as_json(shown_merge(outcome))

@@ -1,4 +1,4 @@
-"""Transactions: grouped writes that are all there or not at all."""
+"""Transactions: groups of writes that become visible together or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ bp = Blueprint("transactions", __name__)
 @bp.post("/tx/begin")
 @operation(as_text("The id of a new transaction."), body=nothing, errors=OF_NODES)
 def begin() -> Response:
-    """Open a transaction and give its id."""
+    """Open a transaction and return its id."""
     context = outside()
     load(nothing)
     return text(runtime().begin(context.database, context.tenant))
@@ -24,7 +24,7 @@ def begin() -> Response:
 @bp.post("/tx/commit/<id>")
 @operation(as_text("That it is committed."), body=nothing, writes=True, errors=OF_TRANSACTIONS)
 def commit(id: str) -> Response:
-    """Make everything the transaction has written durable, at once."""
+    """Commit a transaction: make all its writes visible and durable together."""
     context = outside()
     load(nothing)
     with in_transaction(context, id, writes=True) as kb:
@@ -35,7 +35,7 @@ def commit(id: str) -> Response:
 @bp.post("/tx/rollback/<id>")
 @operation(as_text("That it is rolled back."), body=nothing, errors=OF_TRANSACTIONS)
 def rollback(id: str) -> Response:
-    """Discard everything the transaction has written."""
+    """Roll back a transaction: discard all its writes."""
     context = outside()
     load(nothing)
     with in_transaction(context, id, writes=True) as kb:

@@ -1,4 +1,7 @@
-"""Databases and tenants: listing, creating, deleting and emptying them. No tenant header is needed."""
+"""Database and tenant administration: list, create, delete and empty.
+
+No tenant header is needed.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def tenants(name: str) -> Response:
     errors=(404,),
 )
 def create_tenant(name: str) -> Response:
-    """Create a tenant; one that is there already is left as it is."""
+    """Create a tenant; an existing tenant is unchanged."""
     tenant = load(new_tenant)
     created = runtime().admin().create_tenant(named("database", name), tenant)
     return text(f"Tenant '{tenant}' created", status=_CREATED if created else 200)

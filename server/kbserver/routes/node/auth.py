@@ -1,4 +1,7 @@
-"""Keys: who am I, and for administrators making, listing, replacing and revoking them. No tenant header is needed."""
+"""API keys: the current key, and for administrators creation, listing, rotation and revocation.
+
+No tenant header is needed.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def _alone() -> None:
 @bp.get("/status")
 @operation(as_object("How keys are asked for.", AUTH_STATUS), tenant=False)
 def status() -> Response:
-    """Say whether keys are asked for, and whether the first has yet to be made."""
+    """Return the authentication mode, the number of keys, and True if the first key is missing."""
     keys, mode = runtime().keys(), mode_of(runtime().config)
     count = {DISABLED: 0, MANAGED: len(keys)}.get(mode, 1)
     return as_json(
@@ -59,7 +62,10 @@ def status() -> Response:
 @bp.get("/whoami")
 @operation(as_object("What the key of the request may do.", WHOAMI), tenant=False)
 def whoami() -> Response:
-    """Say what the key of the request is and may do; where no keys are asked for, everybody may do everything."""
+    """Return the identity and permissions of the caller's key.
+
+    Without authentication every caller may do everything.
+    """
     who = request.environ.get(WHO)
     role = ADMIN if who is None else who.role
     return as_json(
@@ -84,7 +90,7 @@ def whoami() -> Response:
     errors=(401, 403),
 )
 def first_key() -> Response:
-    """Make the first key, an administrator's, with the token of the setting BOOTSTRAP_TOKEN: once."""
+    """Create the first key, with role admin, using the token in BOOTSTRAP_TOKEN; works once."""
     tries: Buckets = current_app.extensions.get(_TRIES) or current_app.extensions.setdefault(
         _TRIES, Buckets("bootstrap", BOOTSTRAP_TRIES, BOOTSTRAP_SECONDS, runtime().clock.monotonic)
     )
@@ -124,7 +130,7 @@ def listed() -> Response:
     writes=True,
 )
 def create() -> Response:
-    """Make a key."""
+    """Create an API key."""
     wanted = load(new_key)
     return _made(_managed().create(wanted))
 
@@ -138,7 +144,7 @@ def create() -> Response:
     errors=(404,),
 )
 def rotate(id: str) -> Response:
-    """Make a key that may do what this one may, which goes on for a while, so that clients can change over."""
+    """Create a key with the same permissions; the old key stays valid for an overlap period."""
     overlap = load(rotation)
     return _made(_managed().rotate(id, overlap))
 
@@ -146,14 +152,14 @@ def rotate(id: str) -> Response:
 @bp.delete("/keys/<id>")
 @operation(as_object("That it is revoked.", REVOKED), tenant=False, writes=True, errors=(404,))
 def revoke(id: str) -> Response:
-    """Revoke a key, at once; streams it has open end."""
+    """Revoke a key immediately and close its open streams."""
     gone = _managed().revoke(id)
     audit.done(keyName=gone.name)
     return as_json({"message": f"Key '{gone.name}' revoked", "id": id})
 
 
 def _managed() -> Keys:
-    """The keys of the node; raises Conflict where they are not what opens it."""
+    """Return the keys of the node; raises Conflict if it does not manage keys."""
     mode = mode_of(runtime().config)
     if mode != MANAGED:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""The interface described: as OpenAPI for programs, as a page for people. Public, and without tenant."""
+"""Interface documents: OpenAPI for programs and a page for people. Public, without a tenant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancest
 @bp.get("/openapi.json")
 @operation(Answer("The document.", {JSON: {"type": "object"}}), tagged=True, tenant=False)
 def openapi() -> Response:
-    """Give this document: OpenAPI 3.1."""
+    """Return this document: OpenAPI 3.1."""
     kept: dict[str, bytes] = current_app.extensions.setdefault("kbcore.documents", {})
     if "openapi" not in kept:
         kept["openapi"] = json.dumps(
@@ -35,7 +35,7 @@ def openapi() -> Response:
 @bp.get("/docs")
 @operation(Answer("The page.", {"text/html": TEXT}), tagged=True, tenant=False)
 def page() -> Response:
-    """Show this document to people, who may try each operation there."""
+    """Return this document as a page where each operation can be tried."""
     return _file("docs.html")
 
 
@@ -47,7 +47,7 @@ def page() -> Response:
     errors=(404,),
 )
 def part(name: str) -> Response:
-    """Give a file the page is made of."""
+    """Return a file of the documentation page."""
     if name not in _PAGE:
         raise NotFound("no such file", {"name": name})
     return _file(name)
@@ -56,7 +56,7 @@ def part(name: str) -> Response:
 @bp.get("/favicon.ico")
 @operation(listed=False)
 def icon() -> Response:
-    """Answer browsers, which ask by themselves, that there is no icon; a day long they need not ask again."""
+    """Tell browsers that there is no icon; the answer may be cached for a day."""
     response = Response(status=204, headers={"Cache-Control": "public, max-age=86400"})
     del response.headers["Content-Type"]
     return response
@@ -69,7 +69,7 @@ def _file(name: str) -> Response:
 
 
 def _tagged(body: bytes, kind: str) -> Response:
-    """Answer with a page or document that may be kept for a minute, and does nothing but show itself."""
+    """Return a page or document, cacheable for a minute, with a strict content security policy."""
     response = Response(body, content_type=kind)
     response.headers["Cache-Control"] = "public, max-age=60"
     response.headers["Content-Security-Policy"] = _POLICY

@@ -1,4 +1,4 @@
-"""Events: what is committed, as it is committed."""
+"""The event stream of committed changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SEND_SECONDS = 15.0
     headers={"Last-Event-ID": said(TEXT, "After this event id.")},
 )
 def events() -> Response:
-    """Tell of every committed change as a server-sent event, until one side ends it."""
+    """Stream every committed change as a server-sent event until either side closes the stream."""
     context = outside()
     asked = request.args
     kinds = (

@@ -1,4 +1,4 @@
-"""Snapshots at will, and backups: for the operator of a node. No tenant header is needed."""
+"""Snapshots and backups on demand, for the operator of a node. No tenant header is needed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def snapshot() -> Response:
 @bp.get("/backup")
 @operation(Answer("A file for `kbcore restore`.", {BACKUP: TEXT}, headers=_FILE), tenant=False)
 def backup() -> Response:
-    """Stream a backup of everything, as of now."""
+    """Stream a backup of the current state of everything."""
     info, parts = running_backup(runtime())
     headers = {
         "Content-Disposition": f'attachment; filename="kbcore-{info.seq:020d}.kbbackup"',

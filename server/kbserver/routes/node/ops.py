@@ -1,4 +1,4 @@
-"""Is the server alive, may it be sent requests, what has it counted: no tenant; no key and no storage for the first."""
+"""Health, readiness and metrics, without a tenant; health needs neither a key nor the storage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ bp = Blueprint("ops", __name__)
 @bp.get("/health")
 @operation(as_object("It answers.", HEALTH), tenant=False)
 def health() -> Response:
-    """Say that the process answers."""
+    """Report that the process responds."""
     uptime = runtime().clock.monotonic() - current_app.extensions["kbcore.started"]
     return as_json({"status": "healthy", "version": __version__, "uptimeSeconds": round(uptime, 3)})
 
@@ -31,7 +31,7 @@ def health() -> Response:
     tenant=False,
 )
 def ready() -> Response:
-    """Say whether every subsystem is ready; 503 when one makes the node useless."""
+    """Report the readiness of every subsystem; 503 if the node cannot work without one of them."""
     health = runtime().health()
     shape = {"status": health["status"], "checks": health["checks"], "writable": health["writable"]}
     return as_json(shape, status=503 if health["status"] == "unhealthy" else 200)
@@ -42,7 +42,7 @@ def ready() -> Response:
     as_text("Every family, in the Prometheus text format."), tenant=False, errors=frozenset({404})
 )
 def metrics() -> Response:
-    """Give what is counted in the Prometheus text format; 404 where no sink of METRICS_SINKS can."""
+    """Return the metrics in the Prometheus text format; 404 if no metrics sink supports it."""
     health = runtime().metrics.expose()
     if health is None:
         raise NotFound(

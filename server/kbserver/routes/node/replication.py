@@ -1,4 +1,4 @@
-"""Between nodes: the log for followers, the state for new ones, how replication stands; and promotion, for an admin."""
+"""Replication routes: the log and snapshots for followers, the status, and promotion."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _ABOUT_SNAPSHOT = {"X-Log-Id": TEXT, "X-Epoch": COUNT, "X-Snapshot-Seq": COUNT}
 
 
 def replica_only() -> None:
-    """Let in who has the REPLICATION_TOKEN, also where no keys are asked for; else the guard has seen to role `replica`.
+    """Allow callers with the REPLICATION_TOKEN; otherwise the guard has checked role `replica`.
 
-    Where there is neither token nor key everybody is: whoever asks may have a backup there, which is the same.
+    Without a token and without authentication every caller is allowed: any caller may then read a
+    backup, which has the same content.
     """
     outside(DEFAULT)
     config = runtime().config
@@ -83,7 +84,7 @@ def _leading() -> None:
     errors=(404, 409, 410),
 )
 def log() -> Response:
-    """Give what comes after a follower's last record, as soon as there is something."""
+    """Return the records after a follower's last record, as soon as there are any."""
     _leading()
     crc = request.args.get("prev_crc")
     if crc is not None and not _CRC.fullmatch(crc):
@@ -118,7 +119,7 @@ def log() -> Response:
     errors=(404, 409),
 )
 def snapshot() -> Response:
-    """Stream the newest snapshot, which a new follower begins with."""
+    """Stream the newest snapshot, from which a new follower starts."""
     _leading()
     seed, pieces = runtime().replication.leader.snapshot(_follower())
     headers = {"X-Log-Id": seed.log_id, "X-Epoch": str(seed.epoch), "X-Snapshot-Seq": str(seed.seq)}
@@ -130,7 +131,7 @@ def snapshot() -> Response:
     as_object("The role of the node and how it stands.", STANDING), tenant=False, errors=(404,)
 )
 def status() -> Response:
-    """Say what this node is in replication, and how far it and the others are."""
+    """Return the replication role of this node, and its position and that of the other nodes."""
     return as_json(runtime().replication.describe())
 
 
@@ -144,7 +145,7 @@ def _headers() -> None:
     as_object("The term it leads in.", PROMOTED), body=promotion, tenant=False, errors=(409, 507)
 )
 def promote() -> Response:
-    """Make a follower take writes; while its leader answers only with `force`."""
+    """Make a follower the leader; requires `force` while its old leader still responds."""
     status = runtime().replication.promote(force=load(promotion))
     return as_json(
         {"promoted": True, "logId": status.log_id, "epoch": status.epoch, "seq": status.seq}
