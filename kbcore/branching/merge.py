@@ -1,5 +1,4 @@
-"""Conflict resolution of merges: a strategy decides each conflict, and its decisions go into the
-log.
+"""Conflict resolution of merges: a strategy decides, its decisions go into the log.
 
 Strategies with a constant decision are not called. For others, the most frequent decision is logged
 once as the default, and every different decision with its conflict.

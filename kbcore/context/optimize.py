@@ -1,6 +1,4 @@
-"""Construction of a window: contradictions, goals with their proofs, buckets, then other facts by
-rank.
-"""
+"""Construction of a window: contradictions, goals and proofs, buckets, then other facts."""
 
 from __future__ import annotations
 

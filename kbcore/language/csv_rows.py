@@ -1,5 +1,4 @@
-"""The rows of a CSV file: header detection, and the check that all rows of a predicate have the
-same length.
+"""The rows of a CSV file: header detection, and the check that rows have the same length.
 
 Without a predicate, the first cell of each row is the predicate and the other cells are its
 arguments. With one, all cells are arguments.

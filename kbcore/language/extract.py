@@ -1,5 +1,4 @@
-"""Extraction of facts and rules from a text by a language model, chunk by chunk. Nothing is stored
-here.
+"""Extraction of facts and rules from a text by a language model. Nothing is stored here.
 
 Each prompt includes the results of earlier chunks, so that a thing keeps one name. A failed chunk
 is reported and does not affect the others.

@@ -1,5 +1,4 @@
-"""Lenient reader of predicate syntax as models write it: `likes(Ann Lee, green tea)`, full stop
-optional.
+"""Lenient reader of predicate syntax as models write it: `likes(Ann Lee, green tea)`.
 
 Unlike the strict parser of the rule language, this scanner accepts unquoted arguments of several
 words, and a line with a mistake is ignored instead of raising an error. It reads each line once,

@@ -1,5 +1,4 @@
-"""Prompts for language models. Texts and facts are enclosed in tags and declared not to be
-instructions.
+"""Prompts for language models. Texts and facts are enclosed in tags, as data.
 
 This helps well-behaved models. The protection against all others is that answers are parsed
 strictly, as data.

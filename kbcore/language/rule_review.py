@@ -1,6 +1,4 @@
-"""Warnings about the rules of a load as a whole: other files, stored facts and stored rules are
-taken into account.
-"""
+"""Warnings about the rules of a whole load, with stored facts and rules taken into account."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Excerpt of a knowledge base for a prompt: predicates with arity, and the facts that match a text
-best.
-"""
+"""Excerpt of a knowledge base for a prompt: predicates, and facts that match a text."""
 
 from __future__ import annotations
 

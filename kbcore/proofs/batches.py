@@ -1,5 +1,4 @@
-"""Batched replay of rule instances for proofs: rows read as columns, one clause-to-rule mapping per
-clause.
+"""Batched replay of rule instances for proofs.
 
 Expanding a single proof node takes about ten engine calls; in a batch, nodes share them.
 """

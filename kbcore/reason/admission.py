@@ -1,5 +1,4 @@
-"""Admission of long goals: a limit per tenant with a first-come queue, and cancellation of admitted
-goals.
+"""Admission of long goals: a limit and a queue per tenant, and cancellation.
 
 A goal that ends in its first slice needs no admission. Tenants do not compete for slots: each has
 its own engine, and engine work is done in slices.

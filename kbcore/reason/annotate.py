@@ -1,5 +1,4 @@
-"""Annotations of answer rows: inherited confidence and validity, contradictions, non-monotonic
-conclusions.
+"""Annotations of answer rows: confidence, validity, contradictions, non-monotonic conclusions.
 
 Most goals read no fact with a confidence or a validity window, no negation and no explicit
 negative. For these goals the only cost is one lookup of their marks, which are cached until the

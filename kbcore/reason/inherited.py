@@ -1,5 +1,4 @@
-"""Values that conclusions inherit from their facts: confidence, validity window, dependence on an
-absence.
+"""Values that conclusions inherit from their facts: confidence, validity, use of absence.
 
 The confidence of a proof is the minimum over its facts and rules; that of a conclusion is the
 maximum over its proofs. A proof is valid while all its facts are; for a conclusion the window of

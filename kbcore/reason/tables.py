@@ -1,5 +1,4 @@
-"""Goal tables: cached runs that answer a repeated goal for little more than the cost of reading the
-rows.
+"""Goal tables: cached runs, so that a repeated goal costs little more than reading its rows.
 
 A run detects changes in the relations it read. It continues incrementally after new facts in
 relations it reads positively and after new bindings. Any other relevant change makes the run stale,

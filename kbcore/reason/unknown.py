@@ -1,6 +1,4 @@
-"""Predicates of a goal that have no fact and no rule, with the existing predicate that was probably
-meant.
-"""
+"""Predicates of a goal that have no fact and no rule, with a similar existing name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Views for evaluating goals in a partition, now or as of a point in time, with recursion through
-negation resolved.
-"""
+"""Views for evaluating goals in a partition, now or as of a point in time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Full comparison of conclusions before and after a removal, for rules that cannot be followed fact
-by fact.
+"""Full comparison of conclusions before and after a removal.
 
 The value of an aggregate depends on every row of its group, and recursion through negation on
 unrelated facts. In these cases every conclusion that may depend on a removed fact is computed

@@ -1,5 +1,4 @@
-"""A readers-writer lock, built on `threading` only, so that it is cooperative if `threading` is
-patched."""
+"""A readers-writer lock built on `threading` only, cooperative where `threading` is patched."""
 
 from __future__ import annotations
 

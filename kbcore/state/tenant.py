@@ -1,5 +1,4 @@
-"""One tenant: an engine, partitions of facts, rules, and the times at which facts become valid or
-expire."""
+"""One tenant: engine, partitions, rules, and the times at which facts become valid or expire."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Selection of proofs for the goals of a window: whole proofs first, those of the best answers
-first.
+"""Selection of whole proofs for the goals of a window, those of the best answers first.
 
 If a request names predicates, only the facts of a proof with one of these predicates are added.
 """

@@ -1,3 +1,1 @@
-"""Relevance of stored facts to the query of a window: by words, and by meaning where an embedder is
-configured.
-"""
+"""Relevance of stored facts to the query of a window, by words and by meaning."""

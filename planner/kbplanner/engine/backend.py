@@ -1,5 +1,4 @@
-"""Protocol of an engine for the rest of Python, implemented by the C engine and the reference
-engine.
+"""Protocol of an engine, implemented by the C engine and the reference engine.
 
 Symbols are ints from 1; rows are flat `array('I')`, row-major. This interface knows no predicates
 or scopes.

@@ -1,5 +1,4 @@
-"""The only access to the C engine: the compiled module, its statuses as exceptions, buffers for its
-calls.
+"""The only access to the C engine: the compiled module, exceptions for statuses, buffers.
 
 Imported only by the engine's interface: `engine`, `counted`, `matches`, `relation`, `model`,
 `solved`, `written`.

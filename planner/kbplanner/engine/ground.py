@@ -1,5 +1,4 @@
-"""A ground program as flat arrays, and two algorithms on it: shortest proofs, and best values over
-proofs.
+"""A ground program as flat arrays: shortest proofs, and best values over proofs.
 
 Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs ("A generalization of
 Dijkstra's algorithm", 1977), here with functions simple enough to need no heap: each instance is

@@ -1,6 +1,4 @@
-"""Facts that best match the words of a text, by posting lists: the Python twin of the C engine's
-sums.
-"""
+"""Facts that best match the words of a text, computed in Python as the C engine does."""
 
 from __future__ import annotations
 

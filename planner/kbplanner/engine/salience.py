@@ -1,6 +1,4 @@
-"""Salience of a stored row: recent, often used, important, certain. The C engine has the same
-formula.
-"""
+"""Salience of a stored row, with the same formula as in the C engine."""
 
 from __future__ import annotations
 

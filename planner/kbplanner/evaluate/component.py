@@ -1,5 +1,4 @@
-"""The ground program of a negative component, read from a finished run of its overestimate, and its
-model.
+"""The ground program of a negative component, and its model.
 
 A node is a row of a relation of the component: its number is an offset for the relation plus the
 row's id. One more node is never true nor false; it is a premise of every instance that depends on

@@ -1,5 +1,4 @@
-"""Demand evaluation and full evaluation of one goal, stepped alternately until the first of them is
-done.
+"""Demand and full evaluation of one goal, stepped alternately until the first is done.
 
 Magic sets usually save work, but where demand depends on the answers of a non-linear recursion they
 can cost several times the evaluation without demand. No estimate made at planning time tells these

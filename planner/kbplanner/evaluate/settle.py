@@ -1,5 +1,4 @@
-"""Well-founded models of negative components, cached as relations until something they read
-changes.
+"""Well-founded models of negative components, cached as relations.
 
 A component is settled by one run, which finds the instances of its rules (`overestimate` in
 `passes/wellfounded.py`), and one model of the ground program they are. Rules are then evaluated

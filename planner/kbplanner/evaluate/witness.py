@@ -1,5 +1,4 @@
-"""Values that the instance of a clause leaves out: those of its parts, and witnesses of unseen
-items.
+"""Values that the instance of a clause leaves out: of its parts and of unseen items.
 
 The rows of instances have columns only for what distinguishes them (`passes/instances.py`). A proof
 shows the values of all variables. Those of a part are in the instance that provides it; those of

@@ -1,6 +1,4 @@
-"""Numeric text: which constants are numbers, how numbers are written, and the order of constants in
-answers.
-"""
+"""Numeric text: which constants are numbers, and the order of constants in answers."""
 
 from __future__ import annotations
 

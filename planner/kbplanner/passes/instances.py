@@ -1,5 +1,4 @@
-"""Rule instances as rows: for each clause, a relation of the values of its variables where its body
-holds.
+"""Rule instances as rows: a relation of variable values for each clause.
 
     anc[bb](?x, ?z) :- demand anc[bb](?x, ?z), par(?x, ?y), anc[bb](?y, ?z).
 

@@ -1,5 +1,4 @@
-"""Messages for the token at which the parser stopped: what was expected there, in the author's
-words.
+"""Messages for the token at which the parser stopped: what was expected there.
 
 The parser's list of acceptable tokens is not shown, because the position is more informative.
 """

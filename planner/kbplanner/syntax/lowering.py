@@ -1,5 +1,4 @@
-"""Translation of the parse tree to terms: checks what is allowed where, with messages in the
-author's words.
+"""Translation of the parse tree to terms, with checks and messages for the author.
 
 Every problem of a statement is collected, so that one report shows them all.
 """

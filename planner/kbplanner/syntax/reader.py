@@ -1,5 +1,4 @@
-"""Reader of a text, statement by statement: a fast path for plain facts, the grammar for everything
-else.
+"""Reader of a text by statement: a fast path for plain facts, the grammar for the rest.
 
 Facts arrive by the hundred thousand, so a plain ground fact is recognised by one pattern;
 everything else is parsed by the grammar. Both give the same statements, in linear time.
