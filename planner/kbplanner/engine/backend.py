@@ -439,14 +439,14 @@ class Engine(Protocol):
         BudgetExceeded.
         """
 
-    def best_matches(self, how: Matching, k: int) -> tuple[array[int], array[float]]:
+    def best_matches(self, search: Matching, k: int) -> tuple[array[int], array[float]]:
         """Return indexes and scores of the at most `k` facts that match the words best.
 
         Highest first; among equal scores the one whose owner has the lower rank, then the lower
         index.
         """
 
-    def having(self, how: Matching) -> list[int]:
+    def having(self, search: Matching) -> list[int]:
         """Return, for each word, how many of the searchable facts have it."""
 
     @property

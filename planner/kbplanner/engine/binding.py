@@ -1,7 +1,6 @@
 """The only access to the C engine: the compiled module, exceptions for statuses, buffers.
 
-Imported only by the engine's interface: `engine`, `counted`, `matches`, `relation`, `model`,
-`solved`, `written`.
+Imported only by `engine`, `relation`, `model`, `solved` and `written` of this package.
 """
 
 from __future__ import annotations

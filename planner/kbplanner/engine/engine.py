@@ -14,13 +14,12 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import Asked, Limits, RunState, RunStats, Via
+from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
 from kbplanner.engine.binding import check, encode, ffi, lib, opcodes, room
-from kbplanner.engine.counted import Counted
 from kbplanner.engine.ground import Ground
-from kbplanner.engine.matches import Matches
+from kbplanner.engine.lexical import Matching
 from kbplanner.engine.model import Model
-from kbplanner.engine.relation import Freezing, Relation, handle_of
+from kbplanner.engine.relation import Relation, handle_of
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
@@ -42,7 +41,7 @@ _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
 
-class Engine(Matches, Freezing):
+class Engine:
     """Symbols and relations of one tenant; see `backend.Engine`. `max_bytes` 0 = no budget."""
 
     def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
@@ -137,6 +136,10 @@ class Engine(Matches, Freezing):
             check(lib.kb_symbol(self._enter(), symbol, out, length))
             return bytes(ffi.buffer(out[0], length[0])).decode()
 
+    def texts_once(self, symbols: array[int]) -> list[str]:
+        """Return the texts of many symbols without caching them."""
+        return self._decoded(symbols)
+
     def texts(self, symbols: array[int]) -> list[str]:
         """Return the texts of many symbols; recently used ones are cached as Python strings."""
         names = self._names
@@ -206,6 +209,13 @@ class Engine(Matches, Freezing):
         self.call(lib.kb_relation_new, arity, out)
         return Relation(self, out[0], arity)
 
+    def freeze(self, relations: Sequence[backend.Relation]) -> list[Relation]:
+        """Return the relations as they are now, to be settled and read later."""
+        handles = ffi.new("kb_rel[]", [handle_of(relation, self) for relation in relations])
+        out = ffi.new("kb_rel[]", max(len(relations), 1))
+        self.call(lib.kb_relation_freeze, handles, len(relations), out)
+        return [Relation(self, out[i], relation.arity) for i, relation in enumerate(relations)]
+
     def load(self, words: array[int]) -> CompiledPlan:
         """Verify bytecode; raises EngineFault naming the word at fault."""
         out, bad = ffi.new("kb_plan **"), ffi.new("size_t *")
@@ -243,6 +253,28 @@ class Engine(Matches, Freezing):
         """
         return Model(self, ground, limits)
 
+    # The word search reads the caller's arrays only, so that it needs no mutex.
+
+    def best_matches(self, search: Matching, k: int) -> tuple[array[int], array[float]]:
+        """Return indexes and scores of the at most `k` facts that match the words best."""
+        k = min(k, len(search.lengths))
+        indexes, scores, filled = room(k), array("d", bytes(8 * k)), ffi.new("size_t *")
+        with _PinnedSearch(search) as request:
+            indexes_view = ffi.from_buffer("uint32_t[]", indexes)
+            scores_view = ffi.from_buffer("double[]", scores)
+            check(lib.kb_lexical_best(request, indexes_view, scores_view, k, filled))
+            ffi.release(indexes_view)
+            ffi.release(scores_view)
+        del indexes[filled[0] :], scores[filled[0] :]
+        return indexes, scores
+
+    def having(self, search: Matching) -> list[int]:
+        """Return, for each word, how many of the searchable facts have it."""
+        counts = ffi.new("uint64_t[]", len(search.words) or 1)
+        with _PinnedSearch(search) as request:
+            check(lib.kb_lexical_having(request, counts))
+        return list(counts[0 : len(search.words)])
+
     @property
     def bytes(self) -> int:
         """Return all bytes held."""
@@ -261,6 +293,44 @@ class Engine(Matches, Freezing):
                 self._sweep()
                 lib.kb_engine_close(self._handle)  # an open run keeps the memory until it is closed
                 self._handle = None
+
+
+class _PinnedSearch:
+    """A `kb_lexical` over the arrays of a Matching, which stay pinned while it is open."""
+
+    def __init__(self, search: Matching) -> None:
+        self._search = search
+        self._views: list[Any] = []
+
+    def __enter__(self) -> Any:
+        search = self._search
+        words = ffi.new("kb_posting[]", len(search.words) or 1)
+        for word, (indexes, weight) in zip(words, search.words, strict=False):
+            word.facts = self._view("uint32_t[]", indexes)
+            word.count, word.weight = len(indexes), weight
+        request = ffi.new("kb_lexical *")
+        request.words, request.word_count = words, len(search.words)
+        request.scale, request.flat, request.slope = search.scale, search.flat, search.slope
+        request.lengths = self._view("uint16_t[]", search.lengths)
+        request.shown = self._view("uint8_t[]", search.shown)
+        request.owners = self._view("uint32_t[]", search.owners)
+        request.fact_count = len(search.owners)
+        request.ranks = self._view("uint32_t[]", search.ranks)
+        request.owner_count = len(search.ranks)
+        request.shortest, request.most = search.shortest, search.most
+        self._views.append(words)
+        return request
+
+    def __exit__(self, *exception: object) -> None:
+        words = self._views.pop()
+        for view in self._views:
+            ffi.release(view)
+        del words
+
+    def _view(self, kind: str, values: array[int] | bytearray) -> Any:
+        view = ffi.from_buffer(kind, values)
+        self._views.append(view)
+        return view
 
 
 class _Scratch:
@@ -288,7 +358,7 @@ class CompiledPlan:
         self.handle = None
 
 
-class Run(Counted):
+class Run:
     """One evaluation; see `backend.Run`."""
 
     def __init__(self, engine: Engine, plan: CompiledPlan, handle: Any, limits: Limits) -> None:
@@ -298,6 +368,7 @@ class Run(Counted):
         self._arities = plan.arities
         self._seed_arity = plan.seed_arity
         self._limits = limits
+        self._is_profiled = False
         self._gate = threading.Lock()  # cancel and close may run at the same time
 
     def __del__(self) -> None:
@@ -404,7 +475,7 @@ class Run(Counted):
         while True:
             status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE
-            if status != lib.KB_PAUSED or fuel <= 0 or self.profiled:
+            if status != lib.KB_PAUSED or fuel <= 0 or self._is_profiled:
                 return RunState(status)
 
     def check(self) -> RunState:
@@ -439,6 +510,32 @@ class Run(Counted):
             lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
         )
         self._limits = limits
+
+    def profile(self) -> None:
+        """Enable counts by rule (before the first step), and end a step PAUSED where a stratum
+        ends.
+        """
+        self._call(lib.kb_run_profile)
+        self._is_profiled = True
+
+    def counts(self) -> list[RuleCounts]:
+        """Return the counts of a profiled run, one for each version of a rule, in the order of the
+        plan.
+        """
+        sizes = ffi.new("size_t[2]")
+        self._call(lib.kb_run_counts, ffi.NULL, 0, ffi.NULL, 0, sizes, sizes + 1)
+        rules, steps = ffi.new("kb_rule_counts[]", sizes[0]), ffi.new("uint64_t[]", sizes[1])
+        self._call(lib.kb_run_counts, rules, sizes[0], steps, sizes[1], sizes, sizes + 1)
+        passed = iter(ffi.unpack(steps, sizes[1]) if sizes[1] else ())
+        return [
+            RuleCounts(
+                rule.rows_made,
+                rule.rows_read,
+                rule.probes,
+                tuple(next(passed) for _ in range(rule.steps)),
+            )
+            for rule in rules
+        ]
 
     def cancel(self) -> None:
         """Stop the current step soon; may be called from another thread."""

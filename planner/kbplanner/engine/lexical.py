@@ -1,10 +1,8 @@
-"""Facts that best match the words of a text, computed in Python as the C engine does."""
+"""The input of a word search: posting lists, weights and the facts to search."""
 
 from __future__ import annotations
 
-import heapq
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,29 +38,3 @@ class Matching:
     def asked(self, index: int) -> bool:
         """Return True if a fact is searchable."""
         return bool(self.shown[index]) and self.ranks[self.owners[index]] != UNASKED
-
-
-class PlainMatches:
-    """The word search of the reference engine."""
-
-    def best_matches(self, how: Matching, k: int) -> tuple[array[int], array[float]]:
-        """Implement `backend.Engine.best_matches`, one posting after the other."""
-        scores: dict[int, float] = {}
-        for places, weight in how.words:
-            for index, times in Counter(places).items():
-                if how.asked(index):
-                    part = (
-                        weight
-                        * times
-                        * how.scale
-                        / (times + how.flat + how.slope * how.lengths[index])
-                    )
-                    scores[index] = scores.get(index, 0.0) + part
-        best = heapq.nsmallest(
-            k, scores, key=lambda index: (-scores[index], how.ranks[how.owners[index]], index)
-        )
-        return array("I", best), array("d", [scores[index] for index in best])
-
-    def having(self, how: Matching) -> list[int]:
-        """Implement `backend.Engine.having`."""
-        return [sum(how.asked(index) for index in set(places)) for places, _ in how.words]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import (
@@ -329,22 +329,3 @@ def handle_of(relation: backend.Relation, engine: Engine) -> int:
     if not isinstance(relation, Relation) or relation.engine is not engine:
         raise EngineFault("engine: a relation of another engine")
     return relation.handle
-
-
-class Freezing:
-    """The part of an engine that makes snapshots while other work continues."""
-
-    call: Callable[..., int]
-    _decoded: Callable[[array[int]], list[str]]
-
-    def freeze(self, relations: Sequence[backend.Relation]) -> list[Relation]:
-        """Return the relations as they are now, to be settled and read later."""
-        engine = cast("Engine", self)
-        handles = ffi.new("kb_rel[]", [handle_of(relation, engine) for relation in relations])
-        out = ffi.new("kb_rel[]", max(len(relations), 1))
-        self.call(lib.kb_relation_freeze, handles, len(relations), out)
-        return [Relation(engine, out[i], relation.arity) for i, relation in enumerate(relations)]
-
-    def texts_once(self, symbols: array[int]) -> list[str]:
-        """Return the texts of many symbols without caching them."""
-        return self._decoded(symbols)

@@ -6,8 +6,10 @@ the protocols of `backend`; the word formats and the meaning of a round are thos
 
 from __future__ import annotations
 
+import heapq
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.compile.aggregates import FOLDS, fold
@@ -15,7 +17,7 @@ from kbplanner.compile.bytecode import Opcode
 from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
-from kbplanner.engine.lexical import PlainMatches
+from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 from kbplanner.ir.compute import FUNCTIONS, compute, text_test
 from kbplanner.ir.numbers import answer_key, test
@@ -345,7 +347,7 @@ class ReferenceRun:
         )
 
 
-class ReferenceEngine(PlainMatches):
+class ReferenceEngine:
     """Symbols and relations in Python lists and dicts."""
 
     def __init__(self) -> None:
@@ -421,6 +423,24 @@ class ReferenceEngine(PlainMatches):
     def model(self, ground: Ground, limits: Limits) -> ReferenceModel:
         """Return the well-founded model of a ground program."""
         return ReferenceModel(ground, limits)
+
+    def best_matches(self, search: Matching, k: int) -> tuple[array[int], array[float]]:
+        """Return indexes and scores of the at most `k` facts that match the words best."""
+        scores: dict[int, float] = {}
+        for indexes, weight in search.words:
+            for index, times in Counter(indexes).items():
+                if search.asked(index):
+                    length = search.lengths[index]
+                    norm = times + search.flat + search.slope * length
+                    scores[index] = scores.get(index, 0.0) + weight * times * search.scale / norm
+        best = heapq.nsmallest(
+            k, scores, key=lambda index: (-scores[index], search.ranks[search.owners[index]], index)
+        )
+        return array("I", best), array("d", [scores[index] for index in best])
+
+    def having(self, search: Matching) -> list[int]:
+        """Return, for each word, how many of the searchable facts have it."""
+        return [sum(search.asked(index) for index in set(indexes)) for indexes, _ in search.words]
 
     @property
     def bytes(self) -> int:
