@@ -67,8 +67,8 @@ def log_request(fields: Mapping[str, Any]) -> None:
     access.info("request", extra={"fields": fields})
 
 
-def traced(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The field with the trace a request belongs to, if its `traceparent` names one."""
+def trace_field(environ: Mapping[str, Any]) -> dict[str, str]:
+    """Return the field with the trace id of a request, if its `traceparent` header has one."""
     trace_number = trace_id(environ.get("HTTP_TRACEPARENT"))
     return {"traceId": trace_number} if trace_number else {}
 

@@ -35,7 +35,7 @@ from kbserver.http.request_body import BodyInput, Times, TooSlow
 from kbserver.http.request_context import CALLER
 from kbserver.http.request_head import BadRequest, Head, read_head, refusal
 from kbserver.process import garbage_collection as collector
-from kbserver.process.instruments import reading
+from kbserver.process.instruments import gauge
 from kbserver.process.offload import Offload, give_way, pause
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
@@ -337,7 +337,7 @@ def run(
             times=Times.of(config),
             refused=lambda status: metrics.observe(HTTP_REFUSED, 1, (str(status),)),
         )
-        metrics.on_collect(reading(HTTP_CONNECTIONS, lambda: len(server.handlers)))
+        metrics.on_collect(gauge(HTTP_CONNECTIONS, lambda: len(server.handlers)))
         stop_requested = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, stop_requested.set)

@@ -49,13 +49,13 @@ def test_any_wsgi_server_opens_it_with_the_first_request(
     assert len(opened) == 1
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_a_path_that_is_empty_may_be_left_out(served: Served, lean: bool) -> None:
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_path_that_is_empty_may_be_left_out(served: Served, fast_path: bool) -> None:
     """As WSGI allows; so a host may ask for the place itself where the knowledge base is mounted."""
     environ = EnvironBuilder("/kb").get_environ()
     environ["SCRIPT_NAME"] = environ.pop("PATH_INFO")
     answers: list[str] = []
-    body = create_app(served.runtime, lean=lean)(
+    body = create_app(served.runtime, fast_path=fast_path)(
         environ, lambda status, headers, error=None: answers.append(status)
     )
     assert b'"NOT_FOUND"' in b"".join(body)

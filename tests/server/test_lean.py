@@ -29,8 +29,8 @@ class Both:
         self.runtimes = [runtime(**settings), runtime(**settings)]
         self.failures = []
         self.apps = [
-            create_app(node, lean=lean, on_storage_failed=self.failures.append)
-            for node, lean in zip(self.runtimes, (True, False), strict=True)
+            create_app(node, fast_path=fast_path, on_storage_failed=self.failures.append)
+            for node, fast_path in zip(self.runtimes, (True, False), strict=True)
         ]
         for node in self.runtimes:
             kb = node.knowledge_base(tenant="t")

@@ -75,11 +75,11 @@ def test_there_are_only_so_many_buckets():
     assert buckets.wait("first") == 0
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_a_key_is_held_to_its_rate(lean):
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_key_is_held_to_its_rate(fast_path):
     with serve_in_memory(api_key=ONE, rate_limit=(3, 60)) as served:
         node = Keyed(served)
-        more = {} if lean else {"Prefer": "handling=strict"}
+        more = {} if fast_path else {"Prefer": "handling=strict"}
         answers = [node.send("POST", "/ask", ONE, GOAL, **more) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert [answer.headers["RateLimit"] for answer in answers[:3]] == [
@@ -102,6 +102,20 @@ def test_a_key_is_held_to_its_rate(lean):
             assert "RateLimit" not in answer.headers
         served.clock.advance(20_000)
         assert node.send("POST", "/ask", ONE, GOAL, **more).status_code == 200
+
+
+def test_a_replayed_answer_has_the_present_state_of_the_limit():
+    with serve_in_memory(api_key=ONE, rate_limit=(3, 60)) as served:
+        node = Keyed(served)
+        fact = {"predicate": "p", "args": ["a"]}
+        answers = [
+            node.send("POST", "/tell", ONE, fact, **{"Idempotency-Key": "k"}) for _ in range(2)
+        ]
+        assert answers[1].headers["Idempotency-Replayed"] == "true"
+        assert [answer.headers.getlist("RateLimit") for answer in answers] == [
+            ['"default";r=2;t=20'],
+            ['"default";r=1;t=40'],
+        ]
 
 
 def test_each_has_a_bucket_of_its_own():

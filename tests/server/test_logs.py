@@ -136,8 +136,10 @@ def test_lines_carry_the_number_of_the_request_they_belong_to() -> None:
     assert context.run(logs.TextFormatter().format, record("x", id="own")).endswith(" id=own")
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(lean: bool) -> None:
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(
+    fast_path: bool,
+) -> None:
     stream = io.StringIO()
     with serve_in_memory() as served:
         logs.configure("INFO", "json", stream)
@@ -148,7 +150,7 @@ def test_the_line_of_a_request_has_no_body_no_query_and_no_header_but_three(lean
             "Cookie": "hidden-two",
             "User-Agent": "hidden-three",
         }
-        query = "" if lean else "?limit=5&cursor=hidden-four"
+        query = "" if fast_path else "?limit=5&cursor=hidden-four"
         body = {"predicate": "hidden_five", "args": ["?x", "hidden-six"]}
         served.client.post("/ask" + query, body, headers)
     (line,) = [

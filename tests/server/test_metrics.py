@@ -102,9 +102,9 @@ def test_transactions_budgets_and_evictions_are_counted(served):
 
 def test_both_ways_through_the_server_count_alike():
     counted = []
-    for lean in (True, False):
+    for fast_path in (True, False):
         with serve_in_memory() as served:
-            app = create_app(served.runtime, lean=lean)
+            app = create_app(served.runtime, fast_path=fast_path)
             client = app.test_client()
             for _ in range(3):
                 client.post(
@@ -183,10 +183,10 @@ class Door:
         return names.get(token or "")
 
 
-@pytest.mark.parametrize("lean", [True, False])
-def test_a_plugin_says_who_may_come_in(lean):
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_plugin_says_who_may_come_in(fast_path):
     with open_runtime(MEMORY, plugins=[Door()]) as runtime:
-        client = create_app(runtime, lean=lean).test_client()
+        client = create_app(runtime, fast_path=fast_path).test_client()
 
         def ask(token, tenant, path="/query"):
             headers = {"X-Tenant-ID": tenant} | (

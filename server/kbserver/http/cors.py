@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kbcore import __version__
-from kbserver.http.request_id import request_id
+from kbserver.http.request_id import identity_headers, request_id
 
 Environ = dict[str, Any]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -54,8 +53,7 @@ class Cors:
                 ("Access-Control-Max-Age", str(MAX_AGE_SECONDS)),
                 ("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
                 ("Content-Length", "0"),
-                ("X-Request-ID", request_id(environ.get("HTTP_X_REQUEST_ID"))),
-                ("X-KB-Version", __version__),
+                *identity_headers(request_id(environ.get("HTTP_X_REQUEST_ID"))),
             ]
             start_response("204 NO CONTENT", preflight)
             return []

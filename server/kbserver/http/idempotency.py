@@ -42,7 +42,13 @@ PATHS = frozenset(
 _ENDS = ("/tx/commit/", "/tx/rollback/")
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 _RETRY_SECONDS = 1
-_OF_THE_TRIP = frozenset(("content-length", "x-request-id", "x-kb-version", "vary"))
+_NOT_STORED = frozenset(
+    (
+        *("content-length", "vary", "x-request-id", "x-kb-version"),
+        *("ratelimit", "ratelimit-policy"),
+    )
+)
+"""Headers that belong to one transmission of an answer."""
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +130,7 @@ class Idempotency:
     def _end(self, response: Response) -> Response:
         if "idempotent" in g and response.status_code < 300:
             (database, tenant, _), request_key = g.idempotent
-            headers = [pair for pair in response.headers if pair[0].lower() not in _OF_THE_TRIP]
+            headers = [pair for pair in response.headers if pair[0].lower() not in _NOT_STORED]
             body = response.get_data()
             answer = None
             if len(body) <= ANSWER_BYTES:

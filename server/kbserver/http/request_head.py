@@ -15,9 +15,8 @@ from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
-from kbcore import __version__
 from kbserver.errors import ErrorAnswer
-from kbserver.http.request_id import request_id
+from kbserver.http.request_id import identity_headers, request_id
 
 MAX_LINE = 8192
 MAX_HEAD = 32 * 1024
@@ -173,13 +172,13 @@ def _check_framing(head: Head) -> None:
 def refusal(head: Head, answer: ErrorAnswer) -> bytes:
     """Return the bytes of a whole response, after which the connection is closed."""
     body = answer.body()
+    id = request_id(head.headers.get("X_REQUEST_ID"))
+    headers = (*identity_headers(id), *answer.headers.items())
     lines = [
         f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
-        f"X-Request-ID: {request_id(head.headers.get('X_REQUEST_ID'))}",
-        f"X-KB-Version: {__version__}",
-        *(f"{name}: {value}" for name, value in answer.headers.items()),
+        *(f"{name}: {value}" for name, value in headers),
         "Connection: close",
     ]
     return (

@@ -6,6 +6,8 @@ import os
 import re
 import time
 
+from kbcore import __version__
+
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
@@ -21,6 +23,11 @@ def request_id(offered: str | None) -> str:
         return offered
     digits = f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
     return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
+
+
+def identity_headers(id: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers of every response: the request id and the version of the server."""
+    return ("X-Request-ID", id), ("X-KB-Version", __version__)
 
 
 def trace_id(offered: str | None) -> str | None:

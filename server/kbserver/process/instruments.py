@@ -13,48 +13,44 @@ if TYPE_CHECKING:
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 UNMATCHED = "unmatched"
-"""The route of a request whose path leads nowhere: paths themselves are no labels, there is no end to them."""
+"""Route label of requests that match no route: a label for each path would have no bound."""
 
 
 class HttpMeters:
-    """Counts the requests of one application; `under_way` are being answered now."""
+    """Counters of the requests of one application; `in_progress` are being answered."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._told: dict[tuple[str, str, int], tuple[Tell, Tell]] = {}
-        self.under_way = 0
-        metrics.on_collect(self._collected)
+        self._bound: dict[tuple[str, str, int], tuple[Tell, Tell]] = {}
+        self.in_progress = 0
+        metrics.on_collect(gauge(m.HTTP_UNDER_WAY, lambda: self.in_progress))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
-        counter = self._told.get((method, route, status))
-        if counter is None:
-            counter = self._bound(method, route, status)
-        counter[0](1)
-        counter[1](seconds)
+        """Count an answered request; its duration is in seconds."""
+        bound = self._bound.get((method, route, status)) or self._bind(method, route, status)
+        count, observe_seconds = bound
+        count(1)
+        observe_seconds(seconds)
 
     def error(self, code: str) -> None:
-        """An error is answered."""
+        """Count an error answer."""
         self._metrics.observe(m.ERRORS, 1, (code,))
 
-    def _bound(self, method: str, route: str, status: int) -> tuple[Tell, Tell]:
+    def _bind(self, method: str, route: str, status: int) -> tuple[Tell, Tell]:
         shown = method if method in METHODS else "other"
         bind = self._metrics.bind
         bound = bind(m.HTTP_REQUESTS, shown, route, str(status)), bind(m.HTTP_SECONDS, shown, route)
         if method == shown:
-            self._told[method, route, status] = bound
+            self._bound[method, route, status] = bound
         return bound
 
-    def _collected(self) -> Iterator[tuple[m.MetricSpec, Labels, float]]:
-        yield m.HTTP_UNDER_WAY, (), self.under_way
 
-
-def reading(
-    spec: m.MetricSpec, count: Callable[[], int]
+def gauge(
+    spec: m.MetricSpec, read: Callable[[], int]
 ) -> Callable[[], Iterator[tuple[m.MetricSpec, Labels, float]]]:
-    """A collector of one gauge without labels."""
+    """Return a collector of one gauge without labels, whose value `read` returns."""
 
-    def collected() -> Iterator[tuple[m.MetricSpec, Labels, float]]:
-        yield spec, (), count()
+    def collect() -> Iterator[tuple[m.MetricSpec, Labels, float]]:
+        yield spec, (), read()
 
-    return collected
+    return collect

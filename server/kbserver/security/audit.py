@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-from flask import Request, g
+from flask import g
 
 from kbcore.state.keys import ADMIN
 from kbserver.security.guard import WHO
@@ -25,25 +26,25 @@ ANYBODY = "anybody"
 log = logging.getLogger("kbserver.audit")
 
 
-def note(request: Request, status: int, number: str, hops: int) -> None:
-    """Log a request to an audited route, also if it was refused."""
-    rule = request.url_rule
-    if rule is None or (request.method, rule.rule) not in AUDITED:
-        return
-    who = request.environ.get(WHO)
-    fields: dict[str, Any] = {
-        "action": f"{request.method} {rule.rule}",
-        "path": request.path,
-        "who": ANYBODY if who is None else who.name,
-        **({"key": who.key} if who is not None and who.key else {}),
-        "address": address_of(request.environ, hops),
-        "status": status,
-        "id": number,
-        **g.get("audited", {}),
+def log_action(
+    environ: Mapping[str, Any], action: str, hops: int, outcome: Mapping[str, Any]
+) -> None:
+    """Write the audit line of a request, admitted or refused.
+
+    `hops` is the number of trusted proxies; `outcome` has the status and further fields.
+    """
+    principal = environ.get(WHO)
+    line = {
+        "action": action,
+        "path": environ.get("PATH_INFO", ""),
+        "who": ANYBODY if principal is None else principal.name,
+        **({"key": principal.key} if principal is not None and principal.key else {}),
+        "address": address_of(environ, hops),
+        **outcome,
     }
-    log.info("admin action", extra={"fields": fields})
+    log.info("admin action", extra={"fields": line})
 
 
-def done(**more: Any) -> None:
+def done(**fields: Any) -> None:
     """Add fields to the audit line of the current request; never pass secrets."""
-    g.audited = more
+    g.audited = fields

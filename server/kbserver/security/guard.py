@@ -90,7 +90,7 @@ class Guard:
             )
         environ[ADMITTED] = True
 
-    def holds(self, who: Principal) -> bool:
+    def is_valid(self, who: Principal) -> bool:
         """Return True if the key of an admitted principal is still valid; streams check this."""
         return self._keys is None or who.key is None or who is ROOT or self._keys.current(who.key)
 
@@ -197,24 +197,24 @@ def _within(
         raise Forbidden(f"'{who.name}' may not touch {whose}database '{database}'")
 
 
-class WhileItHolds:
-    """Yield the parts of a stream while the principal is still admitted."""
+class RevocableStream:
+    """A stream that ends when the key of its principal is no longer valid."""
 
-    def __init__(self, parts: Any, holds: Callable[[], bool]) -> None:
-        self._parts, self._holds = parts, holds
+    def __init__(self, parts: Any, is_valid: Callable[[], bool]) -> None:
+        self._parts, self._is_valid = parts, is_valid
         self._next = iter(parts)
 
-    def __iter__(self) -> WhileItHolds:
+    def __iter__(self) -> RevocableStream:
         return self
 
     def __next__(self) -> bytes:
         part: bytes = next(self._next)
-        if not self._holds():
+        if not self._is_valid():
             raise StopIteration
         return part
 
     def close(self) -> None:
-        """End it."""
+        """Close the stream."""
         close = getattr(self._parts, "close", None)
         if close is not None:
             close()

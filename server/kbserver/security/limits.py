@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +64,12 @@ def _buckets(name: str, rate: tuple[int, ...], now: Callable[[], float]) -> Buck
     return Buckets(name, rate[0], rate[1], now) if rate else None
 
 
-def headers_of(environ: dict[str, Any]) -> dict[str, str]:
+def headers_of(environ: Mapping[str, Any]) -> dict[str, str]:
     """Return the rate limit headers of a request."""
     return rate_headers(environ.get(RATE))
 
 
-def address_of(environ: dict[str, Any], hops: int) -> str:
+def address_of(environ: Mapping[str, Any], hops: int) -> str:
     """Return the client address: the peer, or the one reported by the last `hops` proxies.
 
     IPv6 addresses are reduced to the /64 network, because one client usually owns all addresses in it.

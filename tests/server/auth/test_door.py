@@ -9,7 +9,7 @@ from support.keys import GOAL, ONE, TOLD, Keyed
 
 from kbcore.config import Config
 from kbserver.hookspecs import Principal
-from kbserver.security.guard import WhileItHolds
+from kbserver.security.guard import RevocableStream
 
 # -- modes -------------------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ def test_parts_end_when_the_key_does():
         def close(self):
             closed.append(True)
 
-    stream = WhileItHolds(Parts([b"a", b"b", b"c", b"d"]), lambda: holds.pop(0))
+    stream = RevocableStream(Parts([b"a", b"b", b"c", b"d"]), lambda: holds.pop(0))
     assert list(stream) == [b"a", b"b"]
     stream.close()
     assert closed == [True]
