@@ -39,7 +39,9 @@ from kbcore.node.api_keys import Keys
 from kbcore.node.runtime import Runtime, open_runtime
 from kbcore.plug.ports import LLMProvider
 from kbcore.python_values import AnswerSet, Arg
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
 from kbcore.state.rulebook import StoredRule
 from kbcore.upkeep.consolidate import ConsolidateOutcome
@@ -189,18 +191,18 @@ class EmbeddedKB:
         text with several literals gives a tuple of its variables, in order of appearance. With `include_undefined` a goal
         of one literal has answers that are neither true nor false as well; `rows()` tells which.
         """
-        budget = BudgetWanted(timeout_ms)
+        options = AnswerOptions(
+            scope, include_undefined=include_undefined, wanted=BudgetWanted(timeout_ms)
+        )
         if args is not None:
-            return self._ask_literal(
-                literal_from_json(goal, list(args)), scope, include_undefined, budget
-            )
+            return self._ask_literal(literal_from_json(goal, list(args)), options)
         body = parse_goal(goal).body
         if len(body) == 1 and isinstance(body[0], Literal):
-            return self._ask_literal(body[0], scope, include_undefined, budget)
+            return self._ask_literal(body[0], options)
         variables = list(
             dict.fromkeys(v for item in body for v in item.variables() if not v.anonymous)
         )
-        tuples = self.kb.bindings(body, variables, scope=scope, wanted=budget)
+        tuples = self.kb.bindings(body, variables, options)
         names = [variable.name for variable in variables]
         return AnswerSet(tuples, lambda: [dict(zip(names, row, strict=True)) for row in tuples])
 
@@ -226,9 +228,8 @@ class EmbeddedKB:
 
         For programs, `kb.kb.prove` gives proofs as objects.
         """
-        return self.kb.explain(
-            parse_goal(goal).body, scope=scope, limit=limit, wanted=BudgetWanted(timeout_ms)
-        )
+        options = AnswerOptions(scope, limit, wanted=BudgetWanted(timeout_ms))
+        return self.kb.explain(parse_goal(goal).body, options)
 
     def query(
         self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
@@ -253,7 +254,7 @@ class EmbeddedKB:
 
     def count(self, predicate: str, *, scope: str | None = None) -> int:
         """Stored, currently valid, positive facts of a predicate, of every arity."""
-        return self.kb.aggregate(predicate, "COUNT", scope=scope).matched
+        return self.kb.aggregate(AggregateQuery(predicate, "COUNT"), scope=scope).matched
 
     def rules(self, scope: str | None = "*") -> list[StoredRule]:
         """Rules in the order they were taught."""
@@ -411,15 +412,13 @@ class EmbeddedKB:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _ask_literal(
-        self, literal: Literal, scope: str | None, undefined: bool, wanted: BudgetWanted
-    ) -> AnswerSet:
+    def _ask_literal(self, literal: Literal, options: AnswerOptions) -> AnswerSet:
         def rows() -> list[Row]:
-            return self.kb.infer(literal, scope=scope, include_undefined=undefined, wanted=wanted)
+            return self.kb.infer(literal, options)
 
-        if literal.negated or undefined:
+        if literal.negated or options.include_undefined:
             return AnswerSet([tuple(row["args"]) for row in rows()], rows)
-        return AnswerSet(self.kb.tuples(literal.atom, scope=scope, wanted=wanted), rows)
+        return AnswerSet(self.kb.tuples(literal.atom, options), rows)
 
 
 def open_kb(

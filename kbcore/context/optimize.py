@@ -51,7 +51,6 @@ def make_window(
     tenant = reasoner.tenant
     partitions = supply.partitions
     now = (supply.present or supply.scores).now
-    budget.counts_accesses = False
     counter = counter or TokenCounter()
     room = Room(request, counter)
     clashes = stored_clashes(tenant, supply, request.predicates, budget)

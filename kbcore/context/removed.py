@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kbcore.context.contradictions import stored_clashes
-from kbcore.context.goals.evidence import ABSENCE, Group, Witness
+from kbcore.context.goals.evidence import ABSENCE, ONE_ANSWER, Group, Witness
 from kbcore.context.ranking import Supply
 from kbcore.context.request import WindowRequest
 from kbcore.context.resolution import Judge
@@ -113,7 +113,7 @@ class Reasons:
     def _reason_of_absence(self, partition: Partition, atom: Atom) -> str:
         """Return the reason for the removal of an entry that states an absence."""
         literal = Literal(Atom(atom.predicate, atom.args), negated=True)
-        if self._reasoner.rows(partition, literal, self._budget, None, 1):
+        if self._reasoner.rows(partition, literal, self._budget, ONE_ANSWER):
             return NOT_SELECTED
         return CONTRADICTED
 

@@ -12,6 +12,7 @@ from kbcore.kb.slow_log import PLAN_MS, goal_was_slow
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Caller, Turn
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
+from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
@@ -41,20 +42,17 @@ class TenantHandle:
         self,
         tenant: Tenant,
         literal: Literal,
-        scope: str | None,
-        limit: int | None,
-        offset: int,
-        min_confidence: float | None,
-        as_of: int | None,
+        options: AnswerOptions,
         budget: Budget,
-        undefined: bool = False,
     ) -> list[tuple[Partition, list[Row]]]:
         """Return the rows of each partition, with `limit` and `offset` applied across partitions."""
-        wanted = None if limit is None or min_confidence is not None else limit + offset
+        limit, offset, min_confidence = options.limit, options.offset, options.min_confidence
+        first = None if limit is None or min_confidence is not None else limit + offset
+        goal = GoalOptions(options.as_of, first, options.include_undefined)
         reasoner = self._services.reasoner(tenant)
-        found = []
-        for partition in self._partitions(tenant, scope):
-            rows = reasoner.rows(partition, literal, budget, as_of, wanted, undefined)
+        answers = []
+        for partition in self._partitions(tenant, options.scope):
+            rows = reasoner.rows(partition, literal, budget, goal)
             if min_confidence is not None:
                 rows = [
                     row
@@ -65,8 +63,8 @@ class TenantHandle:
                 skipped = min(offset, len(rows))
                 rows = rows[skipped : None if limit is None else skipped + limit]
                 offset, limit = offset - skipped, None if limit is None else limit - len(rows)
-            found.append((partition, rows))
-        return found
+            answers.append((partition, rows))
+        return answers
 
     def unknown_predicates(
         self, asked: Iterable[Signature], scope: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kbcore.context.diff import WindowDiff
@@ -23,7 +23,9 @@ from kbcore.language.reading import Taken, read_statements_of
 from kbcore.language.synthesize import MOST_QUESTION, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
 from kbcore.llm.model import Model
+from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
 from kbcore.state.rulebook import StoredRule
 from kbcore.state.tenant import ALL_SCOPES
@@ -102,17 +104,17 @@ class Conversing(Asking, Windowing, ABC):
         are left out. `wanted` limits each query. Raises ModelNotConfigured, ModelFailed,
         RateLimited.
         """
-        model = self._model()
+        model, options = self._model(), AnswerOptions(scope, wanted=wanted)
         if not question.strip() or len(question) > MOST_QUESTION:
             raise InvalidInput.at("question", f"must have 1 to {MOST_QUESTION} characters")
 
         def infer(atom: Atom, limit: int) -> list[Row]:
-            return self.infer(Literal(atom), scope=scope, limit=limit, wanted=wanted)
+            return self.infer(Literal(atom), replace(options, limit=limit))
 
         def bindings(
             body: Sequence[BodyItem], names: Sequence[Variable], limit: int
         ) -> list[tuple[str, ...]]:
-            return self.bindings(body, names, scope=scope, limit=limit, wanted=wanted)
+            return self.bindings(body, names, replace(options, limit=limit))
 
         def run(query: Query, evidence: Evidence) -> None:
             gather(query, infer, bindings, evidence)
@@ -217,12 +219,13 @@ class Conversing(Asking, Windowing, ABC):
             rules=rules,
             context=context,
         )
+        one_answer = AnswerOptions(scope, limit=1)
         with self._reads(wanted) as (tenant, budget):
 
             def rows(atom: Atom) -> list[Row]:
                 budget.rest()
-                asked = self._answers(tenant, Literal(atom), scope, 1, 0, None, None, budget)
-                return [row for _, some in asked for row in some]
+                answers = self._answers(tenant, Literal(atom), one_answer, budget)
+                return [row for _, partition_rows in answers for row in partition_rows]
 
             new, found.contradictions = judge(found.facts, rows)
         return found, new
@@ -245,7 +248,9 @@ class Conversing(Asking, Windowing, ABC):
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
         """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""
         literal = Literal(Atom(row["predicate"], tuple(row["args"]), not row["negated"]))
-        proofs = self.prove(literal, scope=row["scope"], limit=1, nodes=PROOF_NODES)
+        proofs = self.prove(
+            literal, AnswerOptions(row["scope"], limit=1), ProofOptions(nodes=PROOF_NODES)
+        )
         if not proofs:
             return None, []
         facts: list[Row] = []

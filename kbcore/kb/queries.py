@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 
 from kbcore.kb.proofs import Explaining
-from kbcore.reason.aggregate import AggregateOutcome, aggregate
+from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
 from kbcore.reason.match import matching, sorted_rows
+from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import ALL_SCOPES, Tenant
@@ -30,43 +30,25 @@ class Asking(Explaining):
     def infer(
         self,
         literal: Literal,
+        options: AnswerOptions = DEFAULT_OPTIONS,
         *,
-        scope: str | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        min_confidence: float | None = None,
-        as_of: int | None = None,
-        include_undefined: bool = False,
-        wanted: BudgetWanted | None = None,
         notes: Notes | None = None,
     ) -> list[Row]:
         """Return the answers of a goal, from facts and rules, in answer order.
 
-        Rows of different partitions follow one another. `as_of` (epoch milliseconds) evaluates
-        validity at that point in time. `notes` are filled in. With `include_undefined` the result
-        also has rows for atoms that recursion through negation leaves undefined; their metadata has
-        `truth` "undefined".
-
-        Raises BudgetExceeded, and RateLimited if the tenant runs too many long goals.
+        Rows of different partitions follow one another. `notes` are filled in. Raises
+        BudgetExceeded, and RateLimited if the tenant runs too many long goals.
         """
-        with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
-            ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
-            return [
-                row for _, rows in self._answers(*ask, undefined=include_undefined) for row in rows
-            ]
+        with self._reads(options.wanted, notes, "ask", (literal,)) as (tenant, budget):
+            answers = self._answers(tenant, literal, options, budget)
+            return [row for _, rows in answers for row in rows]
 
     def infer_json(
         self,
         literal: Literal,
         write: Write,
+        options: AnswerOptions = DEFAULT_OPTIONS,
         *,
-        scope: str | None = None,
-        limit: int | None = None,
-        offset: int = 0,
-        min_confidence: float | None = None,
-        as_of: int | None = None,
-        include_undefined: bool = False,
-        wanted: BudgetWanted | None = None,
         notes: Notes | None = None,
     ) -> list[bytes]:
         """Return the answers of `infer`, with the same options, as parts of a JSON array.
@@ -74,23 +56,24 @@ class Asking(Explaining):
         `write` encodes rows that cannot be written directly from the engine. Raises BudgetExceeded
         and RateLimited.
         """
-        asked = literal.atom
-        if literal.negated:
-            asked = counterpart(literal)
-        special = as_of is not None or min_confidence is not None or include_undefined
-        with self._reads(wanted, notes, "ask", (literal,)) as (tenant, budget):
-            if not special and scope != ALL_SCOPES and not (literal.negated and asked.ground):
-                (partition,) = self._partitions(tenant, scope)
-                found = self._services.reasoner(tenant).written(
-                    partition, asked, budget, limit, offset
+        atom = counterpart(literal) if literal.negated else literal.atom
+        needs_rows = (
+            options.as_of is not None
+            or options.min_confidence is not None
+            or options.include_undefined
+            or options.scope == ALL_SCOPES
+            or (literal.negated and atom.ground)
+        )
+        with self._reads(options.wanted, notes, "ask", (literal,)) as (tenant, budget):
+            if not needs_rows:
+                (partition,) = self._partitions(tenant, options.scope)
+                parts = self._services.reasoner(tenant).written(
+                    partition, atom, budget, options.limit, options.offset
                 )
-                if found is not None:
-                    return found
-            ask = tenant, literal, scope, limit, offset, min_confidence, as_of, budget
-            rows = [
-                row for _, some in self._answers(*ask, undefined=include_undefined) for row in some
-            ]
-            return [write(rows, budget.rest)]
+                if parts is not None:
+                    return parts
+            answers = self._answers(tenant, literal, options, budget)
+            return [write([row for _, rows in answers for row in rows], budget.rest)]
 
     def query_json(
         self,
@@ -144,68 +127,52 @@ class Asking(Explaining):
 
     def aggregate(
         self,
-        predicate: str,
-        op: str,
+        query: AggregateQuery,
         *,
-        arg_index: int | None = None,
-        pattern: Sequence[Term] | None = None,
         scope: str | None = None,
-        skip_non_numeric: bool = False,
         as_of: int | None = None,
         wanted: BudgetWanted | None = None,
     ) -> AggregateOutcome:
         """Return COUNT, SUM, MIN, MAX or AVG of one argument of the matching stored facts."""
         with self._reads(wanted, kind="aggregate") as (tenant, budget):
-            asked = (
-                self._partitions(tenant, scope),
-                predicate,
-                op.upper(),
-                arg_index,
-                pattern,
-                skip_non_numeric,
-                as_of,
-            )
-            return aggregate(tenant, *asked, budget)
+            return aggregate(tenant, self._partitions(tenant, scope), query, as_of, budget)
 
     def bindings(
         self,
         body: Sequence[BodyItem],
         variables: Sequence[Variable],
-        *,
-        scope: str | None = None,
-        limit: int | None = None,
-        wanted: BudgetWanted | None = None,
+        options: AnswerOptions = DEFAULT_OPTIONS,
     ) -> list[tuple[str, ...]]:
-        """Return the first `limit` bindings of `variables` for which a body holds, in answer order.
+        """Return the bindings of `variables` for which a body holds, in answer order.
 
-        Raises BudgetExceeded, including when there are more answers than a request may return.
+        The scope, limit, offset and point in time of the options apply. Raises BudgetExceeded,
+        including when there are more answers than a request may return.
         """
-        listed, arity = 0, len(variables)
+        listed = 0
 
-        def solve(reasoner: Reasoner, partition: Partition, budget: Budget) -> Answers:
+        def solve(
+            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
+        ) -> Answers:
             nonlocal listed
-            left = None if limit is None else limit - listed
-            if left == 0:
-                return array("I"), 0
-            budget.whole, budget.first = left is None, left
-            rows, count = reasoner.solve_body(partition, body, variables, budget)
-            if left is not None and left < count:
-                rows, count = rows[: left * arity], left
-            listed += count
+            rows, count = reasoner.solve_body(partition, body, variables, budget, goal)
+            listed += count if goal.first is None else min(count, goal.first)
             budget.check_answers(listed)
             return rows, count
 
-        return self._tuples(scope, arity, wanted, solve, body)
+        return self._tuples(body, len(variables), options, solve, returns_all=True)
 
-    def tuples(
-        self, atom: Atom, *, scope: str | None = None, wanted: BudgetWanted | None = None
-    ) -> list[tuple[str, ...]]:
-        """Return the answers of a goal as tuples of names, one per argument, in answer order."""
+    def tuples(self, atom: Atom, options: AnswerOptions = DEFAULT_OPTIONS) -> list[tuple[str, ...]]:
+        """Return the answers of a goal as tuples of names, one per argument, in answer order.
 
-        def solve(reasoner: Reasoner, partition: Partition, budget: Budget) -> Answers:
-            return reasoner.solve(partition, atom, budget)
+        The scope, limit, offset and point in time of the options apply.
+        """
 
-        return self._tuples(scope, atom.arity, wanted, solve, (Literal(atom),))
+        def solve(
+            reasoner: Reasoner, partition: Partition, budget: Budget, goal: GoalOptions
+        ) -> Answers:
+            return reasoner.solve(partition, atom, budget, goal)
+
+        return self._tuples((Literal(atom),), atom.arity, options, solve)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -233,20 +200,30 @@ class Asking(Explaining):
 
     def _tuples(
         self,
-        scope: str | None,
-        arity: int,
-        wanted: BudgetWanted | None,
-        solve: Callable[[Reasoner, Partition, Budget], Answers],
         goal: Sequence[BodyItem],
+        arity: int,
+        options: AnswerOptions,
+        solve: Callable[[Reasoner, Partition, Budget, GoalOptions], Answers],
+        returns_all: bool = False,
     ) -> list[tuple[str, ...]]:
-        found: list[tuple[str, ...]] = []
-        with self._reads(wanted, None, "ask", goal) as (tenant, budget):
+        """Return the answers of `solve` in each partition, within the limit and offset."""
+        end = None if options.limit is None else options.offset + options.limit
+        tuples: list[tuple[str, ...]] = []
+        with self._reads(options.wanted, None, "ask", goal) as (tenant, budget):
             reasoner = self._services.reasoner(tenant)
-            for partition in self._partitions(tenant, scope):
-                rows, count = solve(reasoner, partition, budget)
+            for partition in self._partitions(tenant, options.scope):
+                first = None if end is None else end - len(tuples)
+                if first == 0:
+                    break
+                goal_options = GoalOptions(
+                    options.as_of, first, returns_all=returns_all and first is None
+                )
+                rows, count = solve(reasoner, partition, budget, goal_options)
+                if first is not None and first < count:
+                    rows, count = rows[: first * arity], first
                 if not arity:
-                    found.extend([()] * count)
+                    tuples.extend([()] * count)
                     continue
                 texts = tenant.engine.texts(rows)
-                found.extend(zip(*[texts[column::arity] for column in range(arity)], strict=True))
-        return found
+                tuples.extend(zip(*[texts[column::arity] for column in range(arity)], strict=True))
+        return tuples[options.offset :]

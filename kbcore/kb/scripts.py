@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kbcore.errors import BudgetExceeded
 from kbcore.language.files import fact_of, rule_of
 from kbcore.reason.budget import Budget, BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.reason.unknown import UnknownPredicate
 from kbcore.state.facts import AssertOutcome, Fact, Row
 from kbcore.state.rulebook import StoredRule
@@ -101,16 +102,11 @@ class Doing(Protocol):
     ) -> list[UnknownPredicate]:
         """Return the predicates without facts and rules."""
 
-    def infer(self, literal: Literal, *, scope: str | None, wanted: BudgetWanted) -> list[Row]:
+    def infer(self, literal: Literal, options: AnswerOptions) -> list[Row]:
         """Return the answers of a goal."""
 
     def bindings(
-        self,
-        body: Sequence[BodyItem],
-        variables: Sequence[Variable],
-        *,
-        scope: str | None,
-        wanted: BudgetWanted,
+        self, body: Sequence[BodyItem], variables: Sequence[Variable], options: AnswerOptions
     ) -> list[tuple[str, ...]]:
         """Return the answers of a query of several items."""
 
@@ -195,12 +191,13 @@ def _ask(
         budget.limits.bytes,
         max(1, budget.max_answers - len(done.answers)),
     )
+    options = AnswerOptions(scope, wanted=wanted)
     number, shown = len(done.questions), ", ".join(map(print_item, goal))
     done.lines.append(f"?- {shown}.")
     before = len(done.answers)
     if len(goal) == 1 and isinstance(goal[0], Literal):
         args = goal[0].atom.args
-        for row in kb.infer(goal[0], scope=scope, wanted=wanted):
+        for row in kb.infer(goal[0], options):
             bound = {
                 f"?{arg.name}": text
                 for arg, text in zip(args, row["args"], strict=True)
@@ -212,7 +209,7 @@ def _ask(
         variables = list(
             dict.fromkeys(v for item in goal for v in item.variables() if not v.anonymous)
         )
-        for values in kb.bindings(goal, variables, scope=scope, wanted=wanted):
+        for values in kb.bindings(goal, variables, options):
             bound = {
                 f"?{variable.name}": value
                 for variable, value in zip(variables, values, strict=True)

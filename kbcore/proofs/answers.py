@@ -6,18 +6,16 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from kbcore.proofs.prover import ABSENT, Proof, ProofNode, body_prover, goal_prover
-from kbcore.proofs.shapes import ProofLimits, dag, tree
+from kbcore.proofs.prover import ABSENT, ProofNode, body_prover, goal_prover
+from kbcore.proofs.shapes import ProofLimits, shaped
 from kbcore.reason.ask import Reasoner, body_variables
 from kbcore.reason.budget import Budget
+from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row, derived_row
 from kbcore.state.partition import Partition
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import BodyItem, Literal
 from kbplanner.passes.check import counterpart
-
-FORMS = ("tree", "dag")
-"""Proof forms: a nested tree, or a table of nodes in which a shared lemma occurs once."""
 
 
 def proofs(
@@ -25,7 +23,6 @@ def proofs(
     partition: Partition,
     literal: Literal,
     rows: Sequence[Row],
-    form: str,
     limits: ProofLimits,
     budget: Budget,
     as_of: int | None,
@@ -38,13 +35,13 @@ def proofs(
     atom = literal.atom
     if rows and rows[0]["metadata"].get("basis") == "absence":
         absent = ProofNode(ABSENT, atom.predicate, atom.args, atom.positive, item=literal)
-        yield _shown(rows[0], absent, prover.without_rules(), form, limits, literal)
+        yield shaped(rows[0], absent, prover.without_rules(), limits, literal)
         return
     positive_atom = counterpart(literal) if literal.negated else atom
     schema = RelationSchema(positive_atom.predicate, positive_atom.arity, positive_atom.positive)
     with closing(prover.proofs(schema, [row["args"] for row in rows])) as proof_nodes:
         for row, (top, proof) in zip(rows, proof_nodes, strict=True):
-            yield _shown(row, top, proof, form, limits, literal)
+            yield shaped(row, top, proof, limits, literal)
 
 
 def body_proofs(
@@ -62,7 +59,7 @@ def body_proofs(
     goal's variables in order of appearance; the step has them as its substitution.
     """
     variables = body_variables(body)
-    rows, count = reasoner.solve_body(partition, body, variables, budget, as_of)
+    rows, count = reasoner.solve_body(partition, body, variables, budget, GoalOptions(as_of))
     count = count if limit is None else min(count, limit)
     budget.check_answers(count)
     width = len(variables)
@@ -72,10 +69,5 @@ def body_proofs(
     schema = RelationSchema(head.predicate, head.arity)
     with closing(prover.proofs(schema, answers)) as proof_nodes:
         for args, (top, proof) in zip(answers, proof_nodes, strict=True):
-            yield tree(derived_row(head, args, partition.name), top, proof, limits, Literal(head))
-
-
-def _shown(
-    row: Row, top: ProofNode, proof: Proof, form: str, limits: ProofLimits, goal: Literal
-) -> dict[str, Any]:
-    return dag(row, top, proof, limits) if form == "dag" else tree(row, top, proof, limits, goal)
+            row = derived_row(head, args, partition.name)
+            yield shaped(row, top, proof, limits, Literal(head))

@@ -23,12 +23,44 @@ Places: TypeAlias = "tuple[tuple[str, int], ...]"
 """The variables of an atom with their argument indexes."""
 
 
+FORMS = ("tree", "dag")
+"""Proof forms: a nested tree, or a table of nodes in which a shared lemma occurs once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofOptions:
+    """Form of a proof, one of FORMS, and its limits; None means the limit of the settings.
+
+    A proof is cut at `nodes` nodes and at `depth` rule steps below the conclusion. The settings
+    limit the depth of a tree only.
+    """
+
+    form: str = FORMS[0]
+    nodes: int | None = None
+    depth: int | None = None
+
+    def limits(self, nodes: int, depth: int) -> ProofLimits:
+        """Return the limits, with the given values of the settings where none are requested."""
+        deepest = MAX_PROOF_NODES if self.form == "dag" else depth
+        return ProofLimits(self.form, self.nodes or nodes, self.depth or deepest)
+
+
 @dataclass(frozen=True, slots=True)
 class ProofLimits:
-    """The maximum number of nodes of a proof, and of rule steps below the conclusion."""
+    """Form of a proof, the maximum number of nodes, and of rule steps below the conclusion."""
 
+    form: str
     nodes: int
     depth: int
+
+
+def shaped(
+    result: Row, top: ProofNode, proof: Proof, limits: ProofLimits, goal: BodyItem
+) -> dict[str, Any]:
+    """Return the proof of an answer in the requested form; `goal` is the literal of the query."""
+    if limits.form == "dag":
+        return dag(result, top, proof, limits)
+    return tree(result, top, proof, limits, goal)
 
 
 def tree(

@@ -21,6 +21,21 @@ OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 
 @dataclass(frozen=True, slots=True)
+class AggregateQuery:
+    """An aggregate over one argument of the positive stored facts of a predicate.
+
+    `pattern` selects the facts; None selects facts of every arity. `arg_index` counts from 0 and is
+    not needed for COUNT. `skip_non_numeric` leaves out values that are not numbers.
+    """
+
+    predicate: str
+    op: str
+    arg_index: int | None = None
+    pattern: Sequence[Term] | None = None
+    skip_non_numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateOutcome:
     """The result (None for MIN, MAX, AVG of no facts) and the number of facts it covers."""
 
@@ -31,21 +46,17 @@ class AggregateOutcome:
 def aggregate(
     tenant: Tenant,
     partitions: Iterable[Partition],
-    predicate: str,
-    op: str,
-    arg_index: int | None,
-    pattern: Sequence[Term] | None,
-    skip_non_numeric: bool,
+    query: AggregateQuery,
     as_of: int | None,
     budget: Budget,
 ) -> AggregateOutcome:
-    """Aggregate one argument of the positive, currently valid facts of a predicate that match a
-    pattern (None: any arity).
+    """Return the aggregate over the facts that are valid now, or at `as_of`.
 
     Raises InvalidInput for an unknown operation, a missing argIndex or one that no matching fact
     has, and for a value that is not a number unless those are skipped; BudgetExceeded at the
     deadline.
     """
+    op, arg_index, pattern = query.op.upper(), query.arg_index, query.pattern
     if op not in OPERATIONS:
         raise InvalidInput.at("op", f"must be one of {', '.join(OPERATIONS)}")
     if op != "COUNT" and arg_index is None:
@@ -54,7 +65,9 @@ def aggregate(
     totals: list[Total] = []
     engine = tenant.engine
     for partition in partitions:
-        for stored in partition.named(predicate, None if pattern is None else len(pattern), True):
+        for stored in partition.named(
+            query.predicate, None if pattern is None else len(pattern), True
+        ):
             arity = stored.schema.arity
             symbols = goal_pattern([ANONYMOUS] * arity if pattern is None else pattern, engine.find)
             if symbols is None:
@@ -70,9 +83,9 @@ def aggregate(
                 continue
             if column is None:
                 raise InvalidInput.at(
-                    "argIndex", f"{predicate} has {arity} arguments, counted from 0"
+                    "argIndex", f"{query.predicate} has {arity} arguments, counted from 0"
                 )
-            if part.other and not skip_non_numeric:
+            if part.other and not query.skip_non_numeric:
                 text = engine.text(part.other)
                 raise InvalidInput(
                     f"'{text}' is not a number; skipNonNumeric leaves such values out",

@@ -8,6 +8,7 @@ from typing import Any
 
 from kbcore.reason.ask import GOAL, Planned, Reasoner
 from kbcore.reason.budget import Budget
+from kbcore.reason.options import GoalOptions
 from kbcore.state.partition import Partition
 from kbplanner.compile.estimates import Estimate, estimates
 from kbplanner.compile.explain import COMPILED, answer_name, atom_text, mask, step_text
@@ -78,7 +79,8 @@ def plan_data(
             )
             start = clock()
             if analyze:
-                result["answers"] = reasoner.solve(partition, planned.atom, budget, as_of)[1]
+                options = GoalOptions(as_of)
+                result["answers"] = reasoner.solve(partition, planned.atom, budget, options)[1]
                 result["ms"] = _ms(clock() - start)
             look_up = {"relation": str(schema), "relationRows": partition.rows(schema)}
             return {**result, "lookUp": look_up, "rules": [], "strata": []}

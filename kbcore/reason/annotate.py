@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
 from kbcore.reason.inherited import ALWAYS, Weight, weigh
+from kbcore.reason.options import GoalOptions
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
@@ -32,7 +33,7 @@ from kbplanner.ir.terms import Atom
 Answers: TypeAlias = "tuple[array[int], int]"
 """Flat rows of symbols in answer order, and the number of rows."""
 
-Solve = Callable[[Partition, RuleSet, Atom, Budget, "int | None"], Answers]
+Solve = Callable[[Partition, RuleSet, Atom, Budget, GoalOptions], Answers]
 """Function that answers an atom with a rule set."""
 
 
@@ -109,16 +110,16 @@ class Annotations:
         atom: Atom,
         answers: Answers,
         result_rows: Sequence[Row],
-        marks: Marks,
         budget: Budget,
         as_of: int | None,
         solve: Solve,
     ) -> None:
-        """Add the annotations of `marks` to the rows of an atom's answers.
+        """Add annotations to the rows of an atom's answers.
 
         `solve` answers the additional goals this needs. Raises BudgetExceeded.
         """
-        if not result_rows:
+        marks = self.marks(partition, atom)
+        if marks.plain or not result_rows:
             return
         if marks.weighed is not None:
             weights = self._weights(partition, atom, answers, marks.weighed, budget, as_of)
@@ -135,13 +136,16 @@ class Annotations:
                 monotone = self._monotone[rules] = MonotoneRules(rules.rules)
                 if len(self._monotone) > 64:
                     self._monotone.popitem(last=False)
-            firm = set(budget.keys(*solve(partition, monotone, atom, budget, as_of), atom.arity))
+            firm_answers = solve(partition, monotone, atom, budget, GoalOptions(as_of))
+            firm = set(budget.keys(*firm_answers, atom.arity))
             for row, key in zip(result_rows, budget.keys(*answers, atom.arity), strict=True):
                 if row["createdAt"] is None and key not in firm:
                     row["metadata"]["nonMonotonic"] = True
         if marks.opposite:
             opposite = Atom(atom.predicate, atom.args, not atom.positive)
-            opposite_answers = solve(partition, self._rules(partition), opposite, budget, as_of)
+            opposite_answers = solve(
+                partition, self._rules(partition), opposite, budget, GoalOptions(as_of)
+            )
             denied = set(budget.keys(*opposite_answers, atom.arity))
             for row, key in zip(result_rows, budget.keys(*answers, atom.arity), strict=True):
                 if key in denied:

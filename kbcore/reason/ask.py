@@ -13,6 +13,7 @@ from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.json_rows import Written, array_of, plain
 from kbcore.reason.match import matching
+from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.reason.tables import GoalTables, TableCounts
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row, derived_row
@@ -88,27 +89,29 @@ class Reasoner:
         self.tables.clear()
 
     def solve(
-        self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None
+        self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions = DEFAULT_GOAL
     ) -> Answers:
         """Return the answers of a signed atom in a partition, and record accesses of stored facts.
 
-        Raises BudgetExceeded.
+        With `include_undefined` the answers are those that are not false. Raises BudgetExceeded.
         """
         tenant = self.tenant
         shape = goal_shape(atom.args, tenant.find)
-        if shape is None:
-            return self._solve(partition, tenant.rules.visible(partition.name), atom, budget, as_of)
+        if shape is None or options.include_undefined:
+            return self._solve(
+                partition, tenant.rules.visible(partition.name), atom, budget, options
+            )
         pattern, adornment = shape
         if max(pattern, default=0) & SAME:  # goals that repeat a variable have a separate plan
             adornment += str([value & SAME and value for value in pattern])
         key = (partition.name, atom.predicate, atom.positive, adornment)
         ready = self._ready.get(key)
-        if ready is None or ready[0] != tenant.plan_version or as_of is not None:
+        if ready is None or ready[0] != tenant.plan_version or options.as_of is not None:
             return self._solve(
-                partition, tenant.rules.visible(partition.name), atom, budget, as_of, key
+                partition, tenant.rules.visible(partition.name), atom, budget, options, key
             )
-        answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget)
-        if answers[1] and ready[2].version and budget.counts_accesses:
+        answers = self.tables.ask(partition.key, ready[1], pattern, partition.bind, budget, options)
+        if answers[1] and ready[2].version and options.counts_accesses:
             tenant.accesses.note(ready[2], answers[0], pattern, tenant.read_at)
         return answers
 
@@ -118,11 +121,11 @@ class Reasoner:
         body: Sequence[BodyItem],
         variables: Sequence[Variable],
         budget: Budget,
-        as_of: int | None = None,
+        options: GoalOptions = DEFAULT_GOAL,
     ) -> Answers:
         """Return the bindings of `variables` for which a whole body is true."""
         rules, head = self.body_rules(partition, body, variables)
-        return self._solve(partition, rules, head, budget, as_of)
+        return self._solve(partition, rules, head, budget, options)
 
     def body_rules(
         self, partition: Partition, body: Sequence[BodyItem], variables: Sequence[Variable]
@@ -180,34 +183,33 @@ class Reasoner:
         partition: Partition,
         literal: Literal,
         budget: Budget,
-        as_of: int | None,
-        limit: int | None,
-        undefined: bool = False,
+        options: GoalOptions = DEFAULT_GOAL,
     ) -> list[Row]:
-        """Return the first `limit` answers of a literal, in answer order, as answer rows.
+        """Return the answers of a literal, in answer order, as answer rows.
 
         A ground negated literal has one row if it is true, with the basis in its metadata. `not p`
         with variables returns the explicit negatives; `not ~p` with variables raises UnsafeRule.
-        `undefined` adds the answers that are neither true nor false.
         """
         atom = literal.atom
         if literal.negated:
             opposite = counterpart(literal)
             if not atom.ground:
-                return self.rows(partition, Literal(opposite), budget, as_of, limit, undefined)
+                return self.rows(partition, Literal(opposite), budget, options)
+            one_true = replace(options, first=1, include_undefined=False, returns_all=False)
             result = (
-                self.rows(partition, Literal(opposite), budget, as_of, 1) if atom.positive else []
+                self.rows(partition, Literal(opposite), budget, one_true) if atom.positive else []
             )
             basis = "explicit"
             if not result:
-                certain = not self.possible(partition, atom, budget, as_of)[1]
-                fails = not certain and self.solve(partition, atom, budget, as_of)[1]
-                unknown = undefined and not certain
+                every_true = replace(one_true, first=None)
+                certain = not self._possible(partition, atom, budget, every_true)[1]
+                fails = not certain and self.solve(partition, atom, budget, every_true)[1]
+                unknown = options.include_undefined and not certain
                 if fails:
                     unknown = (
                         unknown
                         and atom.positive
-                        and self.possible(partition, opposite, budget, as_of)[1] > 0
+                        and self._possible(partition, opposite, budget, every_true)[1] > 0
                     )
                 else:
                     basis = "absence"
@@ -218,31 +220,30 @@ class Reasoner:
             for row in result:
                 row["metadata"]["basis"] = basis
             return result
-        budget.whole, budget.first = limit is None, None if undefined else limit
-        answers = self.solve(partition, atom, budget, as_of)
-        budget.first = None
-        if undefined:
-            possible = self.possible(partition, atom, budget, as_of)
-            if possible[1] != answers[1]:
-                return self._with_undefined(
-                    partition, atom, answers, possible, budget, as_of, limit
-                )
-        budget.whole = False
-        return self._true(partition, atom, answers, budget, as_of, limit)
+        if not options.include_undefined:
+            returned = replace(options, returns_all=True) if options.first is None else options
+            answers = self.solve(partition, atom, budget, returned)
+            return self._true(partition, atom, answers, budget, options)
+        returned = replace(
+            options, first=None, include_undefined=False, returns_all=options.first is None
+        )
+        answers = self.solve(partition, atom, budget, returned)
+        possible = self._possible(partition, atom, budget, returned)
+        if possible[1] == answers[1]:
+            return self._true(partition, atom, answers, budget, options)
+        return self._with_undefined(partition, atom, answers, possible, budget, options)
 
     def described(
         self, partition: Partition, atom: Atom, answers: Answers, budget: Budget
     ) -> list[Row]:
         """Return rows for answers of an atom from `solve`, with their inherited values."""
-        return self._true(partition, atom, answers, budget, None, None)
+        return self._true(partition, atom, answers, budget, DEFAULT_GOAL)
 
-    def possible(
-        self, partition: Partition, atom: Atom, budget: Budget, as_of: int | None = None
+    def _possible(
+        self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions
     ) -> Answers:
         """Return the answers of an atom that are not false: the true and the undefined ones."""
-        return self._solve(
-            partition, self.tenant.rules.visible(partition.name), atom, budget, as_of, possible=True
-        )
+        return self.solve(partition, atom, budget, replace(options, include_undefined=True))
 
     def _with_undefined(
         self,
@@ -251,19 +252,19 @@ class Reasoner:
         answers: Answers,
         possible: Answers,
         budget: Budget,
-        as_of: int | None,
-        limit: int | None,
+        options: GoalOptions,
     ) -> list[Row]:
         """Return rows for the `possible` answers, of which `answers` are true."""
         arity = atom.arity
         rows, count = possible
-        count = count if limit is None else min(count, limit)
+        count = count if options.first is None else min(count, options.first)
         budget.check_answers(count)
         known = set(budget.keys(*answers, arity))
         keys = list(budget.keys(rows, count, arity))
         held = [key for key in budget.paced(keys) if key in known]
         true = array("I", [symbol for key in held for symbol in key]), len(held)
-        true_rows = iter(self._true(partition, atom, true, budget, as_of, None))
+        every_true = replace(options, first=None)
+        true_rows = iter(self._true(partition, atom, true, budget, every_true))
         result: list[Row] = []
         for part in budget.slices(count):
             for index in part:
@@ -281,24 +282,21 @@ class Reasoner:
         atom: Atom,
         answers: Answers,
         budget: Budget,
-        as_of: int | None,
-        limit: int | None,
+        options: GoalOptions,
     ) -> list[Row]:
-        """Return rows for the first `limit` true answers of an atom, with their inherited values."""
+        """Return rows for the first true answers of an atom, with their inherited values."""
         rows, count = answers
-        marks = self._annotations.marks(partition, atom)
-        arity = atom.arity
-        if limit is not None and limit < count:
-            rows, count = rows[: limit * arity], limit
+        arity, first = atom.arity, options.first
+        if first is not None and first < count:
+            rows, count = rows[: first * arity], first
         budget.check_answers(count)
         result: list[Row] = []
         for part in budget.slices(count):
             part_rows = rows[part.start * arity : part.stop * arity]
-            result.extend(self._shown(partition, atom, part_rows, len(part), as_of))
-        if not marks.plain:
-            self._annotations.annotate(
-                partition, atom, (rows, count), result, marks, budget, as_of, self._solve
-            )
+            result.extend(self._shown(partition, atom, part_rows, len(part), options.as_of))
+        self._annotations.annotate(
+            partition, atom, (rows, count), result, budget, options.as_of, self._solve
+        )
         return result
 
     def written(
@@ -316,22 +314,19 @@ class Reasoner:
         absence = (
             not marks.plain
         )  # every answer depends on an absence, and no fact of the predicate is stored
-        budget.whole, budget.first = (
-            limit is None and not offset,
-            None if limit is None else limit + offset,
+        options = GoalOptions(
+            first=None if limit is None else limit + offset,
+            returns_all=limit is None and not offset,
         )
-        rows, count = self.solve(partition, atom, budget)
+        rows, count = self.solve(partition, atom, budget, options)
         end = count if limit is None else min(count, offset + limit)
         if offset or end < count:
             rows, count = rows[offset * atom.arity : end * atom.arity], max(end - offset, 0)
         budget.check_answers(count)
-        return array_of(
-            list(
-                self.writer.rows(
-                    schema, partition.name, stored, rows, count, budget, absence=absence
-                )
-            )
+        pieces = self.writer.rows(
+            schema, partition.name, stored, (rows, count), budget, absence=absence
         )
+        return array_of(list(pieces))
 
     def written_facts(
         self,
@@ -359,7 +354,7 @@ class Reasoner:
             rows = self.tenant.engine.sort(rows, atom.arity, budget.via)
             parts.extend(
                 self.writer.rows(
-                    stored.schema, partition.name, stored, rows, count, budget, truth=True
+                    stored.schema, partition.name, stored, (rows, count), budget, truth=True
                 )
             )
         return array_of(parts)
@@ -370,16 +365,16 @@ class Reasoner:
         rules: RuleSet,
         atom: Atom,
         budget: Budget,
-        as_of: int | None,
+        options: GoalOptions,
         ready: tuple[str | None, str, bool, str] | None = None,
-        possible: bool = False,
     ) -> Answers:
-        """Return the true (or `possible`) answers of an atom under a rule set.
+        """Return the answers of an atom under a rule set.
 
         `ready` is the cache key of a client's goal. The plan is cached under it unless the plan
         depends on a model of this version, and accesses of stored answers are recorded.
         """
-        tenant = self.tenant
+        tenant, as_of = self.tenant, options.as_of
+        noted = ready is not None and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         shape = self._asked(rules, schema, atom)
         if shape is None:
@@ -390,7 +385,7 @@ class Reasoner:
                 tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget
             )
             for stored, rows, ids in matched:
-                if ready is not None and as_of is None and len(ids) and budget.counts_accesses:
+                if noted and as_of is None and len(ids):
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
                 return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
             return array("I"), 0
@@ -398,7 +393,7 @@ class Reasoner:
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
             bounded = (
                 replace(schema, truth=POSSIBLE)
-                if possible and view.rules.uncertain(view.denied, schema)
+                if options.include_undefined and view.rules.uncertain(view.denied, schema)
                 else schema
             )
             bounded = replace(bounded, restrictions=goal_equalities(pattern))
@@ -407,18 +402,13 @@ class Reasoner:
                 view.rules, bounded, adornment, view.denied, view.statistics, version=version
             )
             if as_of is not None:
-                return self.tables.once(goal, pattern, view.bind, budget)
+                return self.tables.once(goal, pattern, view.bind, budget, options)
             if ready is not None and not view.settled:
                 if len(self._ready) >= MAX_READY_PLANS:
                     self._ready.clear()
                 self._ready[ready] = (tenant.plan_version, goal, partition.need(schema))
-            answers = self.tables.ask(partition.key, goal, pattern, view.bind, budget)
-            if (
-                ready is not None
-                and answers[1]
-                and budget.counts_accesses
-                and (stored := partition.need(schema)).version
-            ):
+            answers = self.tables.ask(partition.key, goal, pattern, view.bind, budget, options)
+            if noted and answers[1] and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
                 run_budget = budget.limits, budget.work, budget.rest
@@ -428,7 +418,10 @@ class Reasoner:
                     fresh_goal = tenant.plans.get(
                         fresh.rules, bounded, adornment, view.denied, fresh.statistics
                     )
-                    if self.tables.once(fresh_goal, pattern, fresh.bind, budget) != answers:
+                    fresh_answers = self.tables.once(
+                        fresh_goal, pattern, fresh.bind, budget, options
+                    )
+                    if fresh_answers != answers:
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
 

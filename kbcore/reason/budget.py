@@ -97,12 +97,6 @@ class Budget:
     notes: Notes = field(default_factory=Notes)
     max_proof_nodes: int = 0
     proof_nodes: int = 0
-    whole: bool = False
-    """True if all answers of the current goal will be returned."""
-    first: int | None = None
-    """Number of leading answers that will be read; None means all."""
-    counts_accesses: bool = True
-    """True if stored answers count as accessed; False for goals inside a context window."""
     rows_made: int = 0
     """Number of rows derived for this request so far."""
     begun: float = field(init=False)
@@ -186,13 +180,6 @@ class Budget:
                 "answers",
                 self.max_answers,
             )
-
-    def check_whole(self, count: int) -> None:
-        """Raise BudgetExceeded before sorting if all `count` answers would be returned and are too
-        many.
-        """
-        if self.whole:
-            self.check_answers(count)
 
     def show_nodes(self, count: int) -> None:
         """Count proof nodes to be returned.

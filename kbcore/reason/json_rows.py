@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
+from kbcore.reason.annotate import Answers
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import row_shape
 from kbcore.state.partition import StoredRelation
@@ -31,8 +31,7 @@ class Written:
         schema: RelationSchema,
         scope: str | None,
         stored: StoredRelation | None,
-        rows: array[int],
-        count: int,
+        answers: Answers,
         budget: Budget,
         *,
         truth: bool = False,
@@ -55,6 +54,7 @@ class Written:
             )
         relation = stored.relation if stored else None
         first = True
+        rows, count = answers
         for part in rows_json(self._tenant.engine, shape, relation, rows, schema.arity, count):
             if not first:
                 budget.rest()

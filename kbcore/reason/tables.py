@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from kbcore.errors import EngineFault
 from kbcore.reason.budget import Budget, Notes
+from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.state.partition import PartitionKey
 from kbplanner.engine.backend import Engine, RunState
 from kbplanner.evaluate.evaluate import Bind, CompiledGoal, GoalRun
@@ -88,6 +89,7 @@ class GoalTables:
         pattern: Sequence[int],
         bind: Bind,
         budget: Budget,
+        options: GoalOptions = DEFAULT_GOAL,
     ) -> tuple[array[int], int]:
         """Answer a goal in a partition, from a table or with a new run; raises BudgetExceeded."""
         run, answers = self._take(_keys(partition, goal, pattern)), None
@@ -95,17 +97,17 @@ class GoalTables:
         if run is not None:
             rows_before = run.rows_made
             try:
-                answers = run.ask(pattern, budget, bind)
+                answers = run.ask(pattern, budget, bind, options.first, options.returns_all)
             except BaseException:
                 run.close()
                 raise
             self._count(run, answers is None)
         if run is None or answers is None:
             run, rows_before = GoalRun(self._engine, goal, bind, budget.limits), 0
-            answers = self._fresh(run, pattern, budget)
+            answers = self._fresh(run, pattern, budget, options)
         budget.rows_made += run.rows_made - rows_before
         if self._verify and answers != self.once(
-            goal, pattern, bind, replace(budget, notes=Notes())
+            goal, pattern, bind, replace(budget, notes=Notes()), options
         ):
             run.close()
             raise EngineFault("a goal table differs from a fresh evaluation")
@@ -135,21 +137,26 @@ class GoalTables:
             run.close()
 
     def once(
-        self, goal: CompiledGoal, pattern: Sequence[int], bind: Bind, budget: Budget
+        self,
+        goal: CompiledGoal,
+        pattern: Sequence[int],
+        bind: Bind,
+        budget: Budget,
+        options: GoalOptions = DEFAULT_GOAL,
     ) -> tuple[array[int], int]:
         """Answer a goal with a run that is not cached."""
         run = GoalRun(self._engine, goal, bind, budget.limits)
-        answers = self._fresh(run, pattern, budget)
+        answers = self._fresh(run, pattern, budget, options)
         budget.notes.warnings += run.warnings
         budget.rows_made += run.rows_made
         run.close()
         return answers
 
     def _fresh(
-        self, run: GoalRun, pattern: Sequence[int], budget: Budget
+        self, run: GoalRun, pattern: Sequence[int], budget: Budget, options: GoalOptions
     ) -> tuple[array[int], int]:
         try:
-            answers = run.ask(pattern, budget)
+            answers = run.ask(pattern, budget, None, options.first, options.returns_all)
             if answers is None:
                 raise EngineFault("a relation changed under the read lock")
             return answers

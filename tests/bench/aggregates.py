@@ -16,6 +16,7 @@ from programs import open_without_tables
 from table import Floor, Row
 
 from kbcore.embed import EmbeddedKB
+from kbcore.reason.aggregate import AggregateQuery
 
 RULES = "total(?c, sum(?v)) :- amount(?o, ?c, ?v)."
 OPERATIONS = ("COUNT", "SUM", "MIN", "MAX", "AVG")
@@ -53,7 +54,9 @@ def run_queries(fetch: Callable[[str], float], effort: Effort, native: bool) -> 
 def one(kb: EmbeddedKB, operation: str) -> int:
     """One aggregate of the stored facts; there is one answer."""
     return int(
-        kb.kb.aggregate("amount", operation, arg_index=None if operation == "COUNT" else 2).result
+        kb.kb.aggregate(
+            AggregateQuery("amount", operation, arg_index=None if operation == "COUNT" else 2)
+        ).result
         is not None
     )
 
@@ -71,7 +74,7 @@ def aggregates(effort: Effort, peers: Mapping[str, Peer]) -> Iterator[Row]:
         for operation in OPERATIONS:
             argument = None if operation == "COUNT" else 2
             results[operation] = float(
-                kb.kb.aggregate("amount", operation, arg_index=argument).result or 0
+                kb.kb.aggregate(AggregateQuery("amount", operation, arg_index=argument)).result or 0
             )
             ours = median_of(partial(one, kb, operation), effort)
             made.append(

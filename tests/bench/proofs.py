@@ -12,6 +12,7 @@ from table import Row
 from writes import PATHS
 
 from kbcore.embed import EmbeddedKB
+from kbcore.proofs.shapes import ProofOptions
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.parser import parse_goal
 
@@ -26,7 +27,7 @@ def plain(kb: EmbeddedKB, goal: Literal) -> int:
 
 def proved(kb: EmbeddedKB, goal: Literal, form: str) -> int:
     """The goal with its proof as objects."""
-    return len(kb.kb.prove(goal, form=form, nodes=NODES, depth=NODES))
+    return len(kb.kb.prove(goal, proof=ProofOptions(form=form, nodes=NODES, depth=NODES)))
 
 
 PRODUCTS = {

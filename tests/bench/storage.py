@@ -27,6 +27,7 @@ from support.postgres import OwnServer, answering, schema
 from kbcore import Config, Runtime, open_runtime
 from kbcore.durable.records import CHANGES, VERSION, encode_changes, stamp
 from kbcore.plug.manager import Plugins
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import AssertFacts, ChangeSet
 from kbcore.state.facts import Fact
 
@@ -100,7 +101,7 @@ def commit_all(runtime: Runtime, writers: int, seconds: float) -> float:
     counts = [0] * writers
     begun = time.monotonic()
     kb = runtime.knowledge_base()
-    before = kb.aggregate("seen", "COUNT").matched
+    before = kb.aggregate(AggregateQuery("seen", "COUNT")).matched
 
     def work(place: int) -> None:
         while time.monotonic() < begun + seconds:
@@ -113,7 +114,7 @@ def commit_all(runtime: Runtime, writers: int, seconds: float) -> float:
     for thread in threads:
         thread.join()
     taken = time.monotonic() - begun
-    if kb.aggregate("seen", "COUNT").matched != before + sum(counts):
+    if kb.aggregate(AggregateQuery("seen", "COUNT")).matched != before + sum(counts):
         raise AssertionError("what was told is not there")
     return sum(counts) / taken
 
@@ -137,7 +138,10 @@ def start(url: str, facts: int) -> float:
     begun = time.monotonic()
     runtime = open_runtime(_config(url))
     taken = time.monotonic() - begun
-    found = runtime.recovered.records, runtime.knowledge_base().aggregate("p", "COUNT").matched
+    found = (
+        runtime.recovered.records,
+        runtime.knowledge_base().aggregate(AggregateQuery("p", "COUNT")).matched,
+    )
     runtime.close()  # nothing was written, so it takes no snapshot
     if found != (facts, facts):
         raise AssertionError(f"recovered {found} of {facts}")

@@ -19,6 +19,7 @@ from slow_disk import SlowDisk, wait
 from table import Row
 
 from kbcore import Config, Runtime, open_runtime
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.facts import Fact
 
 COMMITTERS = 32
@@ -77,7 +78,7 @@ def commit_all(runtime: Runtime, seconds: float) -> tuple[int, float]:
     for thread in threads:
         thread.join()
     taken = time.monotonic() - started
-    stored = runtime.knowledge_base().aggregate("seen", "COUNT").matched
+    stored = runtime.knowledge_base().aggregate(AggregateQuery("seen", "COUNT")).matched
     if stored != sum(counts) * OPERATIONS:
         raise AssertionError(f"{stored} facts of {sum(counts)} commits")
     return sum(counts), taken

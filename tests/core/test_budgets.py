@@ -21,8 +21,11 @@ from kbcore.clock import ManualClock
 from kbcore.config import Config
 from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
 from kbcore.language.files import bulk_rows
+from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.admission import Turn, Turns
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbplanner.engine import relation
 from kbplanner.engine.backend import Limits
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -64,7 +67,7 @@ def limit_of(call):
 )
 def test_a_request_lowers_a_limit_and_the_error_names_it_and_the_rule(node, wanted, limit, value):
     kb = node.knowledge_base(tenant="t")
-    found = limit_of(lambda: kb.infer(BOMB, wanted=wanted))
+    found = limit_of(lambda: kb.infer(BOMB, AnswerOptions(wanted=wanted)))
     assert found[:2] == (limit, value)
     assert found[2] == "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _)."
 
@@ -79,20 +82,24 @@ def test_no_limit_is_raised_above_the_setting():
 def test_answers_and_nodes_of_proofs_are_counted(node):
     kb = node.knowledge_base(tenant="t")
     goal = parse_goal("reach(?x, ?y)").goal.literal
-    assert limit_of(lambda: kb.infer(goal, wanted=BudgetWanted(answers=100)))[:2] == (
+    assert limit_of(lambda: kb.infer(goal, AnswerOptions(wanted=BudgetWanted(answers=100))))[
+        :2
+    ] == (
         "answers",
         100,
     )
-    assert len(kb.infer(goal, limit=100, wanted=BudgetWanted(answers=100))) == 100
+    assert len(kb.infer(goal, AnswerOptions(limit=100, wanted=BudgetWanted(answers=100)))) == 100
     with runtime(query_max_proof_nodes=50) as small:
         kb = small.knowledge_base()
         kb.assert_rules([parse_rule("p(?x) :- q(?x), r(?x).")])
         kb.assert_rows([bulk_rows(name, 1, [str(n) for n in range(40)]) for name in "qr"])
         goal = parse_goal("p(?x)").goal.literal
-        assert len(kb.prove(goal, limit=16)) == 16
+        assert len(kb.prove(goal, AnswerOptions(limit=16))) == 16
         for form in ("tree", "dag"):
-            assert limit_of(lambda form=form: kb.prove(goal, form=form))[:2] == ("proofNodes", 50)
-        assert len(kb.prove(goal, nodes=1)) == 40
+            assert limit_of(lambda form=form: kb.prove(goal, proof=ProofOptions(form=form)))[
+                :2
+            ] == ("proofNodes", 50)
+        assert len(kb.prove(goal, proof=ProofOptions(nodes=1))) == 40
 
 
 @pytest.mark.parametrize(
@@ -105,19 +112,22 @@ def test_answers_of_several_literals_are_counted_too(node, text):
     every = kb.bindings(body, variables)
     most = len(every)
     assert most >= 300
-    assert kb.bindings(body, variables, wanted=BudgetWanted(answers=most)) == every
+    assert kb.bindings(body, variables, AnswerOptions(wanted=BudgetWanted(answers=most))) == every
     over = BudgetWanted(answers=most - 1)
-    assert limit_of(lambda: kb.bindings(body, variables, wanted=over)) == (
+    assert limit_of(lambda: kb.bindings(body, variables, AnswerOptions(wanted=over))) == (
         "answers",
         most - 1,
         None,
     )
     for limit in (0, 1, 100, most - 1, most + 5):
-        assert kb.bindings(body, variables, limit=limit) == every[:limit]
-    assert kb.bindings(body, variables, limit=7, wanted=BudgetWanted(answers=7)) == every[:7]
-    assert limit_of(lambda: kb.bindings(body, variables, limit=8, wanted=BudgetWanted(answers=7)))[
-        :2
-    ] == ("answers", 7)
+        assert kb.bindings(body, variables, AnswerOptions(limit=limit)) == every[:limit]
+    assert (
+        kb.bindings(body, variables, AnswerOptions(limit=7, wanted=BudgetWanted(answers=7)))
+        == every[:7]
+    )
+    assert limit_of(
+        lambda: kb.bindings(body, variables, AnswerOptions(limit=8, wanted=BudgetWanted(answers=7)))
+    )[:2] == ("answers", 7)
 
 
 def test_answers_of_several_literals_are_counted_over_all_scopes(node):
@@ -125,15 +135,20 @@ def test_answers_of_several_literals_are_counted_over_all_scopes(node):
     for scope in ("a", "b", None):
         kb.assert_rows([bulk_rows(name, 1, [str(n) for n in range(10)], scope) for name in "qr"])
     variables = list(body[0].variables())
-    every = kb.bindings(body, variables, scope="*")
+    every = kb.bindings(body, variables, AnswerOptions(scope="*"))
     assert len(every) == 30
     for limit in (0, 5, 10, 15, 30):
-        assert kb.bindings(body, variables, scope="*", limit=limit) == every[:limit]
+        assert kb.bindings(body, variables, AnswerOptions(scope="*", limit=limit)) == every[:limit]
     found = limit_of(
-        lambda: kb.bindings(body, variables, scope="*", wanted=BudgetWanted(answers=29))
+        lambda: kb.bindings(
+            body, variables, AnswerOptions(scope="*", wanted=BudgetWanted(answers=29))
+        )
     )
     assert found[:2] == ("answers", 29)
-    assert len(kb.bindings(body, variables, scope="a", wanted=BudgetWanted(answers=10))) == 10
+    assert (
+        len(kb.bindings(body, variables, AnswerOptions(scope="a", wanted=BudgetWanted(answers=10))))
+        == 10
+    )
 
 
 def test_a_program_that_asks_for_too_many_answers_of_several_literals_is_told():
@@ -165,9 +180,11 @@ def test_what_an_aggregate_is_taken_over_and_proofs_meet_limits_that_name_the_ru
     wanted = BudgetWanted(rows=20_000)
     total = parse_goal("total(?n)").goal.literal
     met = ("derivedRows", 20_000, "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).")
-    assert limit_of(lambda: kb.infer(total, wanted=wanted)) == met
+    assert limit_of(lambda: kb.infer(total, AnswerOptions(wanted=wanted))) == met
     reach = parse_goal("reach(?x, ?y)").goal.literal
-    assert limit_of(lambda: kb.prove(reach, limit=64, wanted=wanted))[2].startswith("reach(?x, ?")
+    assert limit_of(lambda: kb.prove(reach, AnswerOptions(limit=64, wanted=wanted)))[2].startswith(
+        "reach(?x, ?"
+    )
 
 
 def test_what_is_retracted_stays_retracted_when_counting_what_fell_is_cut_short(node):
@@ -317,20 +334,20 @@ class RunsOut(ManualClock):
 
 
 QUESTIONS = {
-    "rows": lambda kb, goal: kb.infer(goal, min_confidence=0.1),
-    "moment": lambda kb, goal: kb.infer(goal, as_of=1_700_000_000_001),
-    "undefined": lambda kb, goal: kb.infer(goal, include_undefined=True),
+    "rows": lambda kb, goal: kb.infer(goal, AnswerOptions(min_confidence=0.1)),
+    "moment": lambda kb, goal: kb.infer(goal, AnswerOptions(as_of=1_700_000_000_001)),
+    "undefined": lambda kb, goal: kb.infer(goal, AnswerOptions(include_undefined=True)),
     "facts": lambda kb, goal: kb.query_rows(
         "edge", parse_goal("edge(?x, ?y)").goal.literal.atom.args
     ),
     "json": lambda kb, goal: kb.infer_json(
-        goal, lambda rows, rest: rest() or b"[]", min_confidence=0.1
+        goal, lambda rows, rest: rest() or b"[]", AnswerOptions(min_confidence=0.1)
     ),
-    "proofs": lambda kb, goal: kb.prove(goal, limit=70),
+    "proofs": lambda kb, goal: kb.prove(goal, AnswerOptions(limit=70)),
     "explain": lambda kb, goal: kb.explain(
-        parse_goal("reach(?x, ?y), edge(?x, ?z)").body, limit=70
+        parse_goal("reach(?x, ?y), edge(?x, ?z)").body, AnswerOptions(limit=70)
     ),
-    "sum": lambda kb, goal: kb.aggregate("edge", "SUM", arg_index=0),
+    "sum": lambda kb, goal: kb.aggregate(AggregateQuery("edge", "SUM", arg_index=0)),
 }
 
 
@@ -368,9 +385,11 @@ def test_what_an_interrupted_proof_held_is_given_back_at_once(node):
     with pytest.raises(ValueError, match="enough") as left:
         kb.prove_json(goal, stop)
     with pytest.raises(BudgetExceeded) as spent:
-        kb.prove(goal, wanted=BudgetWanted(steps=2000))
+        kb.prove(goal, AnswerOptions(wanted=BudgetWanted(steps=2000)))
     with pytest.raises(BudgetExceeded) as said:
-        kb.explain([parse_goal("reach(0, ?x)").body[0]], wanted=BudgetWanted(steps=2000))
+        kb.explain(
+            [parse_goal("reach(0, ?x)").body[0]], AnswerOptions(wanted=BudgetWanted(steps=2000))
+        )
     held = engine.bytes  # the errors have the frames, and all that is in these
     del left, spent, said
     gc.collect()
@@ -388,9 +407,11 @@ def test_sums_are_exact_over_many_slices():
         values = ["1e16", "1", "-1e16", "0.1"] * 700 + ["9007199254740993"]
         kb.tell_many("v", [(str(place), value) for place, value in enumerate(values)])
         exact = float(sum(Fraction(value) for value in values))
-        assert kb.kb.aggregate("v", "SUM", arg_index=1).result == exact
-        assert kb.kb.aggregate("v", "MIN", arg_index=1).result == -1e16
-        assert kb.kb.aggregate("v", "AVG", arg_index=1).result == exact / len(values)
+        assert kb.kb.aggregate(AggregateQuery("v", "SUM", arg_index=1)).result == exact
+        assert kb.kb.aggregate(AggregateQuery("v", "MIN", arg_index=1)).result == -1e16
+        assert kb.kb.aggregate(AggregateQuery("v", "AVG", arg_index=1)).result == exact / len(
+            values
+        )
 
 
 @pytest.mark.parametrize(
@@ -406,5 +427,5 @@ def test_the_first_of_many_answers_are_those_of_all(limit, offset):
         goal = parse_goal("reach(?x, ?y)").goal.literal
         every = sorted(kb.tuples(goal.atom), key=lambda pair: (int(pair[0]), int(pair[1])))
         assert len(every) == 160_000
-        found = kb.infer(goal, limit=limit, offset=offset)
+        found = kb.infer(goal, AnswerOptions(limit=limit, offset=offset))
         assert [tuple(row["args"]) for row in found] == every[offset : offset + limit]

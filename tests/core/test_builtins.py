@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import kbcore
+from kbcore.reason.options import AnswerOptions
 from kbplanner.ir.terms import Literal
 from kbplanner.syntax.parser import parse_atom
 
@@ -55,8 +56,8 @@ def test_groups_stay_in_their_scope_and_their_time(kb):
     kb.tell("item", ["a", 4], valid_from=1000, valid_until=2000)
     goal = Literal(parse_atom("n(a, ?n)"))
     assert [row["args"] for row in kb.kb.infer(goal)] == [["a", "2"]]
-    assert [row["args"] for row in kb.kb.infer(goal, scope="s")] == [["a", "1"]]
-    assert [row["args"] for row in kb.kb.infer(goal, as_of=1500)] == [["a", "1"]]
+    assert [row["args"] for row in kb.kb.infer(goal, AnswerOptions(scope="s"))] == [["a", "1"]]
+    assert [row["args"] for row in kb.kb.infer(goal, AnswerOptions(as_of=1500))] == [["a", "1"]]
 
 
 def test_a_computed_value_joins_with_every_way_to_write_it(kb):

@@ -10,6 +10,7 @@ from support.examples import examples
 from support.runtimes import runtime
 
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.retraction.cascade import MAX_GROUPS, MIN_GROUP_SIZE
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
@@ -120,7 +121,9 @@ def test_an_undefined_conclusion_was_no_answer_and_does_not_fall(rule):
         kb.assert_facts([Fact(name, ("a",)) for name in "ef"])
         goal = parse_goal("p(?x)").body[0]
         assert kb.infer(goal) == []
-        assert [row["args"] for row in kb.infer(goal, include_undefined=True)] == [["a"]]
+        assert [row["args"] for row in kb.infer(goal, AnswerOptions(include_undefined=True))] == [
+            ["a"]
+        ]
         outcome = kb.retract_fact("e", ["a"])
         assert (outcome.retracted, outcome.newly_derivable, outcome.truncated) == (1, 0, False)
         assert [row for row in outcome.cascaded_atoms if row["predicate"] == "p"] == []

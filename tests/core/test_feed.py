@@ -12,6 +12,7 @@ from kbcore.config import Config
 from kbcore.errors import Conflict
 from kbcore.node.runtime import open_runtime
 from kbcore.plug.hookspecs import hookimpl
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import AssertFacts, CatalogAction, ChangeSet
 from kbcore.state.facts import Fact
 
@@ -36,7 +37,11 @@ def test_every_change_set_is_told_once_applied_with_its_place_in_the_log():
 
         def listen(committed):
             heard.append(committed)
-            seen.append(runtime.knowledge_base("default", "t").aggregate("p", "COUNT").matched)
+            seen.append(
+                runtime.knowledge_base("default", "t")
+                .aggregate(AggregateQuery("p", "COUNT"))
+                .matched
+            )
 
         runtime.feed.subscribe(listen)
         for n in range(3):

@@ -6,6 +6,8 @@ import pytest
 from support.runtimes import runtime
 
 from kbcore.proofs.batches import FIRST_BATCH, MAX_BATCH
+from kbcore.proofs.shapes import ProofOptions
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -33,7 +35,7 @@ def teach(kb, texts):
 
 def proof(kb, goal, **more):
     (literal,) = parse_goal(goal).body
-    (found,) = kb.prove(literal, nodes=100_000, depth=100_000, **more)
+    (found,) = kb.prove(literal, AnswerOptions(**more), ProofOptions(nodes=100_000, depth=100_000))
     return found["proof"]
 
 

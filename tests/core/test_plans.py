@@ -11,6 +11,7 @@ from support.runtimes import runtime
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -154,13 +155,15 @@ def test_a_run_that_is_too_long_is_stopped():
         kb = node.knowledge_base()
         taught(kb)
         with pytest.raises(BudgetExceeded) as caught:
-            kb.plans(body("far(?x, ?n)"), analyze=True, wanted=BudgetWanted(timeout_ms=5))
+            kb.plans(
+                body("far(?x, ?n)"), AnswerOptions(wanted=BudgetWanted(timeout_ms=5)), analyze=True
+            )
         assert caught.value.details["limit"] == "timeMs"
 
 
 def test_what_a_goal_table_would_do(kb):
-    def state(goal, **more):
-        (plan,) = kb.plans(body(goal), **more)
+    def state(goal, analyze=False):
+        (plan,) = kb.plans(body(goal), analyze=analyze)
         return plan["table"]["state"]
 
     def ask(goal):
@@ -197,9 +200,12 @@ def test_the_past_and_partitions(kb, clock):
     clock.advance(1000)
     kb.assert_facts([Fact("link", ("d", "e"))])
     kb.assert_facts([Fact("link", ("x", "y"), scope="s")])
-    now, past = (kb.plans(body("reach(a, ?y)"), analyze=True, as_of=at)[0] for at in (None, then))
+    now, past = (
+        kb.plans(body("reach(a, ?y)"), AnswerOptions(as_of=at), analyze=True)[0]
+        for at in (None, then)
+    )
     assert (now["answers"], past["answers"]) == (4, 3)
-    plans = kb.plans(body("reach(?x, ?y)"), scope="*", analyze=True)
+    plans = kb.plans(body("reach(?x, ?y)"), AnswerOptions(scope="*"), analyze=True)
     assert [(plan["scope"], plan["answers"]) for plan in plans] == [(None, 10), ("s", 1)]
 
 

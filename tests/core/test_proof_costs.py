@@ -11,7 +11,9 @@ from support.proofs import Checker
 from support.runtimes import runtime
 
 from kbcore.errors import BudgetExceeded
+from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.parser import parse_goal, parse_program
@@ -81,7 +83,7 @@ def goal_of(rules):
 def test_a_proof_makes_few_instances(node, request, body, form):
     kb, rules = prepared(node, request, [BODIES[body]])
     goal = goal_of(rules)
-    found = kb.prove(goal, form=form, wanted=FEW)
+    found = kb.prove(goal, AnswerOptions(wanted=FEW), ProofOptions(form=form))
     assert [proof["result"] for proof in found] == kb.infer(goal)
     assert found
     checker = Checker(rules, FACTS)
@@ -92,7 +94,7 @@ def test_a_proof_makes_few_instances(node, request, body, form):
 @pytest.mark.parametrize("body", BODIES)
 def test_what_answers_inherit_takes_few_instances(node, request, body):
     kb, rules = prepared(node, request, [BODIES[body]], confidence=0.5)
-    rows = kb.infer(goal_of(rules), wanted=BudgetWanted(rows=500))
+    rows = kb.infer(goal_of(rules), AnswerOptions(wanted=BudgetWanted(rows=500)))
     assert {row["confidence"] for row in rows} == {0.5}
 
 
@@ -100,13 +102,13 @@ def test_a_fact_that_exists_for_many_reasons_has_one_proof(node, request):
     kb, rules = prepared(
         node, request, ["some :- da(?u), db(?v), dc(?w), ?w < 100.", "r(?x) :- i(?x), some."]
     )
-    (first, _) = kb.prove(goal_of(rules), form="dag", wanted=FEW)
+    (first, _) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW), ProofOptions(form="dag"))
     Checker(rules, FACTS).dag(first, 1000)
 
 
 def test_groups_counted_over_a_product_have_a_proof(node, request):
     kb, rules = prepared(node, request, ["r(count(?x)) :- i(?x), da(?u), db(?v), dc(?w)."])
-    (proof,) = kb.prove(goal_of(rules), form="dag", wanted=FEW)
+    (proof,) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW), ProofOptions(form="dag"))
     assert proof["result"]["args"] == ["2"]
     Checker(rules, FACTS).dag(proof, 1000)
 
@@ -119,14 +121,14 @@ def test_a_rule_that_multiplies_what_its_head_has_still_meets_the_budget(node, r
     )
     (literal,) = parse_goal("q(?u, ?v, ?w)").body
     with pytest.raises(BudgetExceeded):
-        kb.prove(literal, wanted=BudgetWanted(rows=100))
+        kb.prove(literal, AnswerOptions(wanted=BudgetWanted(rows=100)))
 
 
 def test_values_without_a_column_are_those_of_one_instance(node, request):
     kb, rules = prepared(
         node, request, ["r(?x) :- i(?x), a(?u), b(?v), ?u + ?v = 9, ?u < ?v, c(?w), ?w != ?v."]
     )
-    (proof, _) = kb.prove(goal_of(rules), wanted=FEW)
+    (proof, _) = kb.prove(goal_of(rules), AnswerOptions(wanted=FEW))
     values = proof["proof"]["substitution"]
     assert (values["?u"], values["?v"]) == ("4", "5")
     assert values["?w"] != "5"

@@ -13,6 +13,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import StorageBusy
+from kbcore.reason.aggregate import AggregateQuery
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import ANONYMOUS, Variable
 from kbplanner.syntax.parser import parse_rule
@@ -94,7 +96,7 @@ def state(node):
         )
     ]
     visible = kb.query_rows("p", [Variable("x"), Variable("y")], scope="*")
-    derived = kb.tuples(parse_rule("g(?x) :- r(?x).").body[0].atom, scope="*")
+    derived = kb.tuples(parse_rule("g(?x) :- r(?x).").body[0].atom, AnswerOptions(scope="*"))
     rules = [(rule.id, rule.text, rule.scope) for rule in kb.rules()]
     return sorted(stored, key=repr), visible, derived, rules, tenant.generation
 
@@ -136,7 +138,7 @@ def test_a_snapshot_drops_the_log_it_covers_and_the_second_start_reads_it(tmp_pa
             kb.assert_facts([Fact("p", (str(n),))])
     with runtime(tmp_path) as node:
         assert (node.recovered.snapshot, node.recovered.records) == (20, 0)
-        assert node.knowledge_base().aggregate("p", "COUNT").matched == 20
+        assert node.knowledge_base().aggregate(AggregateQuery("p", "COUNT")).matched == 20
 
 
 def test_a_folder_has_one_owner(tmp_path):

@@ -11,6 +11,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.durable.snapshot import Restorer
+from kbcore.reason.aggregate import AggregateQuery
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.catalog import Catalog
 from kbcore.state.facts import Fact
 from kbplanner.engine.backend import FOREVER
@@ -34,7 +36,8 @@ def kb(clock):
 
 def drivers(kb, **more):
     return [
-        row["args"][0] for row in kb.infer(Literal(Atom("may_drive", (Variable("who"),))), **more)
+        row["args"][0]
+        for row in kb.infer(Literal(Atom("may_drive", (Variable("who"),))), AnswerOptions(**more))
     ]
 
 
@@ -174,10 +177,10 @@ def test_ttl_counts_from_the_assertion_and_is_shown_as_an_end(kb, clock):
     kb.assert_facts([Fact("p", ("a",), ttl=1000)])
     assert kb.query_rows("p", [ANONYMOUS])[0]["validUntil"] == T0 + 1000
     clock.advance(999)
-    assert kb.aggregate("p", "COUNT").result == 1
+    assert kb.aggregate(AggregateQuery("p", "COUNT")).result == 1
     clock.advance(1)
     assert kb.query_rows("p", [ANONYMOUS]) == []
-    assert kb.aggregate("p", "COUNT").result == 0
+    assert kb.aggregate(AggregateQuery("p", "COUNT")).result == 0
     assert kb.predicates()["totalFacts"] == 0
 
 
@@ -247,7 +250,7 @@ def test_a_fact_may_hold_since_1970_began_or_before(kb, start):
         assert (row["validFrom"], row["createdAt"]) == (start, T0)
     for at, there in ((start - 1, 0), (start, 1), (T0 - 1, 1)):
         assert len(kb.query_rows("p", [ANONYMOUS], as_of=at)) == there
-        assert len(kb.infer(OLD, as_of=at)) == there
+        assert len(kb.infer(OLD, AnswerOptions(as_of=at))) == there
     assert [row["validFrom"] for row in kb.infer(OLD)] == [start]
     kb.assert_facts([Fact("p", ("a",))])
     assert kb.query_rows("p", [ANONYMOUS])[0]["validFrom"] == T0

@@ -9,6 +9,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import BudgetExceeded
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -33,13 +34,13 @@ def moves(kb, text, **more):
 
 def ask(kb, goal, **more):
     (literal,) = parse_goal(goal).body
-    return [row["args"][0] for row in kb.infer(literal, **more)]
+    return [row["args"][0] for row in kb.infer(literal, AnswerOptions(**more))]
 
 
 def both(kb, goal, **more):
     """What is true, and what is undefined."""
     (literal,) = parse_goal(goal).body
-    rows = kb.infer(literal, include_undefined=True, **more)
+    rows = kb.infer(literal, AnswerOptions(include_undefined=True, **more))
     undefined = [row["args"][0] for row in rows if row["metadata"].get("truth") == "undefined"]
     true = [row["args"][0] for row in rows if "truth" not in row["metadata"]]
     assert ask(kb, goal, **more) == true
@@ -184,7 +185,7 @@ def test_an_aggregate_over_something_undefined_is_undefined(kb):
     )
     (literal,) = parse_goal("wins(?o, ?n)").body
     assert [row["args"] for row in kb.infer(literal)] == [["ann", "2"]]
-    rows = kb.infer(literal, include_undefined=True)
+    rows = kb.infer(literal, AnswerOptions(include_undefined=True))
     assert [row["args"] for row in rows if "truth" in row["metadata"]] == [
         ["bob", "1"],
         ["bob", "2"],
@@ -296,7 +297,7 @@ def test_readers_and_a_writer_at_once_share_models_and_give_memory_back(clock):
 
 
 def both_sets(kb):
-    rows = kb.infer(parse_goal("lost(?x)").body[0], include_undefined=True)
+    rows = kb.infer(parse_goal("lost(?x)").body[0], AnswerOptions(include_undefined=True))
     undefined = {row["args"][0] for row in rows if "truth" in row["metadata"]}
     return {row["args"][0] for row in rows} - undefined, undefined
 

@@ -14,6 +14,7 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import NotFound
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
 from kbcore.upkeep.consolidate import SUFFIX
@@ -222,7 +223,9 @@ def test_answers_follow_every_kind_of_write(rules, steps):
             play(kb, clock, shadow, step)
         for scope in SCOPES:
             for step in steps:
-                assert set(kb.tuples(step.goal, scope=scope)) == shadow.answers(step.goal, scope)
+                assert set(kb.tuples(step.goal, AnswerOptions(scope=scope))) == shadow.answers(
+                    step.goal, scope
+                )
             rows = kb.salient(scope=scope, limit=1000)
             found = {
                 Atom(row["predicate"], tuple(row["args"]), not row["negated"]): row["salience"]
@@ -299,4 +302,6 @@ def play(kb, clock, shadow, step):
         clock.advance(5)
         shadow.now += 5
     else:
-        assert set(kb.tuples(step.goal, scope=scope)) == shadow.answers(step.goal, scope)
+        assert set(kb.tuples(step.goal, AnswerOptions(scope=scope))) == shadow.answers(
+            step.goal, scope
+        )

@@ -19,6 +19,7 @@ from support.runtimes import runtime
 from kbcore.context.request import WindowRequest
 from kbcore.embed import EmbeddedKB
 from kbcore.node.runtime import Runtime
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
 from kbplanner.errors import RecursiveAggregate
@@ -148,7 +149,7 @@ class Life:
     def ask(self, step: Step) -> None:
         """Ask what plans and kept tables answer, in one place."""
         for question in QUESTIONS:
-            self.kb.kb.infer(question, scope=step.place)
+            self.kb.kb.infer(question, AnswerOptions(scope=step.place))
         self.kb.kb.context(WindowRequest(1000, scope=step.place, auto_resolve=False))
 
     def tell(self, step: Step) -> None:
@@ -176,7 +177,7 @@ class Life:
                         atom.predicate, atom.args, positive=atom.positive, scope=place
                     )
                 for question in QUESTIONS:
-                    inside.kb.infer(question, scope=step.place)
+                    inside.kb.infer(question, AnswerOptions(scope=step.place))
                 raise Undone
         except Undone:
             pass
@@ -231,17 +232,18 @@ def seen(kb: EmbeddedKB) -> dict[str, object]:
     for place in PLACES:
         for question in QUESTIONS:
             key = f"{place}: {question}"
-            found[key] = [marked(row) for row in kb.kb.infer(question, scope=place)]
+            found[key] = [marked(row) for row in kb.kb.infer(question, AnswerOptions(scope=place))]
             found[f"{key} or undefined"] = [
-                marked(row) for row in kb.kb.infer(question, scope=place, include_undefined=True)
+                marked(row)
+                for row in kb.kb.infer(question, AnswerOptions(scope=place, include_undefined=True))
             ]
         for body in BODIES:
             variables = list(
                 dict.fromkeys(variable for item in body for variable in item.variables())
             )
-            found[f"{place}: {body}"] = kb.kb.bindings(body, variables, scope=place)
+            found[f"{place}: {body}"] = kb.kb.bindings(body, variables, AnswerOptions(scope=place))
         for question in QUESTIONS[:6]:
-            proofs = kb.kb.prove(question, scope=place)
+            proofs = kb.kb.prove(question, AnswerOptions(scope=place))
             found[f"{place}: proof of {question}"] = [
                 (row["result"]["args"], row["proof"] is None) for row in proofs
             ]

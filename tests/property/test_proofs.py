@@ -16,6 +16,8 @@ from support.runtimes import runtime as open_runtime
 from kbcore.errors import InvalidInput
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.node.runtime import Runtime
+from kbcore.proofs.shapes import ProofOptions
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal, Rule
 from kbplanner.syntax.parser import parse_rule
@@ -77,12 +79,12 @@ def test_every_answer_has_a_proof_that_holds(runtime, rules, facts, literals):
     checker = Checker(rules, facts)
     for literal in literals:
         rows = kb.infer(literal)
-        found = kb.prove(literal, form="dag", nodes=10_000)
+        found = kb.prove(literal, proof=ProofOptions(form="dag", nodes=10_000))
         assert [proof["result"] for proof in found] == rows
         for proof in found:
             assert not proof["proof"]["truncated"]
             checker.dag(proof, 10_000)
-        for proof, row in zip(kb.prove(literal, nodes=200), rows, strict=True):
+        for proof, row in zip(kb.prove(literal, proof=ProofOptions(nodes=200)), rows, strict=True):
             assert proof["result"] == row
             checker.tree(proof, 200, 100)
 
@@ -93,9 +95,9 @@ def test_a_proof_that_is_cut_is_still_sound(runtime, rules, facts, literals):
     kb = told(runtime, rules, facts)
     checker = Checker(rules, facts)
     for literal in literals:
-        for proof in kb.prove(literal, form="dag", nodes=3):
+        for proof in kb.prove(literal, proof=ProofOptions(form="dag", nodes=3)):
             checker.dag(proof, 3)
-        for proof in kb.prove(literal, nodes=4, depth=2):
+        for proof in kb.prove(literal, proof=ProofOptions(nodes=4, depth=2)):
             checker.tree(proof, 4, 2)
 
 
@@ -122,8 +124,12 @@ def test_proofs_rest_on_what_held_at_the_moment(runtime, rules, facts, literals,
     assume(small(rules, held))
     checker = Checker(rules, held)
     for literal in literals:
-        rows = kb.infer(literal, as_of=None if later is None else at)
-        found = kb.prove(literal, form="dag", nodes=10_000, as_of=None if later is None else at)
+        rows = kb.infer(literal, AnswerOptions(as_of=None if later is None else at))
+        found = kb.prove(
+            literal,
+            AnswerOptions(as_of=None if later is None else at),
+            ProofOptions(form="dag", nodes=10_000),
+        )
         assert [proof["result"] for proof in found] == rows
         for proof in found:
             checker.dag(proof, 10_000)

@@ -11,6 +11,8 @@ from support.runtimes import runtime
 
 from kbcore.clock import ManualClock
 from kbcore.errors import Conflict
+from kbcore.reason.aggregate import AggregateQuery
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbcore.state.rulebook import stored_rule
 from kbplanner.ir.terms import Atom, Rule, Variable
@@ -165,11 +167,11 @@ def act(kb, clock, step):
             kb.retract_rule(id=known[0].id, scope=known[0].scope)
         return len(known)
     elif step.verb == "ask":
-        return kb.tuples(goal, scope=scope)
+        return kb.tuples(goal, AnswerOptions(scope=scope))
     elif step.verb == "query":
         return [row["args"] for row in kb.query_rows(goal.predicate, list(goal.args), scope="*")]
     elif step.verb == "count":
-        return kb.aggregate(atom.predicate, "COUNT", scope=scope).matched
+        return kb.aggregate(AggregateQuery(atom.predicate, "COUNT"), scope=scope).matched
     else:
         return [rule.id for rule in kb.rules()]
     return None

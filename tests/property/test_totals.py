@@ -12,6 +12,7 @@ from support.examples import examples
 
 import kbcore
 from kbcore.errors import InvalidInput
+from kbcore.reason.aggregate import AggregateQuery
 from kbplanner.engine import relation
 from kbplanner.engine.backend import SAME
 from kbplanner.engine.engine import Engine
@@ -79,7 +80,7 @@ def test_stored_facts_are_aggregated_exactly(values, split):
         kb.tell_many("v", rows[split:], scope="s")
 
         def result(op):
-            return kb.kb.aggregate("v", op, arg_index=1, scope="*").result
+            return kb.kb.aggregate(AggregateQuery("v", op, arg_index=1), scope="*").result
 
         try:
             sum_wanted = int(whole) if integers else float(whole)
@@ -92,22 +93,22 @@ def test_stored_facts_are_aggregated_exactly(values, split):
             assert result("AVG") == sum_wanted / len(values)
         assert result("MIN") == min(exact.values())
         assert result("MAX") == max(exact.values())
-        assert kb.kb.aggregate("v", "COUNT", scope="*").result == len(values)
+        assert kb.kb.aggregate(AggregateQuery("v", "COUNT"), scope="*").result == len(values)
 
 
 def test_a_sum_without_end_is_refused():
     with kbcore.open_kb() as kb:
         kb.tell_many("v", [("1e400",), ("1",)])
-        assert kb.kb.aggregate("v", "MIN", arg_index=0).result == 1
+        assert kb.kb.aggregate(AggregateQuery("v", "MIN", arg_index=0)).result == 1
         for op in ("SUM", "AVG", "MAX"):
             with pytest.raises(InvalidInput, match="larger than any number"):
-                kb.kb.aggregate("v", op, arg_index=0)
+                kb.kb.aggregate(AggregateQuery("v", op, arg_index=0))
 
 
 def test_as_of_totals_are_those_of_the_facts_that_held():
     with kbcore.open_kb() as kb:
         kb.tell("v", ["2"], valid_from=1_000, valid_until=2_000)
         kb.tell("v", ["3.5"], valid_from=1_000)
-        assert kb.kb.aggregate("v", "SUM", arg_index=0, as_of=1_500).result == 5.5
-        assert kb.kb.aggregate("v", "SUM", arg_index=0).result == 3.5
-        assert kb.kb.aggregate("v", "COUNT", as_of=1_500).result == 2
+        assert kb.kb.aggregate(AggregateQuery("v", "SUM", arg_index=0), as_of=1_500).result == 5.5
+        assert kb.kb.aggregate(AggregateQuery("v", "SUM", arg_index=0)).result == 3.5
+        assert kb.kb.aggregate(AggregateQuery("v", "COUNT"), as_of=1_500).result == 2

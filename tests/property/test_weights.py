@@ -16,6 +16,7 @@ from support.weights import FOREVER, Oracle, Told
 
 from kbcore.errors import InvalidInput
 from kbcore.node.runtime import Runtime
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Atom, Literal
 
@@ -81,7 +82,7 @@ def test_rows_say_what_the_best_proofs_give(runtime, rules, factors, facts, goal
     oracle = Oracle(rules, valid)
     confidences, windows = oracle.confidences(), oracle.windows()
     for goal in goals:
-        rows = kb.infer(Literal(goal), as_of=None if later is None else at)
+        rows = kb.infer(Literal(goal), AnswerOptions(as_of=None if later is None else at))
         assert {tuple(row["args"]) for row in rows} == naive.answers(oracle.model, goal)
         for row in rows:
             atom = Atom(goal.predicate, tuple(row["args"]), goal.positive)

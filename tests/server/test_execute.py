@@ -134,8 +134,8 @@ def test_what_others_keep_changing_is_begun_anew_a_few_times_only(served: Served
     kb.execute("p(a).")
     real, tries = type(kb).infer, []
 
-    def infer(self, literal, **more):
-        found = real(self, literal, **more)
+    def infer(self, literal, options):
+        found = real(self, literal, options)
         tries.append(1)
         if len(tries) < limit:
             served.client.tell("p", f"other{len(tries)}")

@@ -43,12 +43,11 @@ class Slices:
     fuel: int
     limits: Limits = PLENTY
     via: None = None
-    first: int | None = None
 
     def rest(self) -> None:
         pass
 
-    def check_whole(self, count: int) -> None:
+    def check_answers(self, count: int) -> None:
         pass
 
     def finish(self, run: Steps) -> None:

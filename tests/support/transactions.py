@@ -6,6 +6,7 @@ import pytest
 
 from kbcore.clock import ManualClock
 from kbcore.errors import Conflict
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import Variable
 from kbplanner.syntax.parser import parse_goal, parse_rule
@@ -37,7 +38,10 @@ class Node:
         self.kb.assert_rules([parse_rule(text) for text in texts])
 
     def ask(self, goal, kb=None, scope=None):
-        return [row["args"] for row in (kb or self.kb).infer(parse_goal(goal).body[0], scope=scope)]
+        return [
+            row["args"]
+            for row in (kb or self.kb).infer(parse_goal(goal).body[0], AnswerOptions(scope=scope))
+        ]
 
 
 class Handle:

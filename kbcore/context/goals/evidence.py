@@ -14,6 +14,7 @@ from kbcore.context.window import Provenance
 from kbcore.proofs.prover import ASSERTED, DERIVED, Proof, ProofNode, goal_prover
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget
+from kbcore.reason.options import GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.rulebook import StoredRule
@@ -29,6 +30,11 @@ TOGETHER = 32
 
 ABSENCE = "negation as failure"
 """In place of a rule: what is so because nothing gives the opposite."""
+
+UNCOUNTED = GoalOptions(counts_accesses=False)
+"""Options of goals inside a context window, which do not count as accesses of their answers."""
+
+ONE_ANSWER = GoalOptions(first=1, counts_accesses=False)
 
 STEPS_A_FACT = 50
 """Steps of a proof that are followed for each fact there is room for."""
@@ -83,7 +89,9 @@ class Witness:
             yield from self._positive(goal, partition, atom)
             return
         opposite = counterpart(literal)
-        rows = self.reasoner.rows(partition, literal, self.budget, None, 1) if atom.ground else []
+        rows = (
+            self.reasoner.rows(partition, literal, self.budget, ONE_ANSWER) if atom.ground else []
+        )
         if rows and rows[0]["metadata"].get("basis") == "absence":
             yield [
                 Group(
@@ -103,7 +111,7 @@ class Witness:
             yield told
         if schema not in self.reasoner.tenant.rules.visible(partition.name).derived:
             return
-        rows, count = self.reasoner.solve(partition, atom, self.budget)
+        rows, count = self.reasoner.solve(partition, atom, self.budget, UNCOUNTED)
         concluded = self._concluded(stored, rows, count, atom.arity)
         for start in range(0, len(concluded), TOGETHER):
             places = concluded[start : start + TOGETHER]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kbcore.context.capacity import Candidate
-from kbcore.context.goals.evidence import Witness
+from kbcore.context.goals.evidence import UNCOUNTED, Witness
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.evaluate.evaluate import goal_pattern
@@ -97,7 +97,7 @@ class Partial:
                     yield fact, fact.row["args"]
                 return
         if schema in tenant.rules.visible(self._partition.name).derived:
-            rows, count = witness.reasoner.solve(self._partition, atom, witness.budget)
+            rows, count = witness.reasoner.solve(self._partition, atom, witness.budget, UNCOUNTED)
             for place in range(min(count, BRANCHES)):
                 yield (
                     None,

@@ -74,12 +74,8 @@ class Means(Protocol):
     def rest(self) -> None:
         """Let other tasks run; called between pieces of long work in Python."""
 
-    @property
-    def first(self) -> int | None:
-        """The number of first answers that suffice; None: all of them."""
-
-    def check_whole(self, count: int) -> None:
-        """Raise BudgetExceeded if all `count` answers would be returned and are too many."""
+    def check_answers(self, count: int) -> None:
+        """Raise BudgetExceeded if `count` answers are more than may be returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +230,12 @@ class GoalRun:
         self._whole = self._ordered and not plan.one_seed
 
     def ask(
-        self, pattern: Sequence[int], means: Means, bind: Bind | None = None
+        self,
+        pattern: Sequence[int],
+        means: Means,
+        bind: Bind | None = None,
+        first: int | None = None,
+        returns_all: bool = False,
     ) -> tuple[array[int], int] | None:
         """Return the answers, as whole rows in answer order, and their number; None if the run is
         stale.
@@ -242,7 +243,8 @@ class GoalRun:
         `pattern` has for each argument a symbol, 0 for a variable of its own, or `SAME | j` for the
         variable of argument j. Every argument that the plan's adornment calls bound must be a
         symbol. `bind` replaces the function that the run was opened with; it returns the same
-        relations. Raises BudgetExceeded.
+        relations. `first` is the number of leading answers that suffice; with `returns_all` the
+        number of answers is checked before they are sorted. Raises BudgetExceeded.
         """
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
@@ -260,7 +262,7 @@ class GoalRun:
                     self._finish(means.finish, means.limits)
                     plan = self._plan
                     answer_pattern = pattern if self._whole else self._wanted(pattern)
-                rows = self._many(answer_pattern, means)
+                rows = self._many(answer_pattern, means, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
         width = len(answer_pattern)
@@ -337,7 +339,9 @@ class GoalRun:
         if winner is not self.run:
             self._use(full, winner)
 
-    def _many(self, answer_pattern: Sequence[int], means: Means) -> array[int]:
+    def _many(
+        self, answer_pattern: Sequence[int], means: Means, first: int | None, returns_all: bool
+    ) -> array[int]:
         """Return the answers of a run that is done, where one call did not return them."""
         stats = self.run.stats()
         self.bytes, self.warnings, self.rows_made = (
@@ -346,10 +350,11 @@ class GoalRun:
             stats.rows_made + self._dropped_rows,
         )
         width = len(answer_pattern)
-        if means.first is not None and self._ordered and width:
-            return self._first(answer_pattern, means.first * width, width, means)
+        if first is not None and self._ordered and width:
+            return self._first(answer_pattern, first * width, width, means)
         rows, ids = self.run.relation(self._plan.answer).match(answer_pattern, rest=means.rest)
-        means.check_whole(len(ids))
+        if returns_all:
+            means.check_answers(len(ids))
         return self._engine.sort(rows, width, means.via)
 
     def _first(

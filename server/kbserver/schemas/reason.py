@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kbcore.errors import InvalidInput
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.queries import Write
-from kbcore.proofs.answers import FORMS
-from kbcore.proofs.shapes import MAX_PROOF_NODES
+from kbcore.proofs.shapes import FORMS, MAX_PROOF_NODES, ProofOptions
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.ask import terms_of
 from kbcore.reason.budget import BudgetWanted, Notes
+from kbcore.reason.options import AnswerOptions
 from kbcore.reason.unknown import UnknownPredicate
-from kbplanner.ir.terms import Atom, BodyItem, Literal, Term
+from kbplanner.ir.terms import Atom, BodyItem, Literal
 from kbplanner.syntax.jsonform import atom_from_json, item_from_json
 from kbplanner.syntax.parser import parse_goal
 from kbplanner.syntax.printer import print_item
@@ -115,114 +117,53 @@ _aggregate = Envelope(
 
 
 @dataclass(frozen=True, slots=True)
-class ProofOptions:
-    """Options of proofs: the form and the limits; None means the limit of the settings."""
-
-    form: str
-    nodes: int | None
-    depth: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """A goal of /infer; `proof` is None if only answers are requested."""
 
     literal: Literal
-    scope: str | None
-    limit: int | None
-    offset: int
-    min_confidence: float | None
-    as_of: int | None
-    wanted: BudgetWanted
+    options: AnswerOptions
     proof: ProofOptions | None = None
-    include_undefined: bool = False
 
     def written(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
         """Return the answers as a JSON array in parts; `write` serialises rows that the engine does not write."""
-        parts = (
-            self._proofs(kb, self.proof)
-            if self.proof is not None
-            else self._answers(kb, write, notes)
-        )
+        if self.proof is not None:
+            parts = kb.prove_json(self.literal, proofs_written, self.options, self.proof)
+        else:
+            parts = kb.infer_json(self.literal, write, self.options, notes=notes)
         if self.literal.negated or parts == [b"[]"]:
-            notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
+            notes.unknown = self._unknown(kb)
         return parts
-
-    def _answers(self, kb: KnowledgeBase, write: Write, notes: Notes) -> list[bytes]:
-        return kb.infer_json(
-            self.literal,
-            write,
-            scope=self.scope,
-            limit=self.limit,
-            offset=self.offset,
-            min_confidence=self.min_confidence,
-            as_of=self.as_of,
-            wanted=self.wanted,
-            include_undefined=self.include_undefined,
-            notes=notes,
-        )
 
     def paged(
         self, kb: KnowledgeBase, write: Write, notes: Notes, offset: int, limit: int
     ) -> tuple[list[bytes], bool]:
         """Return a page of answers and True if more follow. Raises InvalidInput if the body has a limit too."""
-        if self.limit is not None:
+        if self.options.limit is not None:
             raise InvalidInput.at(
                 "limit", "is in the query string and in the body; send one of them"
             )
-        start = self.offset + offset
+        start = self.options.offset + offset
+        page = replace(self.options, offset=start, limit=limit)
         if self.proof is not None:
-            parts = replace(self, offset=start, limit=limit).written(kb, write, notes)
-            return parts, bool(self._rows(kb, notes, start + limit, 1))
-        rows = self._rows(kb, notes, start, limit + 1)
+            parts = replace(self, options=page).written(kb, write, notes)
+            after = replace(page, offset=start + limit, limit=1)
+            return parts, bool(kb.infer(self.literal, after, notes=notes))
+        rows = kb.infer(self.literal, replace(page, limit=limit + 1), notes=notes)
         if self.literal.negated or not rows:
-            notes.unknown = kb.unknown_predicates([_signature(self.literal.atom)], self.scope)
+            notes.unknown = self._unknown(kb)
         return [write(rows[:limit], nothing)], len(rows) > limit
 
-    def _rows(
-        self, kb: KnowledgeBase, notes: Notes, offset: int, limit: int
-    ) -> list[dict[str, Any]]:
-        return kb.infer(
-            self.literal,
-            scope=self.scope,
-            limit=limit,
-            offset=offset,
-            min_confidence=self.min_confidence,
-            as_of=self.as_of,
-            wanted=self.wanted,
-            include_undefined=self.include_undefined,
-            notes=notes,
-        )
-
-    def _proofs(self, kb: KnowledgeBase, options: ProofOptions) -> list[bytes]:
-        return kb.prove_json(
-            self.literal,
-            proofs_written,
-            scope=self.scope,
-            limit=self.limit,
-            offset=self.offset,
-            min_confidence=self.min_confidence,
-            as_of=self.as_of,
-            wanted=self.wanted,
-            form=options.form,
-            nodes=options.nodes,
-            depth=options.depth,
-        )
+    def _unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
+        return kb.unknown_predicates([_signature(self.literal.atom)], self.options.scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A goal of one or more literals to explain, or whose plan is requested; None limits are those of the settings."""
+    """A goal of one or more literals to explain, or whose plan is requested."""
 
     body: tuple[BodyItem, ...]
-    scope: str | None
-    limit: int | None
-    offset: int
-    min_confidence: float | None
-    as_of: int | None
-    wanted: BudgetWanted
-    nodes: int | None
-    depth: int | None
+    options: AnswerOptions
+    proof: ProofOptions
     plan: bool
     analyze: bool
     as_json: bool
@@ -230,27 +171,16 @@ class Explanation:
     def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
         """Return the predicates of the goal that have no fact and no rule."""
         atoms = (item.atom for item in self.body if isinstance(item, Literal))
-        return kb.unknown_predicates(map(_signature, atoms), self.scope)
+        return kb.unknown_predicates(map(_signature, atoms), self.options.scope)
 
     def answer(self, kb: KnowledgeBase) -> str | dict[str, Any]:
         """Return the explanation as text; a plan may also be an object."""
-        asked: dict[str, Any] = {"scope": self.scope, "as_of": self.as_of, "wanted": self.wanted}
         if self.as_json:
-            plans = kb.plans(self.body, analyze=self.analyze, **asked)
+            plans = kb.plans(self.body, self.options, analyze=self.analyze)
             return {"goal": ", ".join(map(print_item, self.body)), "plans": plans}
         if self.plan:
-            return kb.plan(self.body, analyze=self.analyze, **asked)
-        return kb.explain(
-            self.body,
-            scope=self.scope,
-            limit=self.limit,
-            offset=self.offset,
-            min_confidence=self.min_confidence,
-            as_of=self.as_of,
-            wanted=self.wanted,
-            nodes=self.nodes,
-            depth=self.depth,
-        )
+            return kb.plan(self.body, self.options, analyze=self.analyze)
+        return kb.explain(self.body, self.options, self.proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,38 +237,25 @@ class Pattern:
 class Aggregation:
     """An aggregate over stored facts."""
 
-    predicate: str
-    op: str
-    arg_index: int | None
-    pattern: tuple[Term, ...] | None
+    query: AggregateQuery
     scope: str | None
-    skip_non_numeric: bool
     as_of: int | None
     wanted: BudgetWanted
 
     def unknown(self, kb: KnowledgeBase) -> list[UnknownPredicate]:
         """Return the predicate if it has no fact and no rule."""
-        return kb.unknown_predicates(
-            [(self.predicate, None if self.pattern is None else len(self.pattern))], self.scope
-        )
+        pattern = self.query.pattern
+        arity = None if pattern is None else len(pattern)
+        return kb.unknown_predicates([(self.query.predicate, arity)], self.scope)
 
     def answer(self, kb: KnowledgeBase, now: int) -> dict[str, Any]:
         """Return the answer of /aggregate."""
-        outcome = kb.aggregate(
-            self.predicate,
-            self.op,
-            arg_index=self.arg_index,
-            pattern=self.pattern,
-            scope=self.scope,
-            skip_non_numeric=self.skip_non_numeric,
-            as_of=self.as_of,
-            wanted=self.wanted,
-        )
+        outcome = kb.aggregate(self.query, scope=self.scope, as_of=self.as_of, wanted=self.wanted)
         return {
             "result": outcome.result,
-            "op": self.op,
-            "operation": self.op,
-            "predicate": self.predicate,
+            "op": self.query.op,
+            "operation": self.query.op,
+            "predicate": self.query.predicate,
             "matchedFacts": outcome.matched,
             "timestamp": now,
         }
@@ -346,6 +263,24 @@ class Aggregation:
 
 def _signature(atom: Atom) -> tuple[str, int]:
     return atom.predicate, atom.arity
+
+
+def _answer_options(fields: Mapping[str, Any]) -> AnswerOptions:
+    return AnswerOptions(
+        fields.get("scope"),
+        fields.get("limit"),
+        fields.get("offset", 0),
+        fields.get("minConfidence"),
+        fields.get("asOf"),
+        fields.get("includeUndefined", False),
+        budget_wanted(fields),
+    )
+
+
+def _proof_options(fields: Mapping[str, Any]) -> ProofOptions:
+    return ProofOptions(
+        fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth")
+    )
 
 
 @_infer.shapes
@@ -356,18 +291,8 @@ def question(data: dict[str, Any], *, strict: bool) -> Question:
         raise InvalidInput.at("includeUndefined", _NO_PROOF)
     return Question(
         literal_given(fields),
-        fields.get("scope"),
-        fields.get("limit"),
-        fields.get("offset", 0),
-        fields.get("minConfidence"),
-        fields.get("asOf"),
-        budget_wanted(fields),
-        ProofOptions(
-            fields.get("proofFormat", FORMS[0]), fields.get("proofNodes"), fields.get("proofDepth")
-        )
-        if proof_asked(fields)
-        else None,
-        fields.get("includeUndefined", False),
+        _answer_options(fields),
+        _proof_options(fields) if proof_asked(fields) else None,
     )
 
 
@@ -394,14 +319,8 @@ def explanation(data: dict[str, Any], *, strict: bool) -> Explanation:
         )
     return Explanation(
         body,
-        fields.get("scope"),
-        fields.get("limit"),
-        fields.get("offset", 0),
-        fields.get("minConfidence"),
-        fields.get("asOf"),
-        budget_wanted(fields),
-        fields.get("proofNodes"),
-        fields.get("proofDepth"),
+        _answer_options(fields),
+        _proof_options(fields),
         planned,
         fields.get("analyze", False),
         as_json,
@@ -431,13 +350,11 @@ def aggregation(data: dict[str, Any], *, strict: bool) -> Aggregation:
     atom = atom_from_json(
         {"predicate": fields["predicate"], "args": wildcards(fields.get("args", []))}
     )
-    return Aggregation(
+    query = AggregateQuery(
         atom.predicate,
         op.upper(),
         fields.get("argIndex"),
         atom_terms(atom) if "args" in fields else None,
-        fields.get("scope"),
         fields.get("skipNonNumeric", False),
-        fields.get("asOf"),
-        budget_wanted(fields),
     )
+    return Aggregation(query, fields.get("scope"), fields.get("asOf"), budget_wanted(fields))

@@ -9,6 +9,7 @@ from support.runtimes import runtime
 from kbcore.config import Config
 from kbcore.embed import open_kb
 from kbcore.errors import AlreadyExists, InvalidInput, NotFound
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact
 from kbplanner.ir.terms import ANONYMOUS, Atom, Variable
 from kbplanner.syntax.parser import parse_rule
@@ -33,15 +34,15 @@ def test_a_fork_has_everything_and_goes_its_own_way(kb, clock):
         for scope in (None, "s")
     ]
     assert both[0] == both[1]
-    assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("brief",)]
+    assert kb.tuples(Atom("q", (Variable("x"),)), AnswerOptions(scope="s")) == [("a",), ("brief",)]
     clock.advance(8)
-    assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("soon",)]
+    assert kb.tuples(Atom("q", (Variable("x"),)), AnswerOptions(scope="s")) == [("a",), ("soon",)]
     kb.assert_facts(
         [Fact("p", ("mine",), scope="s"), Fact("p", ("a",), scope="s", metadata={"k": 2})]
     )
     kb.retract_fact("p", ("soon",), scope="s")
     assert kb.tuples(Atom("q", (Variable("x"),))) == [("a",), ("soon",)]
-    assert kb.tuples(Atom("q", (Variable("x"),)), scope="s") == [("a",), ("mine",)]
+    assert kb.tuples(Atom("q", (Variable("x"),)), AnswerOptions(scope="s")) == [("a",), ("mine",)]
     assert kb.query_rows("p", ["a"])[0]["metadata"] == {"k": [1]}
 
 
@@ -50,14 +51,14 @@ def test_rules_of_a_scope_go_with_it(kb):
     kb.assert_rules([RULE, scoped("only(?x) :- p(?x).", "s")])
     goal = Atom("only", (Variable("x"),))
     kb.fork_scope("s", "t")
-    assert kb.tuples(goal, scope="t") == [("a",), ("b",)]
+    assert kb.tuples(goal, AnswerOptions(scope="t")) == [("a",), ("b",)]
     assert kb.tuples(goal) == []
     kb.drop_scope("s")
     assert [(rule.text, rule.scope) for rule in kb.rules()] == [
         ("q(?x) :- p(?x).", None),
         ("only(?x) :- p(?x).", "t"),
     ]
-    assert kb.tuples(goal, scope="t") == [("a",), ("b",)]
+    assert kb.tuples(goal, AnswerOptions(scope="t")) == [("a",), ("b",)]
     assert kb.scopes() == ["t"]
 
 
@@ -93,15 +94,15 @@ def test_nothing_answers_from_a_scope_that_is_gone(kb):
     goals = [(Atom("q", (Variable("x"),)), 2), (Atom("r", (Variable("x"), Variable("y"))), 4)]
     for turn in range(3):
         for goal, _ in goals:
-            assert kb.tuples(goal, scope="s") == []
+            assert kb.tuples(goal, AnswerOptions(scope="s")) == []
         told(kb, "s")
         for goal, count in goals:
-            assert len(kb.tuples(goal, scope="s")) == count
-            assert len(kb.infer_json(goal_literal(goal), bytes, scope="s")) > 0
+            assert len(kb.tuples(goal, AnswerOptions(scope="s"))) == count
+            assert len(kb.infer_json(goal_literal(goal), bytes, AnswerOptions(scope="s"))) > 0
         if turn == 1:
             kb.fork_scope(None, "s", overwrite=True)
             for goal, _ in goals:
-                assert kb.tuples(goal, scope="s") == []
+                assert kb.tuples(goal, AnswerOptions(scope="s")) == []
         kb.drop_scope("s")
 
 
@@ -117,9 +118,9 @@ def test_a_scope_asked_before_it_is_written_answers_afterwards(kb):
     )
     goals = [Atom(name, (Variable("x"),)) for name in ("q", "w")]
     for _ in range(2):
-        assert [kb.tuples(goal, scope="new") for goal in goals] == [[], []]
+        assert [kb.tuples(goal, AnswerOptions(scope="new")) for goal in goals] == [[], []]
     told(kb, "new")
-    assert kb.tuples(goals[0], scope="new") == [("a",), ("b",)]
+    assert kb.tuples(goals[0], AnswerOptions(scope="new")) == [("a",), ("b",)]
 
 
 def test_reading_scopes_that_are_not_there_takes_no_memory():
@@ -130,10 +131,10 @@ def test_reading_scopes_that_are_not_there_takes_no_memory():
         engine = node.read_tenant("default", "default").engine
         goal = Atom("q", (Variable("x"),))
         for n in range(20):
-            kb.tuples(goal, scope=f"warm{n}")
+            kb.tuples(goal, AnswerOptions(scope=f"warm{n}"))
         before = engine.bytes
         for n in range(300):
-            assert kb.tuples(goal, scope=f"none{n}") == []
+            assert kb.tuples(goal, AnswerOptions(scope=f"none{n}")) == []
         assert engine.bytes - before < 20_000
 
 
@@ -147,7 +148,7 @@ def test_a_dropped_scope_gives_its_memory_back():
         sizes = []
         for _ in range(3):
             kb.assert_facts([Fact("p", (f"n{i}",), scope="s", ttl=1000) for i in range(5000)])
-            kb.tuples(Atom("q", (Variable("x"),)), scope="s")
+            kb.tuples(Atom("q", (Variable("x"),)), AnswerOptions(scope="s"))
             kb.fork_scope("s", "t")
             kb.drop_scope("s")
             kb.drop_scope("t")

@@ -13,6 +13,7 @@ from kbcore.errors import (
     TooLarge,
     UnknownTransaction,
 )
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 from kbplanner.syntax.parser import parse_rule
 
@@ -40,7 +41,7 @@ def test_a_read_that_fails_does_not(node):
     inside = node.begin()
     inside.tell("p(a)")
     with pytest.raises(InvalidInput):
-        inside.do(lambda kb: kb.aggregate("p", "SUM", arg_index=0), writes=False)
+        inside.do(lambda kb: kb.aggregate(AggregateQuery("p", "SUM", arg_index=0)), writes=False)
     inside.commit()
     assert node.ask("p(?x)") == [["a"]]
 

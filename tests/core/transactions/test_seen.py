@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.transactions import ANY, REACH, Node
 
+from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.facts import FactRows
 from kbplanner.syntax.parser import parse_goal, parse_rule
 
@@ -74,7 +75,7 @@ def test_every_kind_of_read_sees_the_writes(node):
 
     def read(kb):
         assert [row["args"] for row in kb.query_rows("n", [ANY])] == [["1"], ["2"]]
-        assert kb.aggregate("n", "SUM", arg_index=0).result == 3
+        assert kb.aggregate(AggregateQuery("n", "SUM", arg_index=0)).result == 3
         assert kb.predicates()["totalFacts"] == 2
         assert [rule.text for rule in kb.rules()] == ["m(?x) :- n(?x)."]
         assert (

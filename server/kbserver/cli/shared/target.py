@@ -19,7 +19,9 @@ from kbcore.config.storage_urls import redacted
 from kbcore.embed import EmbeddedKB, open_kb
 from kbcore.errors import KBError, ReadOnlyFollower
 from kbcore.language.rule_review import Known, known_predicates
+from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import BudgetWanted
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, FactRows
 from kbplanner.ir.terms import BodyItem, Literal, Rule
 from kbplanner.syntax.diagnostics import RuleWarning, printable
@@ -269,10 +271,10 @@ class Folder:
         timeout_ms: int | None,
     ) -> str:
         """Explain the answers of a goal."""
-        budget = BudgetWanted(timeout_ms)
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
-        return self._kb.kb.explain(body, scope=scope, limit=limit, nodes=nodes, wanted=budget)
+        options = AnswerOptions(scope, limit, wanted=BudgetWanted(timeout_ms))
+        return self._kb.kb.explain(body, options, ProofOptions(nodes=nodes))
 
     def plan(
         self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
@@ -280,13 +282,10 @@ class Folder:
         """Return the plan of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, scope)
+        options = AnswerOptions(scope, wanted=BudgetWanted(timeout_ms))
         if not as_json:
-            return self._kb.kb.plan(
-                body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms)
-            )
-        plans = self._kb.kb.plans(
-            body, scope=scope, analyze=analyze, wanted=BudgetWanted(timeout_ms)
-        )
+            return self._kb.kb.plan(body, options, analyze=analyze)
+        plans = self._kb.kb.plans(body, options, analyze=analyze)
         return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbcore.kb.knowledge_base import KnowledgeBase
+from kbcore.reason.options import AnswerOptions
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, Literal, Variable
 from kbserver.mcp.resources import uris
@@ -68,7 +69,11 @@ def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
     """The contents of a resource; None where there is no such thing. Raises what the core raises."""
     if address.kind == uris.PROOF:
         literal = Literal(Atom(address.name or "", address.args))
-        return {"uri": uri, "mimeType": TEXT, "text": kb.explain((literal,), limit=1)}
+        return {
+            "uri": uri,
+            "mimeType": TEXT,
+            "text": kb.explain((literal,), AnswerOptions(limit=1)),
+        }
     contents = _contents(kb, address)
     return (
         None
