@@ -22,6 +22,7 @@ from kbcore.errors import (
     KBError,
     LogCorrupted,
     NotFound,
+    PluginFailed,
     RateLimited,
     SnapshotFailed,
     StorageBusy,
@@ -58,17 +59,18 @@ _CODES_OF_HTTP = {
 }
 """Codes of errors that werkzeug raises; other 4xx are VALIDATION_ERROR and keep their status."""
 
-_STORAGE_MESSAGES: dict[type[KBError], str] = {
+_CLIENT_MESSAGES: dict[type[KBError], str] = {
     StorageFull: "the disk of the server is full; writes are refused until there is free space, reads go on",
     StorageFailed: "the storage of the server failed; the server log has the details",
     SnapshotFailed: "the server could not store a snapshot; the server log has the details",
     StorageBusy: "the storage of the server is in use by another process; the server log has the details",
     LogCorrupted: "the storage of the server is damaged; the server log has the details",
+    PluginFailed: "a plugin of the server failed; the server log has the details",
 }
-"""Messages for clients: storage errors name files of the server, which only the server log may show."""
+"""Messages for clients: those of the errors name files and exceptions, which only the server log may show."""
 
-_STORAGE_DETAILS = ("freeBytes", "neededBytes")
-"""Details of storage errors that clients may see."""
+_CLIENT_DETAILS = ("freeBytes", "neededBytes")
+"""Details of these errors, and of internal errors, that clients may see."""
 
 _NOT_READY_RETRY_SECONDS = "1"
 
@@ -76,11 +78,15 @@ log = logging.getLogger(__name__)
 
 
 class UnsupportedMedia(InvalidInput):
-    """A body that is not JSON in UTF-8; answered with 415."""
+    """A body that is not JSON in UTF-8."""
+
+    status = 415
 
 
 class Gone(NotFound):
-    """A route past its sunset; answered with 410."""
+    """A route past its sunset."""
+
+    status = 410
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +119,24 @@ UNEXPECTED = ErrorAnswer(
 """The answer to an unexpected exception."""
 
 
-def answer_of(error: BaseException, request: str = "-") -> ErrorAnswer:
-    """Return the answer to an exception; `request` is the request id for the log.
+def answer_of(error: BaseException, id: str = "-") -> ErrorAnswer:
+    """Return the answer to an exception; `id` is the request id for the log.
 
     Unexpected exceptions are logged and answered without any detail.
     """
     if isinstance(error, KBError):
-        return _kb_answer(error, request)
+        return _kb_answer(error, id)
     if isinstance(error, ValidationError):
-        return _kb_answer(invalid(error), request)
+        return _kb_answer(invalid(error), id)
     if isinstance(error, HTTPException) and (
         (error.code or 500) < 500 or error.code in _CODES_OF_HTTP
     ):
         return _http_answer(error)
-    log.error("unexpected failure", exc_info=error, extra={"fields": {"id": request}})
+    log.error("unexpected failure", exc_info=error, extra={"fields": {"id": id}})
     return UNEXPECTED
 
 
-def _kb_answer(error: KBError, request: str) -> ErrorAnswer:
+def _kb_answer(error: KBError, id: str) -> ErrorAnswer:
     headers = {}
     if isinstance(error, RateLimited):
         wait = max(1, math.ceil(error.retry_after))
@@ -142,38 +148,32 @@ def _kb_answer(error: KBError, request: str) -> ErrorAnswer:
     elif error.code == "NOT_READY":
         headers["Retry-After"] = _NOT_READY_RETRY_SECONDS
     if isinstance(error, CallerLeft):
-        log.info("client left", extra={"fields": {"id": request}})
+        log.info("client disconnected", extra={"fields": {"id": id}})
     if error.code == "INTERNAL_ERROR":
         log.error(
             "%s: %s",
             type(error).__name__,
             error.message,
             exc_info=error,
-            extra={"fields": {"id": request}},
+            extra={"fields": {"id": id}},
         )
-    status = (
-        415
-        if isinstance(error, UnsupportedMedia)
-        else 410
-        if isinstance(error, Gone)
-        else STATUS.get(error.code, 500)
-    )
-    message, details = _for_clients(error, request)
+    status = error.status if isinstance(error, UnsupportedMedia | Gone) else STATUS[error.code]
+    message, details = _for_clients(error, id)
     return ErrorAnswer(status, error.code, message, details, headers)
 
 
-def _for_clients(error: KBError, request: str) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the message and details of an error without paths of the server's file system."""
+def _for_clients(error: KBError, id: str) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the message and details of an error without paths of the server and exception texts."""
     message = next(
-        (text for kind, text in _STORAGE_MESSAGES.items() if isinstance(error, kind)), None
+        (text for kind, text in _CLIENT_MESSAGES.items() if isinstance(error, kind)), None
     )
-    if message is None:
+    if message is None and error.code != UNEXPECTED.code:
         return error.message, error.details
     if isinstance(error, StorageFull):
-        log.warning("write refused: %s", error.message, extra={"fields": {"id": request}})
-    return message, {
-        key: (error.details or {})[key] for key in _STORAGE_DETAILS if key in (error.details or {})
-    } or None
+        log.warning("write refused: %s", error.message, extra={"fields": {"id": id}})
+    details = error.details or {}
+    shown = {key: details[key] for key in _CLIENT_DETAILS if key in details}
+    return message or UNEXPECTED.message, shown or None
 
 
 def _http_answer(error: HTTPException) -> ErrorAnswer:
