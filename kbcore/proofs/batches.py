@@ -15,9 +15,9 @@ from typing import TypeVar
 from kbcore.state.rulebook import StoredRule
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.ground import Ground, Shortest
-from kbplanner.evaluate.evaluated import value_of
 from kbplanner.evaluate.grounding import Block, GroundRun, Instance
 from kbplanner.evaluate.witness import Complete, named
+from kbplanner.ir.compute import value_of
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (

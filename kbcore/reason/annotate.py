@@ -21,8 +21,7 @@ from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.tenant import Tenant
-from kbplanner.compile.monotone import MonotoneRules, tests_absence
-from kbplanner.compile.rules import RuleSet
+from kbplanner.compile.rules import MonotoneRules, RuleSet, tests_absence
 from kbplanner.engine.backend import FOREVER, Attribute
 from kbplanner.evaluate.evaluate import goal_shape
 from kbplanner.evaluate.grounding import GroundPlans, GroundRun

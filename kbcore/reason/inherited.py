@@ -18,10 +18,8 @@ from typing import TypeAlias, TypeVar
 from kbcore.errors import BudgetExceeded
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
-from kbplanner.compile.monotone import tests_absence
-from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import FOREVER, Attribute
-from kbplanner.engine.cells import EPOCH, beginning
+from kbplanner.compile.rules import RuleSet, tests_absence
+from kbplanner.engine.backend import EPOCH, FOREVER, Attribute, beginning
 from kbplanner.engine.ground import Ground, touched
 from kbplanner.engine.solved import widest
 from kbplanner.evaluate.evaluate import naming_rule

@@ -30,8 +30,7 @@ from kbcore.state.merging.scopes import change_scopes
 from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.rulebook import stored_rule
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, Attribute
-from kbplanner.engine.cells import beginning_cell
+from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.schema import RelationSchema
 

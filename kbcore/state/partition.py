@@ -8,8 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from kbcore.state.facts import Row
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation
-from kbplanner.engine.cells import beginning
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, Engine, Relation, beginning
 from kbplanner.ir.schema import RelationSchema
 
 RowKey = tuple[int, ...]

@@ -180,7 +180,7 @@ def question(seed: int, topic: int) -> Literal:
         f"blocked({task})",
     )
     text = draw.choice(asked)
-    return parse_goal(text).goal.literal
+    return parse_goal(text).literal
 
 
 def needed(kb: KnowledgeBase, goal: Literal) -> tuple[set[Key], set[Key]]:

@@ -19,7 +19,7 @@ class Prepared:
     def __init__(self, kb: EmbeddedKB, goal: str) -> None:
         inner = kb.kb
         tenant = inner._read_tenant()
-        atom = parse_goal(goal).goal.literal.atom
+        atom = parse_goal(goal).literal.atom
         partition = inner._partitions(tenant, None)[0]
         rules = tenant.rules.visible(partition.name)
         schema = RelationSchema(atom.predicate, atom.arity)

@@ -163,9 +163,7 @@ def _goal_precision(effort: Effort) -> Iterator[Row]:
         kb.assert_facts(
             [Fact("likes", (f"p{n % people}", f"thing {n}")) for n in range(10 * people)]
         )
-        goals = [
-            parse_goal(f"colleague(p{n}, ?who)").goal.literal for n in range(effort.pick(40, 5))
-        ]
+        goals = [parse_goal(f"colleague(p{n}, ?who)").literal for n in range(effort.pick(40, 5))]
         for fill in ("salience", "none"):
             covered = gold_size = size = right = tokens = 0
             for goal in goals:

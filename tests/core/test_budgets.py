@@ -38,7 +38,7 @@ tick(0) :- edge(_, _).
 tick(?n) :- tick(?m), ?n = ?m + 1.
 total(sum(?c)) :- pairs(?a, ?b, ?c).
 """
-BOMB = parse_goal("pairs(?a, ?b, ?c)").goal.literal
+BOMB = parse_goal("pairs(?a, ?b, ?c)").literal
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_no_limit_is_raised_above_the_setting():
 
 def test_answers_and_nodes_of_proofs_are_counted(node):
     kb = node.knowledge_base(tenant="t")
-    goal = parse_goal("reach(?x, ?y)").goal.literal
+    goal = parse_goal("reach(?x, ?y)").literal
     assert limit_of(lambda: kb.infer(goal, AnswerOptions(wanted=BudgetWanted(answers=100))))[
         :2
     ] == (
@@ -93,7 +93,7 @@ def test_answers_and_nodes_of_proofs_are_counted(node):
         kb = small.knowledge_base()
         kb.assert_rules([parse_rule("p(?x) :- q(?x), r(?x).")])
         kb.assert_rows([bulk_rows(name, 1, [str(n) for n in range(40)]) for name in "qr"])
-        goal = parse_goal("p(?x)").goal.literal
+        goal = parse_goal("p(?x)").literal
         assert len(kb.prove(goal, AnswerOptions(limit=16))) == 16
         for form in ("tree", "dag"):
             assert limit_of(lambda form=form: kb.prove(goal, proof=ProofOptions(form=form)))[
@@ -178,10 +178,10 @@ def test_the_time_of_a_goal_is_its_own():
 def test_what_an_aggregate_is_taken_over_and_proofs_meet_limits_that_name_the_rule(node):
     kb = node.knowledge_base(tenant="t")
     wanted = BudgetWanted(rows=20_000)
-    total = parse_goal("total(?n)").goal.literal
+    total = parse_goal("total(?n)").literal
     met = ("derivedRows", 20_000, "pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).")
     assert limit_of(lambda: kb.infer(total, AnswerOptions(wanted=wanted))) == met
-    reach = parse_goal("reach(?x, ?y)").goal.literal
+    reach = parse_goal("reach(?x, ?y)").literal
     assert limit_of(lambda: kb.prove(reach, AnswerOptions(limit=64, wanted=wanted)))[2].startswith(
         "reach(?x, ?"
     )
@@ -215,7 +215,7 @@ class Leaves:
 def test_a_long_goal_ends_when_its_caller_leaves(node, error):
     caller = Leaves(error)
     kb = node.knowledge_base(tenant="t", caller=caller)
-    assert len(kb.infer(parse_goal("edge(1, ?x)").goal.literal)) == 1
+    assert len(kb.infer(parse_goal("edge(1, ?x)").literal)) == 1
     assert caller.watched == 0
     with pytest.raises(type(error)):
         kb.infer(BOMB)
@@ -338,7 +338,7 @@ QUESTIONS = {
     "moment": lambda kb, goal: kb.infer(goal, AnswerOptions(as_of=1_700_000_000_001)),
     "undefined": lambda kb, goal: kb.infer(goal, AnswerOptions(include_undefined=True)),
     "facts": lambda kb, goal: kb.query_rows(
-        "edge", parse_goal("edge(?x, ?y)").goal.literal.atom.args
+        "edge", parse_goal("edge(?x, ?y)").literal.atom.args
     ),
     "json": lambda kb, goal: kb.infer_json(
         goal, lambda rows, rest: rest() or b"[]", AnswerOptions(min_confidence=0.1)
@@ -363,7 +363,7 @@ def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
         kb.assert_rules([parse_rule("reach(?x, ?y) :- near(?x, ?y) [confidence=0.5].")])
         edges = [(n, n % 40 + 1 if n > 40 else n + 1) for n in range(1200)]
         kb.assert_rows([bulk_rows("edge", 2, [str(node) for edge in edges for node in edge])])
-        goal = parse_goal("reach(?x, ?y)").goal.literal
+        goal = parse_goal("reach(?x, ?y)").literal
         question = QUESTIONS[name]
         whole = question(kb, goal)
         clock.read = 0
@@ -380,7 +380,7 @@ def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
 
 def test_what_an_interrupted_proof_held_is_given_back_at_once(node):
     """Not when garbage collection finds it: that may come where a lock is held that giving back takes."""
-    kb, goal = node.knowledge_base(tenant="t"), parse_goal("reach(0, ?x)").goal.literal
+    kb, goal = node.knowledge_base(tenant="t"), parse_goal("reach(0, ?x)").literal
     engine = node.find_tenant("default", "t").engine
     with pytest.raises(ValueError, match="enough") as left:
         kb.prove_json(goal, stop)
@@ -424,7 +424,7 @@ def test_the_first_of_many_answers_are_those_of_all(limit, offset):
         kb.assert_rules([parse_rule(line) for line in RULES.strip().splitlines()[:2]])
         edges = [str(node) for n in range(400) for node in (n * 7 % 400, (n + 1) * 7 % 400)]
         kb.assert_rows([bulk_rows("edge", 2, edges)])
-        goal = parse_goal("reach(?x, ?y)").goal.literal
+        goal = parse_goal("reach(?x, ?y)").literal
         every = sorted(kb.tuples(goal.atom), key=lambda pair: (int(pair[0]), int(pair[1])))
         assert len(every) == 160_000
         found = kb.infer(goal, AnswerOptions(limit=limit, offset=offset))

@@ -56,7 +56,7 @@ def test_a_rule_that_reads_only_the_negatives_does_not_recurse_through_an_aggreg
 
 @pytest.mark.parametrize("positive", [False, True])
 def test_a_ground_goal_reads_the_negatives_alone(positive):
-    goal = parse_goal("not ~p(a)").goal.literal
+    goal = parse_goal("not ~p(a)").literal
     with open_kb() as kb:
         if positive:
             kb.tell("p", ["a"])
@@ -70,7 +70,7 @@ def test_a_ground_goal_reads_the_negatives_alone(positive):
 
 @pytest.mark.parametrize("text", ["not ~p(?x)", "not ~p(_)"])
 def test_a_goal_that_nothing_can_list_is_refused(text):
-    goal = parse_goal(text).goal.literal
+    goal = parse_goal(text).literal
     with open_kb() as kb:
         kb.tell("p", ["a"])
         for ask in (

@@ -36,7 +36,7 @@ def cases():
 def after(stage: str, text: str) -> str:
     statements = parse_program(text)
     rules = RuleSet([s.rule for s in statements if isinstance(s, RuleStatement)])
-    goal = next(s for s in statements if isinstance(s, GoalStatement)).goal.literal.atom
+    goal = next(s for s in statements if isinstance(s, GoalStatement)).literal.atom
     clauses = lower(rules.rules) if stage == "lower" else rules.clauses(frozenset())
     context = PassContext(adornment_of(goal.args), NoStatistics())
     program = Program(clauses, RelationSchema(goal.predicate, goal.arity, goal.positive).derived)

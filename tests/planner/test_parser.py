@@ -20,7 +20,6 @@ from kbplanner.ir.terms import (
     Apply,
     Atom,
     Comparison,
-    Goal,
     Literal,
     Rule,
     Variable,
@@ -91,7 +90,7 @@ def test_a_whole_program() -> None:
         "kids", (Variable("p"), Aggregate("count", Variable("c")))
     )
     assert isinstance(statements[7], GoalStatement)
-    assert statements[7].goal == Goal(Literal(Atom("ancestor", ("ann", Variable("who")))))
+    assert statements[7].literal == Literal(Atom("ancestor", ("ann", Variable("who"))))
 
 
 @pytest.mark.parametrize(
@@ -198,12 +197,12 @@ def test_negative_heads() -> None:
 def test_goals() -> None:
     literal = Literal(Atom("p", (X,)))
     for text in ("?- p(?x).", "?- p(?x)", "p(?x).", "p(?x)"):
-        assert parse_goal(text).goal == Goal(literal)
-    assert parse_goal("not p(a)").goal == Goal(Literal(Atom("p", ("a",)), True))
-    assert parse_goal("~p(a)").goal == Goal(Literal(Atom("p", ("a",), False)))
+        assert parse_goal(text).literal == literal
+    assert parse_goal("not p(a)").literal == Literal(Atom("p", ("a",)), True)
+    assert parse_goal("~p(a)").literal == Literal(Atom("p", ("a",), False))
     assert parse_goal("p(?x), ?x > 3").body == (literal, Comparison(">", X, "3"))
     with pytest.raises(InvalidInput):
-        _ = parse_goal("p(?x), ?x > 3").goal
+        _ = parse_goal("p(?x), ?x > 3").literal
     assert len(parse_program("p(a). ?- p(?x)")) == 2
 
 

@@ -62,7 +62,7 @@ class Evaluated:
 
 
 def evaluated(world: programs.World, text: str, limits: Limits = programs.PLENTY) -> Evaluated:
-    atom = parse_goal(text).goal.literal.atom
+    atom = parse_goal(text).literal.atom
     adornment = evaluate.adornment_of(atom.args)
     goal = world.cache.get(
         world.rules, RelationSchema(atom.predicate, atom.arity), adornment, frozenset(), world

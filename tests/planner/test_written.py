@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.state.facts import row_shape
-from kbplanner.engine.backend import Attribute
-from kbplanner.engine.cells import EPOCH
+from kbplanner.engine.backend import EPOCH, Attribute
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.written import SLICE_BYTES, rows_json
 from kbplanner.errors import EngineFault

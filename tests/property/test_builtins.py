@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from support import casing, programs
 from support.examples import examples
 
-from kbplanner.compile.aggregates import FOLDS, fold
+from kbplanner.compile.aggregates import fold
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
-from kbplanner.ir.compute import FUNCTIONS, TESTS, compute, simple_lower, simple_upper, text_test
+from kbplanner.ir.compute import compute, simple_lower, simple_upper, text_test
 from kbplanner.ir.numbers import number, number_text
+from kbplanner.ir.operators import AGGREGATES, OPERATIONS, SUBSTRING_TESTS
 from kbplanner.ir.pattern import compile_pattern, matches
 from kbplanner.ir.terms import Aggregate, Apply, Atom, Comparison, Literal, Rule, Variable
 from kbplanner.syntax.parser import parse_rule
@@ -74,7 +75,7 @@ def world(*rules):
 def test_functions_are_worth_the_same_in_both_engines(pairs):
     calls = [
         Apply(name, (A,) if name in ("abs", "lower", "upper", "length") else (A, B))
-        for name in FUNCTIONS
+        for name in OPERATIONS
     ]
     calls += [Apply("round", (A, "2")), Apply("round", (A,)), Apply("max", (A, B, "7"))]
     made = world(
@@ -104,11 +105,11 @@ def test_tests_of_strings(pairs, negated):
     made = world(
         *(
             Rule(Atom("is_" + name, (A, B)), (Literal(ROW), Comparison(name, A, B, negated)))
-            for name in TESTS
+            for name in SUBSTRING_TESTS
         )
     )
     made.tell(Atom("v", pair) for pair in pairs)
-    for op, name in enumerate(TESTS):
+    for op, name in enumerate(SUBSTRING_TESTS):
         expected = {pair for pair in pairs if text_test(op + 8 * negated, *pair)}
         assert made.ask(Atom("is_" + name, (A, B))) == expected
 
@@ -153,9 +154,9 @@ def test_patterns_match_as_those_of_python(pattern, found):
 def test_aggregates_are_worth_the_same_in_both_engines(rows):
     rows = [(group, str(place), text) for place, (group, text) in enumerate(rows)]
     body = (Literal(Atom("v", (A, Variable("i"), B))),)
-    made = world(*(Rule(Atom(name, (A, Aggregate(name, B))), body) for name in FOLDS[1:]))
+    made = world(*(Rule(Atom(name, (A, Aggregate(name, B))), body) for name in AGGREGATES[1:]))
     made.tell(Atom("v", row) for row in rows)
-    for name in FOLDS[1:]:
+    for name in AGGREGATES[1:]:
         expected = set()
         for group in {row[0] for row in rows}:
             value, _ = fold(name, [row[2] for row in rows if row[0] == group])

@@ -14,17 +14,8 @@ from support.http import NOW, Client, serve_in_memory
 
 import kbcore
 from kbcore.durable.records import decode_rule, encode_rule
-from kbplanner.ir.limits import RESERVED
-from kbplanner.ir.terms import (
-    AGGREGATES,
-    COMPARISONS,
-    FUNCTIONS,
-    Atom,
-    Comparison,
-    Literal,
-    Rule,
-    Variable,
-)
+from kbplanner.ir.operators import AGGREGATES, COMPARISONS, FUNCTIONS, RESERVED
+from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Variable
 from kbplanner.syntax.jsonform import rule_from_json
 from kbplanner.syntax.jsonwriter import rule_to_json
 from kbplanner.syntax.parser import parse_rule

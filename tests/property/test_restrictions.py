@@ -9,8 +9,9 @@ from support import naive, programs
 
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.engine import Engine
+from kbplanner.ir.operators import COMPARISONS
 from kbplanner.ir.program import Program
-from kbplanner.ir.terms import COMPARISONS, Atom, Comparison, Literal, Rule, Variable
+from kbplanner.ir.terms import Atom, Comparison, Literal, Rule, Variable
 from kbplanner.passes.restrict import restrict
 from kbplanner.reference.engine import ReferenceEngine
 

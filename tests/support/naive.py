@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from kbplanner.compile.aggregates import fold
-from kbplanner.ir.compute import TESTS, compute, text_test
+from kbplanner.ir.compute import compute, text_test
 from kbplanner.ir.numbers import test as compare
+from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.terms import (
-    COMPARISONS,
     Aggregate,
     Apply,
     Atom,
@@ -264,8 +264,8 @@ def holds(item, env: dict, found: Model, assumed: Model | None = None) -> bool:
         left, right = _value(item.left, env), _value(item.right, env)
         if left is None or right is None:
             return False
-        if item.op in TESTS:
-            return text_test(TESTS.index(item.op) + 8 * item.negated, left, right)
+        if item.op in SUBSTRING_TESTS:
+            return text_test(SUBSTRING_TESTS.index(item.op) + 8 * item.negated, left, right)
         return compare(COMPARISONS.index(item.op) + (8 if item.negated else 0), left, right)
     name, arity, positive = key(item.atom)
     denials = (

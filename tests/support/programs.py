@@ -18,11 +18,10 @@ from kbplanner.evaluate.evaluate import (
     goal_pattern,
 )
 from kbplanner.evaluate.settle import Models
-from kbplanner.ir.compute import TESTS
+from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
     ANONYMOUS,
-    COMPARISONS,
     Aggregate,
     Apply,
     Atom,
@@ -152,7 +151,10 @@ def computing_rules(draw):
         elif kind == 1:
             body.append(
                 Comparison(
-                    draw(st.sampled_from(TESTS)), draw(values), draw(values), draw(st.booleans())
+                    draw(st.sampled_from(SUBSTRING_TESTS)),
+                    draw(values),
+                    draw(values),
+                    draw(st.booleans()),
                 )
             )
         else:

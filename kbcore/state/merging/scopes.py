@@ -14,8 +14,7 @@ from kbcore.state.merging.differences import SIGNS, Difference, Validity, cells,
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.standing import Keep, Standing
 from kbcore.state.tenant import Tenant
-from kbplanner.engine.backend import FOREVER, Attribute
-from kbplanner.engine.cells import beginning_cell
+from kbplanner.engine.backend import FOREVER, Attribute, beginning_cell
 from kbplanner.ir.schema import RelationSchema
 
 UNKNOWN = float("nan")

@@ -9,9 +9,6 @@ from fractions import Fraction
 from kbplanner.engine.backend import Total
 from kbplanner.ir.numbers import Number, answer_key, number, number_text
 
-FOLDS = ("count", "sum", "min", "max", "avg")
-"""Aggregate functions, in the order of their numbers in the bytecode."""
-
 
 def fold(function: str, texts: Sequence[str]) -> tuple[str | None, int]:
     """Return an aggregate of constants (None where it has no value) and the number of warnings.

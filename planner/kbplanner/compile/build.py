@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kbplanner.compile.aggregates import FOLDS
 from kbplanner.compile.plan import (
     AntiJoin,
     Call,
@@ -36,7 +35,7 @@ from kbplanner.compile.plan import (
     View,
 )
 from kbplanner.errors import EngineFault
-from kbplanner.ir.compute import FUNCTIONS, TESTS
+from kbplanner.ir.operators import AGGREGATES, COMPARISONS, OPERATIONS, SUBSTRING_TESTS
 from kbplanner.ir.program import (
     Aggregation,
     Clause,
@@ -47,7 +46,7 @@ from kbplanner.ir.program import (
     equated,
 )
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import ANONYMOUS, COMPARISONS, Comparison, Expr, Term, Variable
+from kbplanner.ir.terms import ANONYMOUS, Comparison, Expr, Term, Variable
 from kbplanner.passes.order import Statistics, order_items
 from kbplanner.passes.stratify import strata
 
@@ -141,7 +140,7 @@ class _Builder:
         for item in folds:
             registers[item.target] = len(self.constants) + len(registers)
             column = 0 if item.variable is None else source.args.index(item.variable)
-            operators.append(Fold(FOLDS.index(item.function), column, registers[item.target]))
+            operators.append(Fold(AGGREGATES.index(item.function), column, registers[item.target]))
         return self._finished(
             clause, [Group(self._slot[source.schema], columns, tuple(operators))], registers
         )
@@ -221,8 +220,8 @@ class _Builder:
             return Equal(registers[target], known)
         if item.op == "matches":
             return Match(self._register(item.left, registers), str(item.right), item.negated)
-        if item.op in TESTS:
-            op = TESTS.index(item.op) + (8 if item.negated else 0)
+        if item.op in SUBSTRING_TESTS:
+            op = SUBSTRING_TESTS.index(item.op) + (8 if item.negated else 0)
             return TextTest(
                 op, self._register(item.left, registers), self._register(item.right, registers)
             )
@@ -241,7 +240,7 @@ class _Builder:
         to = registers[target] = len(self.constants) + len(registers)
         if item.function == "=":
             return [Copy(to, args[0])]
-        call = Call(FUNCTIONS.index(item.function), to, args)
+        call = Call(OPERATIONS.index(item.function), to, args)
         return [call, Filter(_IDENTICAL, registers[item.target], to)] if known else [call]
 
     def _register(self, term: Term | Expr | object, registers: dict[Variable, int]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kbplanner.compile.aggregates import FOLDS
 from kbplanner.compile.plan import (
     AntiJoin,
     Call,
@@ -25,9 +24,9 @@ from kbplanner.compile.plan import (
     Step,
     TextTest,
 )
-from kbplanner.ir.compute import FUNCTIONS, TESTS
+from kbplanner.ir.operators import AGGREGATES, COMPARISONS, OPERATIONS, SUBSTRING_TESTS
 from kbplanner.ir.program import Aggregation, Clause, ClauseItem, Computation, Program
-from kbplanner.ir.terms import COMPARISONS, Aggregate, Apply, Comparison
+from kbplanner.ir.terms import Aggregate, Apply, Comparison
 from kbplanner.syntax.printer import print_expression, print_item, print_term
 
 
@@ -106,7 +105,7 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
         return f"intersect {step_text(step.probe, join, plan)[6:]}, {step_text(step.other, join, plan)[6:]}"
     if isinstance(step, Group):
         folds = ", ".join(
-            f"{join.names[fold.to]} = {FOLDS[fold.function]} of {fold.column + 1}"
+            f"{join.names[fold.to]} = {AGGREGATES[fold.function]} of {fold.column + 1}"
             for fold in step.folds
         )
         return f"group {plan.slots[step.slot]} {_columns(step.columns, join.names)} {folds}"
@@ -116,13 +115,13 @@ def step_text(step: Step, join: JoinPlan, plan: Plan) -> str:
         test = f"{join.names[step.left]} {COMPARISONS[step.op % 8]} {join.names[step.right]}"
         return f"filter {'not ' if step.op >= 8 else ''}{test}"
     if isinstance(step, TextTest):
-        test = f"{join.names[step.left]} {TESTS[step.op % 8]} {join.names[step.right]}"
+        test = f"{join.names[step.left]} {SUBSTRING_TESTS[step.op % 8]} {join.names[step.right]}"
         return f"test {'not ' if step.op >= 8 else ''}{test}"
     if isinstance(step, Match):
         return f"match {'not ' if step.negated else ''}{join.names[step.text]} {print_term(step.pattern)}"
     if isinstance(step, Call):
         args = ", ".join(join.names[register] for register in step.args)
-        return f"call {join.names[step.to]} = {FUNCTIONS[step.function]} ({args})"
+        return f"call {join.names[step.to]} = {OPERATIONS[step.function]} ({args})"
     if isinstance(step, Equal):
         return f"equal {join.names[step.to]} = {join.names[step.source]}"
     if isinstance(step, Copy):

@@ -80,7 +80,7 @@ class Intersect:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along aggregates.FOLDS."""
+    """One aggregate of a group: `sum ?v` into `?total`; `function` counts along operators.AGGREGATES."""
 
     function: int
     column: int
@@ -108,7 +108,7 @@ class AntiJoin:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`filter ?x < ?y`: continue if the comparison holds; `op` counts along COMPARISONS, +8 negates
+    """`filter ?x < ?y`: continue if the comparison holds; `op` counts along operators.COMPARISONS, +8 negates
     it.
     """
 
@@ -121,7 +121,7 @@ class Filter:
 class Call:
     """`call ?z = + (?x, 1)`: continue with the value of a function in a register, if it has one.
 
-    `function` counts along compute.FUNCTIONS.
+    `function` counts along operators.OPERATIONS.
     """
 
     function: int
@@ -131,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """`test ?x starts_with ?y`: continue if the test holds; `op` counts along compute.TESTS, +8
+    """`test ?x starts_with ?y`: continue if the test holds; `op` counts along operators.SUBSTRING_TESTS, +8
     negates it.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cached_property
 
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation
+from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, Computation, dependencies
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule
 from kbplanner.passes.linearise import linearise
@@ -28,7 +28,7 @@ class RuleSet:
         self.rules: tuple[Rule, ...] = tuple(rules)
         self._lowered: dict[frozenset[RelationSchema], tuple[Clause, ...]] = {}
         self._negative: dict[frozenset[RelationSchema], tuple[NegativeComponent, ...]] = {}
-        self._rests: dict[
+        self._reachable: dict[
             tuple[frozenset[RelationSchema], frozenset[RelationSchema]], frozenset[RelationSchema]
         ] = {}
         clauses = self.clauses(frozenset())
@@ -122,21 +122,11 @@ class RuleSet:
         self, denied: frozenset[RelationSchema], roots: frozenset[RelationSchema]
     ) -> frozenset[RelationSchema]:
         """Return the relations that `roots` depend on, including `roots`."""
-        if (denied, roots) in self._rests:
-            return self._rests[denied, roots]
-        heads: dict[RelationSchema, list[Clause]] = {}
-        for clause in self.clauses(denied):
-            heads.setdefault(clause.head.schema, []).append(clause)
-        todo = list(roots)
-        reached = set(todo)
-        while todo:
-            for clause in heads.get(todo.pop(), ()):
-                for item in clause.body:
-                    if isinstance(item, ClauseAtom) and item.schema not in reached:
-                        reached.add(item.schema)
-                        todo.append(item.schema)
-        self._rests[denied, roots] = frozenset(reached)
-        return self._rests[denied, roots]
+        if (denied, roots) in self._reachable:
+            return self._reachable[denied, roots]
+        reached = frozenset(dependencies(self.clauses(denied), roots))
+        self._reachable[denied, roots] = reached
+        return reached
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
         """Return True if a stored schema's conclusions can be undefined; these rules have been
@@ -191,3 +181,19 @@ class SettledRules(RuleSet):
                 self._source.clauses(denied), parts, self._undefined
             )
         return goal.derived in self._uncertain[denied]
+
+
+class MonotoneRules(RuleSet):
+    """The same rules without the clauses that test absence or aggregate."""
+
+    def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
+        """Return the clauses whose conclusions new facts leave as they are."""
+        return tuple(clause for clause in super().clauses(denied) if not tests_absence(clause))
+
+
+def tests_absence(clause: Clause) -> bool:
+    """Return True if an item of a clause tests that no (further) row matches: absence or aggregate."""
+    return any(
+        isinstance(item, ClauseAtom) and (item.absent or item.schema.role is Role.GROUPS)
+        for item in clause.body
+    )

@@ -46,8 +46,21 @@ REAL_ATTRIBUTES = frozenset({Attribute.PRIORITY, Attribute.CONFIDENCE})
 FOREVER = (1 << 63) - 1
 """VALID_UNTIL of a fact without an end."""
 
+EPOCH = -(1 << 63)
+"""VALID_FROM of a fact that is valid from the epoch; 0 means valid since creation."""
+
 NO_ROW = 0xFFFFFFFF
 """Id of a row that does not exist."""
+
+
+def beginning(cell: int, created: int) -> int:
+    """Return when a fact becomes valid, by its cell VALID_FROM."""
+    return created if cell == 0 else 0 if cell == EPOCH else cell
+
+
+def beginning_cell(start: int | None) -> int:
+    """Return the cell VALID_FROM of a fact that is valid from `start`; None: from its creation."""
+    return 0 if start is None else start or EPOCH
 
 
 class Truth(IntEnum):

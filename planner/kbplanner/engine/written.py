@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute
+from kbplanner.engine.backend import FOREVER, NO_ROW, Attribute, beginning
 from kbplanner.engine.binding import ffi, lib
-from kbplanner.engine.cells import beginning
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.relation import Relation
 

@@ -7,17 +7,11 @@ people.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from kbplanner.ir.numbers import Number, compare, number, number_text
-from kbplanner.ir.terms import ARITHMETIC, STRING_FUNCTIONS, STRING_TESTS
-
-FUNCTIONS = (*ARITHMETIC, "abs", "min", "max", "round", *STRING_FUNCTIONS)
-"""Functions, in the order of their numbers in the bytecode."""
-
-TESTS = STRING_TESTS[:3]
-"""Tests of two strings in the order of their number in the bytecode; `matches` has an instruction of its own."""
+from kbplanner.ir.terms import Apply, Expr, Variable
 
 MOST_BYTES = 64 * 1024
 """Maximum bytes of a computed text; a longer text is no value."""
@@ -52,8 +46,21 @@ def compute(function: str, args: Sequence[str]) -> str | None:
     return number_text(value)
 
 
+def value_of(expr: Expr, known: Mapping[str, str]) -> str | None:
+    """Return the value of an expression, given values of variables by name; None if it has none.
+
+    An expression with a variable that is not `known` has no value.
+    """
+    if isinstance(expr, Variable):
+        return known.get(expr.name)
+    if not isinstance(expr, Apply):
+        return expr
+    args = [value for arg in expr.args if (value := value_of(arg, known)) is not None]
+    return compute(expr.function, args) if len(args) == len(expr.args) else None
+
+
 def text_test(op: int, text: str, part: str) -> bool:
-    """Apply test number `op` (its index in TESTS, +8 to negate) to two strings."""
+    """Apply test number `op` (its index in SUBSTRING_TESTS, +8 to negate) to two strings."""
     outcome = (text.startswith, text.endswith, text.__contains__)[op & 7](part)
     return not outcome if op & 8 else outcome
 

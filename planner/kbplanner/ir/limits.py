@@ -1,4 +1,4 @@
-"""Limits on predicates, constants and rules, and the reserved names.
+"""Limits on predicates, constants and rules.
 
 Text and JSON have the same limits, so that everything one form accepts can be written in the other.
 """
@@ -7,14 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from kbplanner.ir.terms import ARITHMETIC, COMPARISONS, STRING_FUNCTIONS, STRING_TESTS
-
-BUILTINS = (*COMPARISONS, *STRING_TESTS, *STRING_FUNCTIONS)
-"""Names of the builtins that can be body items."""
-
-RESERVED = frozenset((*BUILTINS, *ARITHMETIC))
-"""Names that mean a builtin in text unless they are quoted."""
 
 MAX_DEPTH = 64
 """Maximum nesting depth of brackets and operators in one expression."""
@@ -58,9 +50,8 @@ class Limits:
         """
         problem = self.predicate_problem(predicate)
         if problem is None and ("(" in predicate or ")" in predicate or predicate.startswith("?")):
-            excerpt = predicate if len(predicate) <= 40 else predicate[:39] + "…"
             return (
-                f'a name has no parentheses and does not start with "?", found "{excerpt}"; '
+                f'a name has no parentheses and does not start with "?", found "{shortened(predicate)}"; '
                 'send a whole atom as text, in the field "text" in place of "predicate" and "args"'
             )
         return problem
@@ -95,6 +86,11 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def shortened(text: str, max_chars: int = 40) -> str:
+    """Return a text for a message, cut to a maximum length."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def plain_texts(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> bool:

@@ -59,7 +59,7 @@ def answer_key(text: str) -> tuple[int, Number, str]:
 
 
 def test(op: int, a: str, b: str) -> bool:
-    """Apply comparison number `op` (its index in terms.COMPARISONS, +8 to negate) to two constants."""
+    """Apply comparison number `op` (its index in operators.COMPARISONS, +8 to negate) to two constants."""
     outcome = _test(op & 7, a, b)
     return not outcome if op & 8 else outcome
 

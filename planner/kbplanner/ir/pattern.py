@@ -15,6 +15,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from kbplanner.errors import InvalidInput
+from kbplanner.ir.limits import shortened
 
 MOST_WORDS = 4096
 """Maximum length of a pattern's program, in words."""
@@ -126,9 +127,8 @@ class _Compiler:
 
     def error(self, problem: str) -> InvalidInput:
         """Return the error: the problem and its position."""
-        excerpt = self.pattern if len(self.pattern) <= 40 else self.pattern[:39] + "…"
         return InvalidInput(
-            f'the pattern "{excerpt}" is no regular expression here: {problem} at character {self.at + 1}'
+            f'the pattern "{shortened(self.pattern)}" is no regular expression here: {problem} at character {self.at + 1}'
         )
 
     def alternatives(self, depth: int) -> _Words:

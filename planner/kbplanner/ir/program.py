@@ -6,7 +6,7 @@ the relation's name, `not` is plain absence, and equalities that only name a val
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbplanner.ir.schema import RelationSchema
@@ -31,7 +31,7 @@ class Computation:
     """`target` is the value of `function` applied to `args`; it fails where the function has no
     value.
 
-    `function` is one of compute.FUNCTIONS, or `=`, which returns its one argument.
+    `function` is one of operators.OPERATIONS, or `=`, which returns its one argument.
     """
 
     target: Variable
@@ -100,6 +100,10 @@ class Clause:
         """Yield the atoms of the body that are not under absence."""
         return (item for item in self.body if isinstance(item, ClauseAtom) and not item.absent)
 
+    def all_atoms(self) -> Iterator[ClauseAtom]:
+        """Yield the atoms of the body, including those under absence."""
+        return (item for item in self.body if isinstance(item, ClauseAtom))
+
     @property
     def aggregates(self) -> bool:
         """True if the clause derives a row for each group of rows, which have to be complete
@@ -142,10 +146,29 @@ class Program:
 
     def heads(self) -> dict[RelationSchema, list[Clause]]:
         """Return the clauses by the relation they conclude, in order."""
-        table: dict[RelationSchema, list[Clause]] = {}
-        for clause in self.clauses:
-            table.setdefault(clause.head.schema, []).append(clause)
-        return table
+        return by_head(self.clauses)
+
+
+def by_head(clauses: Iterable[Clause]) -> dict[RelationSchema, list[Clause]]:
+    """Return the clauses by the relation they conclude, in order."""
+    table: dict[RelationSchema, list[Clause]] = {}
+    for clause in clauses:
+        table.setdefault(clause.head.schema, []).append(clause)
+    return table
+
+
+def dependencies(clauses: Iterable[Clause], roots: Iterable[RelationSchema]) -> set[RelationSchema]:
+    """Return the relations that `roots` depend on, also through absence, including `roots`."""
+    heads = by_head(clauses)
+    todo = list(roots)
+    reached = set(todo)
+    while todo:
+        for clause in heads.get(todo.pop(), ()):
+            for atom in clause.all_atoms():
+                if atom.schema not in reached:
+                    reached.add(atom.schema)
+                    todo.append(atom.schema)
+    return reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +199,7 @@ def components(clauses: Sequence[Clause]) -> list[Component]:
     graph: dict[RelationSchema, dict[RelationSchema, None]] = {}
     for clause in clauses:
         edges = graph.setdefault(clause.head.schema, {})
-        for item in clause.body:
-            if isinstance(item, ClauseAtom):
-                edges[item.schema] = None
+        edges.update((atom.schema, None) for atom in clause.all_atoms())
     visits: dict[RelationSchema, _Visit] = {}
     stack: list[RelationSchema] = []
     parts: list[Component] = []

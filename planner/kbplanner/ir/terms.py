@@ -9,24 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-COMPARISONS = ("=", "!=", "==", "!==", "<", "<=", ">", ">=")
-"""Comparison operators, as written in rules and as predicates of JSON body atoms."""
-
-ARITHMETIC = ("+", "-", "*", "/", "div", "mod")
-"""Binary operators of expressions."""
-
-STRING_FUNCTIONS = ("concat", "lower", "upper", "length")
-"""Functions of strings, which may also be written like atoms, with their value last: `length(?text, ?n)`."""
-
-FUNCTIONS = ("abs", "min", "max", "round", *STRING_FUNCTIONS)
-"""Functions of expressions."""
-
-STRING_TESTS = ("starts_with", "ends_with", "contains", "matches")
-"""Builtin tests on two strings, written like atoms."""
-
-AGGREGATES = ("count", "sum", "min", "max", "avg")
-"""Aggregates, as head terms."""
-
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -48,6 +30,11 @@ class Variable:
 ANONYMOUS = Variable("_")
 
 Term = Variable | str
+
+
+def numbered_variables(count: int) -> tuple[Term, ...]:
+    """Return `count` different variables, for the arguments of a clause that a pass makes."""
+    return tuple(Variable(f"a{i}") for i in range(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +109,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left op right` with `op` one of COMPARISONS; or a string test, `starts_with(left, right)`."""
+    """`left op right` with `op` one of `operators.COMPARISONS`; or a string test, `starts_with(left, right)`."""
 
     op: str
     left: Expr
@@ -149,17 +136,6 @@ class Rule:
     name: str | None = None
     confidence: float | None = None
     scope: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """One literal to prove; its variables are placeholders."""
-
-    literal: Literal
-
-
-Substitution = dict[str, str]
-"""Variable name (without question mark) to constant."""
 
 
 def expression_variables(expr: Expr) -> Iterator[Variable]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from kbplanner.errors import InvalidInput, UnsafeRule
 from kbplanner.ir.limits import DEFAULT_LIMITS, Limits
+from kbplanner.ir.operators import STRING_TESTS
 from kbplanner.ir.pattern import compile_pattern
 from kbplanner.ir.terms import (
-    STRING_TESTS,
     Aggregate,
     Atom,
     Comparison,

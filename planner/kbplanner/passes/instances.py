@@ -19,13 +19,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from kbplanner.errors import BudgetExceeded
+from kbplanner.ir.limits import MAX_COLUMNS
 from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
 from kbplanner.passes.parts import Unseen, split
-
-MAX_COLUMNS = 64
-"""Maximum number of columns; a rule with more variables has no instances as rows."""
 
 
 @dataclass(frozen=True, slots=True)

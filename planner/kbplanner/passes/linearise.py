@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.ir.program import Clause, ClauseAtom, components
+from kbplanner.ir.program import Clause, ClauseAtom, by_head, components
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
 
@@ -19,9 +19,7 @@ _END = Variable("end#")
 
 def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
     """Make every closure of this form linear; other clauses do not change."""
-    own: dict[RelationSchema, list[Clause]] = {}
-    for clause in clauses:
-        own.setdefault(clause.head.schema, []).append(clause)
+    own = by_head(clauses)
     alone = {next(iter(part.relations)) for part in components(clauses) if len(part.relations) == 1}
     linear: list[Clause] = []
     done: set[RelationSchema] = set()

@@ -16,7 +16,15 @@ from collections.abc import Sequence
 from kbplanner.ir.expressions import flatten
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Computation
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import ANONYMOUS, Aggregate, Atom, Comparison, Literal, Rule, Term, Variable
+from kbplanner.ir.terms import (
+    ANONYMOUS,
+    Aggregate,
+    Atom,
+    Comparison,
+    Literal,
+    Rule,
+    numbered_variables,
+)
 from kbplanner.passes.aggregate import aggregate
 
 MAX_VARIANTS = 64
@@ -37,7 +45,7 @@ def lower(
     for number, rule in enumerate(rules, 1):
         clauses.extend(lowering.rule(rule, number))
     for schema in sorted(derived, key=str):
-        args = _numbered(schema.arity)
+        args = numbered_variables(schema.arity)
         clauses.append(Clause(ClauseAtom(schema.derived, args), (ClauseAtom(schema, args),)))
     clauses.extend(lowering.undenied_clauses())
     return tuple(clauses)
@@ -84,7 +92,7 @@ class _Lowering:
     def undenied_clauses(self) -> list[Clause]:
         clauses = []
         for undenied in self._undenied:
-            args = _numbered(undenied.arity)
+            args = numbered_variables(undenied.arity)
             schema = undenied.stored
             body = (
                 ClauseAtom(self._readable(schema), args),
@@ -99,7 +107,3 @@ class _Lowering:
 
 def _schema(atom: Atom) -> RelationSchema:
     return RelationSchema(atom.predicate, atom.arity, atom.positive)
-
-
-def _numbered(arity: int) -> tuple[Term, ...]:
-    return tuple(Variable(f"a{i}") for i in range(arity))

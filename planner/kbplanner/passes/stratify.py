@@ -13,6 +13,7 @@ from kbplanner.ir.program import (
     Program,
     aggregate_cycle,
     components,
+    dependencies,
 )
 from kbplanner.ir.schema import RelationSchema, Role
 
@@ -73,19 +74,8 @@ def widen(program: Program, source: Program) -> frozenset[RelationSchema] | None
                 )
     if not relations:
         return None
-    heads = source.heads()
-    todo = list(relations)
-    while todo:
-        for clause in heads.get(todo.pop(), ()):
-            for item in clause.body:
-                if (
-                    isinstance(item, ClauseAtom)
-                    and item.schema in heads
-                    and item.schema not in relations
-                ):
-                    relations.add(item.schema)
-                    todo.append(item.schema)
-    return source.full | relations
+    concluded = {clause.head.schema for clause in source.clauses}
+    return source.full | relations | (dependencies(source.clauses, relations) & concluded)
 
 
 def strata(program: Program) -> list[Component]:

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import Term, Variable
+from kbplanner.ir.terms import Term, Variable, numbered_variables
 from kbplanner.passes.adorn import bound_args
 
 
@@ -182,7 +182,7 @@ def _walked_once(
         bases.remove(twin)
         for guard in (ClauseAtom(schema.demand, start), ClauseAtom(reach, start)):
             rewritten.append(Clause(ClauseAtom(reach, end), (guard, *rest), clause.rule))
-    whole = tuple(Variable(f"a{i}") for i in range(answer.arity))
+    whole = numbered_variables(answer.arity)
     rewritten.append(Clause(ClauseAtom(answer, whole), (ClauseAtom(reach, whole),), steps[0].rule))
     for clause in bases:
         for start_from in (schema.demand, reach):

@@ -17,15 +17,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbplanner.errors import BudgetExceeded
-from kbplanner.ir.program import Aggregation, Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.limits import MAX_COLUMNS
+from kbplanner.ir.program import (
+    Aggregation,
+    Clause,
+    ClauseAtom,
+    ClauseItem,
+    Program,
+    components,
+    dependencies,
+)
 from kbplanner.ir.schema import RelationSchema, Role
-from kbplanner.ir.terms import Term, Variable
+from kbplanner.ir.terms import Variable, numbered_variables
 from kbplanner.passes.verify import verify
 
 TRUE, POSSIBLE = "true", "possible"
-
-MAX_COLUMNS = 64
-"""Maximum number of columns; a rule with more variables in its recursive part has no instances as rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def negative_components(clauses: Sequence[Clause]) -> tuple[NegativeComponent, .
         if any(
             item.absent and item.schema in part.relations
             for clause in own
-            for item in _atoms(clause)
+            for item in clause.all_atoms()
         ):
             negative.append(NegativeComponent(part.relations, own))
     return tuple(negative)
@@ -83,7 +89,7 @@ def uncertain(
             if (
                 head not in relations
                 and head not in inside
-                and any(item.schema in relations for item in _atoms(clause))
+                and any(item.schema in relations for item in clause.all_atoms())
             ):
                 relations.add(head)
                 grown = True
@@ -121,7 +127,7 @@ def apart(
         elif keep:
             rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, doubled))
     for schema in sorted(inside, key=str):
-        args = _numbered(schema.arity)
+        args = numbered_variables(schema.arity)
         if not keep:
             rewritten.append(
                 Clause(ClauseAtom(schema, args), (ClauseAtom(settled(schema, TRUE), args),))
@@ -188,14 +194,14 @@ def overestimate(
     projections: dict[tuple[RelationSchema, tuple[bool, ...]], RelationSchema] = {}
     named = [_named(clause, part.relations, projections) for clause in part.clauses]
     for (schema, named_columns), projection in projections.items():
-        args = _numbered(schema.arity)
+        args = numbered_variables(schema.arity)
         args_kept = tuple(arg for arg, keeps in zip(args, named_columns, strict=True) if keeps)
         named.append(Clause(ClauseAtom(projection, args_kept), (ClauseAtom(schema, args),)))
     inside = part.relations | set(projections.values())
     rewritten: list[Clause] = []
     instances: list[Instances] = []
     for clause in named:
-        premises = tuple(item for item in _atoms(clause) if item.schema in inside)
+        premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
         rest = tuple(
             i
             for i in clause.body
@@ -228,8 +234,9 @@ def overestimate(
     others = [other for other in parts if other is not part]
     below = apart([c for c in clauses if c.head.schema not in part.relations], others, undefined)
     goal = part.clauses[0].head.schema
-    reached = _reached(below, [atom.schema for clause in rewritten for atom in _atoms(clause)])
-    program = Program((*reached, *rewritten), goal, None, goal, tuple(range(goal.arity)))
+    reached = dependencies(below, (a.schema for clause in rewritten for a in clause.all_atoms()))
+    needed = (clause for clause in below if clause.head.schema in reached)
+    program = Program((*needed, *rewritten), goal, None, goal, tuple(range(goal.arity)))
     verify(program, "wellfounded")
     twice.update(projection for (schema, _), projection in projections.items() if schema in twice)
     return Overestimate(program, tuple(instances), frozenset(twice))
@@ -244,7 +251,7 @@ def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) ->
         resting = {
             clause.head.schema
             for clause in clauses
-            if any(item.schema in dependents for item in _atoms(clause))
+            if any(item.schema in dependents for item in clause.all_atoms())
         }
         grown = not resting <= dependents
         dependents |= resting
@@ -349,28 +356,3 @@ def _named(
             count += not keeps
         body.append(replace(item, args=tuple(args)))
     return replace(clause, body=tuple(body))
-
-
-def _reached(clauses: Sequence[Clause], roots: Iterable[RelationSchema]) -> Iterator[Clause]:
-    """Return the clauses that the relations depend on, in their order."""
-    heads: dict[RelationSchema, list[Clause]] = {}
-    for clause in clauses:
-        heads.setdefault(clause.head.schema, []).append(clause)
-    todo = list(roots)
-    reached = set(todo)
-    while todo:
-        for clause in heads.get(todo.pop(), ()):
-            for atom in _atoms(clause):
-                if atom.schema not in reached:
-                    reached.add(atom.schema)
-                    todo.append(atom.schema)
-    return (clause for clause in clauses if clause.head.schema in reached)
-
-
-def _atoms(clause: Clause) -> Iterator[ClauseAtom]:
-    """Return the atoms of the body, absent ones as well."""
-    return (item for item in clause.body if isinstance(item, ClauseAtom))
-
-
-def _numbered(arity: int) -> tuple[Term, ...]:
-    return tuple(Variable(f"a{i}") for i in range(arity))

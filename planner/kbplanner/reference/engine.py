@@ -12,15 +12,16 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kbplanner.compile.aggregates import FOLDS, fold
+from kbplanner.compile.aggregates import fold
 from kbplanner.compile.bytecode import Opcode
 from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
-from kbplanner.ir.compute import FUNCTIONS, compute, text_test
+from kbplanner.ir.compute import compute, text_test
 from kbplanner.ir.numbers import answer_key, test
+from kbplanner.ir.operators import AGGREGATES, OPERATIONS
 from kbplanner.ir.pattern import matches
 from kbplanner.reference.model import ReferenceModel
 from kbplanner.reference.plan import READS, Component, ReferencePlan, Rule, decode
@@ -248,7 +249,7 @@ class ReferenceRun:
             )
         elif opcode == Opcode.CALL:
             value = compute(
-                FUNCTIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]]
+                OPERATIONS[step[1]], [self._engine.text(registers[arg]) for arg in step[4:]]
             )
             self._tick()
             yield
@@ -297,7 +298,7 @@ class ReferenceRun:
             bound = {**registers, **dict(zip(loads.values(), key, strict=True))}
             for function, column, to in folds:
                 texts = [self._engine.text(row[column]) if row else "" for row in rows]
-                value, warnings = fold(FOLDS[function], texts)
+                value, warnings = fold(AGGREGATES[function], texts)
                 self._warnings += warnings
                 if value is None:
                     break

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbplanner.errors import RuleSyntaxError
+from kbplanner.ir.limits import shortened
 from kbplanner.syntax.statements import Span
 
 LONG_LINE = 240
@@ -113,6 +114,11 @@ def syntax_error(diagnostics: Sequence[Diagnostic]) -> RuleSyntaxError:
     ordered = sorted(diagnostics, key=lambda diagnostic_: (diagnostic_.line, diagnostic_.column))
     text = "\n\n".join(diagnostic_.display() for diagnostic_ in ordered)
     return RuleSyntaxError(text, [diagnostic_.as_json() for diagnostic_ in ordered])
+
+
+def excerpt(text: str, max_chars: int = 40) -> str:
+    """Return a piece of source for a message: on one line, cut to a maximum length."""
+    return shortened(" ".join(text.split()), max_chars)
 
 
 def width(text: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kbplanner.syntax.diagnostics import Problem
+from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import OPERAND_END, OPERAND_START, Token
 
 _OPERATORS = {
@@ -126,15 +126,15 @@ def _bad_token(text: str, token: Token, place: Place, before: Token | None) -> P
     if kind == "BADVAR":
         hint = "a variable's name has the letters A to Z, a to z, digits and _, and starts with no digit"
         return Problem(
-            "bad-variable", f'"{_cut(value)}" is not a variable', hint, token.start, token.end
+            "bad-variable", f'"{excerpt(value)}" is not a variable', hint, token.start, token.end
         )
     if kind == "BADWORD":
-        hint = f'for text, quote it: "{_cut(value)}"'
+        hint = f'for text, quote it: "{excerpt(value)}"'
         if value.startswith("_"):
-            hint += f"; for a variable, write ?{_cut(value)}"
+            hint += f"; for a variable, write ?{excerpt(value)}"
         return Problem(
             "bad-word",
-            f'"{_cut(value)}" is neither a word nor a number',
+            f'"{excerpt(value)}" is neither a word nor a number',
             hint,
             token.start,
             token.end,
@@ -283,7 +283,7 @@ def _after_operand(
 def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -> Problem:
     if place.open[-1].type == "_LSQB":
         if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
-            message = f'expected "=" after "{_cut(before.value)}", {actual}'
+            message = f'expected "=" after "{excerpt(before.value)}", {actual}'
             return Problem("syntax", message, "an annotation is name=value", token.start, token.end)
         hint = (
             'a date is quoted: "2025-01-01T00:00:00Z"'
@@ -302,7 +302,7 @@ def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -
         return Problem("syntax", f'expected ")", {actual}', hint, token.start, token.end)
     hint = None
     if before.type == token.type == "IDENT":
-        words = _cut(text[before.start : token.end])
+        words = excerpt(text[before.start : token.end])
         hint = f'put a comma between arguments; text of several words is quoted: "{words}"'
     elif token.type in OPERAND_START:
         hint = "put a comma between arguments"
@@ -357,10 +357,5 @@ def _wanted(before: Token | None, place: Place) -> str:
 def _shown(text: str, token: Token | None) -> str:
     if token is None or token.start == token.end:
         return "the end of the text"
-    excerpt = _cut(text[token.start : token.end])
-    return excerpt if token.type == "STRING" else f'"{excerpt}"'
-
-
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 40 else text[:39] + "…"
+    shown = excerpt(text[token.start : token.end])
+    return shown if token.type == "STRING" else f'"{shown}"'

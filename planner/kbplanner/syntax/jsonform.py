@@ -13,20 +13,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.limits import BUILTINS, DEFAULT_LIMITS, MAX_NAME, Limits, text_problem
-from kbplanner.ir.signatures import OPPOSITE, fits_as_atom
-from kbplanner.ir.terms import (
+from kbplanner.ir.limits import DEFAULT_LIMITS, MAX_NAME, Limits, shortened, text_problem
+from kbplanner.ir.operators import (
     AGGREGATES,
-    ANONYMOUS,
+    BUILTINS,
     COMPARISONS,
+    OPPOSITE,
     STRING_FUNCTIONS,
+    fits_as_atom,
+)
+from kbplanner.ir.terms import (
+    ANONYMOUS,
     Aggregate,
     Apply,
     Atom,
     BodyItem,
     Comparison,
     Expr,
-    Goal,
     HeadTerm,
     Literal,
     Rule,
@@ -132,14 +135,14 @@ def literal_from_json(predicate: Any, args: Any, limits: Limits = DEFAULT_LIMITS
     return Literal(Atom(known, args_from_json(args, "args", limits)))
 
 
-def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Goal:
+def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) -> Literal:
     """Read a goal: `negated` (or `naf`, or `truthVal: false`) means `not`, `polarity: "negative"`
     means `~`.
 
     A goal may also be text, or an object with `text`. Raises InvalidInput.
     """
     if (text := _text_of(obj, path)) is not None:
-        return Goal(literal_from_text(text[0], text[1], limits))
+        return literal_from_text(text[0], text[1], limits)
     fields = _object(obj, path)
     if isinstance(fields.get("builtin"), str):
         raise InvalidInput.at(
@@ -148,7 +151,7 @@ def goal_from_json(obj: Any, path: str = "", limits: Limits = DEFAULT_LIMITS) ->
     item = item_from_json({**fields, "builtin": False}, path, limits)
     if not isinstance(item, Literal):
         raise AssertionError("an item that is no builtin is a literal")
-    return Goal(item)
+    return item
 
 
 def args_from_json(
@@ -235,7 +238,7 @@ def _term(value: Any, path: str, limits: Limits) -> Term:
     if _NAME.fullmatch(name):
         return Variable(name)
     hint = "after the question mark: a letter A to Z or _, then letters, digits and _"
-    raise InvalidInput.at(path, f"{_brief(text)} is not a variable; {hint}")
+    raise InvalidInput.at(path, f'"{shortened(text)}" is not a variable; {hint}')
 
 
 def _head_term(value: Any, path: str, limits: Limits) -> HeadTerm:
@@ -272,7 +275,8 @@ def _expression(value: Any, path: str, limits: Limits) -> Expr:
     except InvalidInput as error:
         if text.startswith("?"):
             raise InvalidInput.at(
-                path, f"{_brief(text)} is neither a variable nor an expression: {error.message}"
+                path,
+                f'"{shortened(text)}" is neither a variable nor an expression: {error.message}',
             ) from None
         return text
     if isinstance(expr, Apply) and any(True for _ in expression_variables(expr)):
@@ -388,7 +392,3 @@ def _field(fields: Mapping[str, Any], key: str, path: str) -> Any:
 
 def _under(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
-
-
-def _brief(text: str) -> str:
-    return f'"{text if len(text) <= 40 else text[:39] + "…"}"'

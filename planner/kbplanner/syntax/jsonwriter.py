@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbplanner.ir.terms import (
-    COMPARISONS,
-    Apply,
-    Atom,
-    BodyItem,
-    Comparison,
-    Expr,
-    HeadTerm,
-    Rule,
-    Variable,
-)
+from kbplanner.ir.operators import COMPARISONS
+from kbplanner.ir.terms import Apply, Atom, BodyItem, Comparison, Expr, HeadTerm, Rule, Variable
 from kbplanner.syntax.printer import print_expression, print_term
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kbplanner.ir.numbers import test
-from kbplanner.ir.terms import COMPARISONS, Comparison, Literal, Rule, Variable
+from kbplanner.ir.operators import COMPARISONS
+from kbplanner.ir.terms import Comparison, Literal, Rule, Variable
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.statements import RuleStatement, Statement
 

@@ -9,14 +9,19 @@ import re
 from collections.abc import Iterator
 from typing import cast
 
-from kbplanner.ir.limits import MAX_DEPTH, RESERVED, Limits, text_problem
-from kbplanner.ir.signatures import FUNCTION_ARITY, OPPOSITE, fits_as_atom
-from kbplanner.ir.terms import (
+from kbplanner.ir.limits import MAX_DEPTH, Limits, text_problem
+from kbplanner.ir.operators import (
     AGGREGATES,
-    ANONYMOUS,
+    FUNCTION_ARITY,
     FUNCTIONS,
+    OPPOSITE,
+    RESERVED,
     STRING_FUNCTIONS,
     STRING_TESTS,
+    fits_as_atom,
+)
+from kbplanner.ir.terms import (
+    ANONYMOUS,
     Aggregate,
     Apply,
     Atom,
@@ -29,7 +34,7 @@ from kbplanner.ir.terms import (
     Term,
     Variable,
 )
-from kbplanner.syntax.diagnostics import Problem
+from kbplanner.syntax.diagnostics import Problem, excerpt
 from kbplanner.syntax.scanner import Token
 from kbplanner.syntax.statements import NO_ANNOTATIONS, Annotations
 from kbplanner.syntax.tree import Clause, Node
@@ -145,15 +150,15 @@ class Lowering:
         """Read a predicate with its arguments."""
         node = _ungroup(node)
         if node.kind not in ("call", "IDENT", "STRING"):
-            excerpt = self.source[node.start : node.end]
+            source = self.source[node.start : node.end]
             hint = None
             if node.kind in ("VAR", "ANON"):
-                hint = f'a predicate is a name: write something like "is_known({excerpt})", or compare with "="'
+                hint = f'a predicate is a name: write something like "is_known({source})", or compare with "="'
             elif node.kind == "apply":
-                hint = "compare the value with something, for instance ?z = " + excerpt
+                hint = "compare the value with something, for instance ?z = " + source
             self._add(
                 "not-an-atom",
-                f'expected an atom, found "{_brief(excerpt)}"',
+                f'expected an atom, found "{excerpt(source)}"',
                 hint,
                 node.start,
                 node.end,
@@ -194,7 +199,7 @@ class Lowering:
                     token,
                 )
             return Variable(token.value[1:]) if node.kind == "VAR" else ANONYMOUS
-        excerpt = _brief(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
+        shown = excerpt(self.source[node.start : node.end] + (")" if node.kind == "call" else ""))
         if (
             node.kind == "call"
             and token.type == "IDENT"
@@ -205,11 +210,13 @@ class Lowering:
         if node.kind == "call":
             hint = 'an argument is a constant, a variable or "_"'
             if token.value in FUNCTIONS:
-                hint = f"compute it in the body: ?z = {excerpt}, and use ?z here"
-            self._add("nested-term", f'no "{excerpt}" inside an atom', hint, node.start, node.end)
+                hint = f"compute it in the body: ?z = {shown}, and use ?z here"
+            self._add("nested-term", f'no "{shown}" inside an atom', hint, node.start, node.end)
         elif node.kind == "apply":
-            hint = f'for text, quote it: "{excerpt}"; for a number, compute it in the body: ?z = {excerpt}'
-            message = f'no arithmetic inside an atom, found "{excerpt}"'
+            hint = (
+                f'for text, quote it: "{shown}"; for a number, compute it in the body: ?z = {shown}'
+            )
+            message = f'no arithmetic inside an atom, found "{shown}"'
             self._add("expression-in-atom", message, hint, node.start, node.end)
         else:
             self._at(
@@ -269,7 +276,7 @@ class Lowering:
             self._at(
                 "comparison-chain",
                 "a comparison has two sides",
-                _brief(hint, 200),
+                excerpt(hint, 200),
                 node.operators[1],
             )
         left, right = self.expression(node.args[0]), self.expression(node.args[1])
@@ -279,7 +286,7 @@ class Lowering:
                 self.source[node.start : operator.start],
                 self.source[operator.end : node.end],
             )
-            hint = _brief(f"write {before.rstrip()} {opposite} {after.lstrip()}", 200)
+            hint = excerpt(f"write {before.rstrip()} {opposite} {after.lstrip()}", 200)
             word = self.source.rindex("not", 0, node.start)
             message = '"not" stands before an atom, not before a comparison'
             self._add("not-comparison", message, hint, word, word + 3)
@@ -359,7 +366,7 @@ class Lowering:
             self._aggregate_in_body(node)
         else:
             hint = "the functions are " + ", ".join(FUNCTIONS)
-            self._at("unknown-function", f'no function "{_brief(name)}"', hint, node.token)
+            self._at("unknown-function", f'no function "{excerpt(name)}"', hint, node.token)
         return ""
 
     # ---- annotations ----
@@ -376,7 +383,7 @@ class Lowering:
                 hint = f"a {clause.kind} takes " + ", ".join(keys)
                 self._at(
                     "unknown-annotation",
-                    f'a {clause.kind} has no annotation "{_brief(name)}"',
+                    f'a {clause.kind} has no annotation "{excerpt(name)}"',
                     hint,
                     key,
                 )
@@ -395,7 +402,7 @@ class Lowering:
             return float(text)
         self._at(
             "bad-annotation",
-            f'confidence is a number from 0 to 1, found "{_brief(text)}"',
+            f'confidence is a number from 0 to 1, found "{excerpt(text)}"',
             None,
             token,
         )
@@ -408,7 +415,7 @@ class Lowering:
                 return int(text)
             self._at(
                 "bad-annotation",
-                f'ttl is a positive number of milliseconds, found "{_brief(text)}"',
+                f'ttl is a positive number of milliseconds, found "{excerpt(text)}"',
                 None,
                 token,
             )
@@ -503,8 +510,3 @@ def _is_aggregate(node: Node) -> bool:
         and len(node.args) == 1
         and node.args[0].kind in ("VAR", "ANON", "STAR")
     )
-
-
-def _brief(text: str, most: int = 40) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -9,20 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kbplanner.ir.signatures import OPPOSITE
-from kbplanner.ir.terms import (
+from kbplanner.ir.operators import (
     AGGREGATES,
     ARITHMETIC,
     COMPARISONS,
-    STRING_FUNCTIONS,
-    STRING_TESTS,
+    OPPOSITE,
+    PRODUCTS,
+    QUOTED_NAMES,
+)
+from kbplanner.ir.terms import (
     Aggregate,
     Apply,
     Atom,
     BodyItem,
     Comparison,
     Expr,
-    Goal,
     HeadTerm,
     Literal,
     Rule,
@@ -32,9 +33,7 @@ from kbplanner.syntax.scanner import NUMBER, WORD
 _PLAIN = re.compile(rf"{WORD}|-?{NUMBER}")
 _WORD = re.compile(WORD)
 _KEYWORDS = frozenset({"not", "div", "mod"})
-_BUILTINS = frozenset((*STRING_TESTS, *STRING_FUNCTIONS))
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-_PRODUCTS = ("*", "/", "div", "mod")
 
 
 def print_constant(text: str) -> str:
@@ -72,7 +71,7 @@ def print_expression(expr: Expr) -> str:
     if expr.function not in ARITHMETIC:
         return f"{expr.function}({', '.join(print_expression(arg) for arg in expr.args)})"
     left, right = expr.args
-    product = expr.function in _PRODUCTS
+    product = expr.function in PRODUCTS
     left_text, right_text = print_expression(left), print_expression(right)
     if product and _is_sum(left):
         left_text = f"({left_text})"
@@ -106,11 +105,6 @@ def print_rule(rule: Rule, *, bare: bool = False) -> str:
     return f"{name}{text}{' [' + ', '.join(notes) + ']' if notes else ''}."
 
 
-def print_goal(goal: Goal) -> str:
-    """Return a goal as text: `?- p(?x).`"""
-    return f"?- {print_item(goal.literal)}."
-
-
 def _comparison(item: Comparison) -> str:
     left, right = print_expression(item.left), print_expression(item.right)
     if item.op not in COMPARISONS:
@@ -131,7 +125,7 @@ def _unsigned(atom: Atom, body: bool) -> str:
 
 def _predicate(name: str) -> str:
     """Return the name of a predicate, quoted where it would be read as something else."""
-    plain = _WORD.fullmatch(name) and name not in _KEYWORDS and name not in _BUILTINS
+    plain = _WORD.fullmatch(name) and name not in QUOTED_NAMES
     return name if plain else _quoted(name, "'")
 
 
@@ -144,7 +138,7 @@ def _is_sum(expr: Expr) -> bool:
 
 
 def _is_product(expr: Expr) -> bool:
-    return isinstance(expr, Apply) and expr.function in _PRODUCTS
+    return isinstance(expr, Apply) and expr.function in PRODUCTS
 
 
 def _quoted(text: str, quote: str) -> str:

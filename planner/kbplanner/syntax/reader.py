@@ -11,7 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from kbplanner.ir.limits import MAX_DEPTH, MAX_TOKENS, RESERVED, Limits
+from kbplanner.ir.limits import MAX_DEPTH, MAX_TOKENS, Limits
+from kbplanner.ir.operators import QUOTED_NAMES
 from kbplanner.ir.terms import Atom
 from kbplanner.syntax.diagnostics import MAX_ERRORS, Diagnostic, Problem, diagnostic, syntax_error
 from kbplanner.syntax.expected import explain
@@ -38,7 +39,6 @@ _ARG = rf"(?:{WORD}|-?{NUMBER}|{_PLAIN_STRING})"
 _PLAIN_FACT = re.compile(rf"({WORD})\(\s*({_ARG}(?:\s*,\s*{_ARG})*)\s*\)\s*\.")
 _ARGS = re.compile(_ARG)
 _SKIP = re.compile(r"\s*(?:(?:[%#]|//)[^\n]*(?:\n\s*|\Z))*")
-_NOT_PLAIN = RESERVED | {"not"}
 
 
 class Reader:
@@ -114,7 +114,7 @@ class Reader:
             args = [arg.strip() for arg in inside.split(",")]
         limits = self._limits
         if (
-            predicate in _NOT_PLAIN
+            predicate in QUOTED_NAMES
             or len(predicate) > limits.predicate_chars
             or len(args) > limits.args
             or len(inside) * 4 > limits.arg_bytes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kbplanner.errors import InvalidInput
-from kbplanner.ir.terms import Atom, BodyItem, Goal, Literal, Rule
+from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule
 
 
 class Span(NamedTuple):
@@ -80,10 +80,10 @@ class GoalStatement:
     predicates: tuple[tuple[str, int, Span], ...] = ()
 
     @property
-    def goal(self) -> Goal:
-        """The goal, if the query is a single literal; raises InvalidInput otherwise."""
+    def literal(self) -> Literal:
+        """The literal, if the query is a single literal; raises InvalidInput otherwise."""
         if len(self.body) == 1 and isinstance(self.body[0], Literal):
-            return Goal(self.body[0])
+            return self.body[0]
         raise InvalidInput("a goal here is a single atom; for more, write a rule and ask its head")
 
 

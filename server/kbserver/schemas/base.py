@@ -238,7 +238,7 @@ def literal_given(fields: Mapping[str, Any]) -> Literal:
         positive = atom.positive and fields.get("polarity") != "negative"
         return Literal(Atom(atom.predicate, atom.args, positive), literal.negated or negated)
     goal: dict[str, Any] = {key: fields[key] for key in (*ATOM, "polarity") if key in fields}
-    return goal_from_json({**goal, "negated": negated}).literal
+    return goal_from_json({**goal, "negated": negated})
 
 
 def _refuse_beside_text(fields: Mapping[str, Any]) -> None:

@@ -124,9 +124,7 @@ def goal_literals(goals: Any) -> tuple[Literal, ...]:
     """Read goals; raises InvalidInput."""
     if type(goals) is not list:
         raise InvalidInput.at("goals", "must be an array of goals")
-    return tuple(
-        goal_from_json(goal, f"goals[{place}]").literal for place, goal in enumerate(goals)
-    )
+    return tuple(goal_from_json(goal, f"goals[{place}]") for place, goal in enumerate(goals))
 
 
 def shown_entry(entry: Entry) -> dict[str, Any]:

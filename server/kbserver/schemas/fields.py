@@ -13,7 +13,8 @@ import orjson
 from marshmallow import ValidationError, fields
 
 from kbcore.timestamps import LAST_INSTANT, instant
-from kbplanner.ir.limits import BUILTINS, DEFAULT_LIMITS
+from kbplanner.ir.limits import DEFAULT_LIMITS
+from kbplanner.ir.operators import BUILTINS
 from kbserver.http.request_context import NAME_PATTERN, NAME_RULE, is_name
 from kbserver.schemas.jsonschema import (
     ANYTHING,

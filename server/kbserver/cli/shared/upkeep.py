@@ -88,7 +88,7 @@ def recall(target: Target, pattern: Atom, at: int, limit: int | None, scope: str
 
 def atom(text: str) -> Atom:
     """Read one atom, `p(...)` or `~p(...)`; raises RuleSyntaxError and InvalidInput."""
-    literal = parse_goal(text).goal.literal
+    literal = parse_goal(text).literal
     if literal.negated:
         raise InvalidInput("'not' is for goals; a stored negative is written ~p(...)")
     return literal.atom

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbplanner.evaluate.evaluated import value_of
+from kbplanner.ir.compute import value_of
 from kbplanner.ir.terms import Comparison
 from kbplanner.syntax.parser import parse_rule
 
