@@ -14,7 +14,7 @@
 
 /* cdef: begin */
 
-#define KB_ABI 2
+#define KB_ABI 2                      /* raised with every change of this interface; engine/binding.py has the same number */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
 typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */
@@ -65,7 +65,6 @@ typedef struct kb_stats {
 } kb_stats;
 
 const char *kb_status_text(int status);
-uint32_t kb_abi(void);
 
 /* engine */
 kb_status kb_engine_open(const kb_options *options, kb_engine **out);

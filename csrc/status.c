@@ -18,8 +18,3 @@ const char *kb_status_text(int status)
     default: return "unknown status";
     }
 }
-
-uint32_t kb_abi(void)
-{
-    return KB_ABI;
-}

@@ -8,6 +8,7 @@ import pytest
 
 from engine import assembler as asm
 from kbplanner._engine import ffi, lib
+from kbplanner.engine import binding
 from kbplanner.engine.backend import Limits, RunState
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import EngineFault
@@ -93,7 +94,6 @@ def test_null_arguments_are_misuse():
     null = ffi.NULL
     out, size = ffi.new("kb_sym *"), ffi.new("size_t *")
     wide = ffi.new("uint64_t *")
-    assert lib.kb_abi() == lib.KB_ABI
     assert lib.kb_engine_open(null, null) == lib.KB_MISUSE
     opened = ffi.new("kb_engine **")
     assert lib.kb_engine_open(null, opened) == lib.KB_OK
@@ -138,3 +138,9 @@ def test_every_status_has_a_text():
     texts = [ffi.string(lib.kb_status_text(status)) for status in range(-6, 4)]
     assert len(set(texts)) == 10
     assert ffi.string(lib.kb_status_text(77)) == b"unknown status"
+
+
+def test_a_stale_compiled_engine_is_refused():
+    binding.check_abi(lib.KB_ABI)
+    with pytest.raises(ImportError, match=r"interface version 1, .* needs version \d+; build"):
+        binding.check_abi(1)

@@ -10,7 +10,22 @@ from array import array
 from kbplanner._engine import ffi, lib
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault, InvalidInput
 
+ENGINE_ABI = 2
+"""Version of the C interface that this package calls: KB_ABI in csrc/kbengine.h."""
+
 __all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]
+
+
+def check_abi(abi: int) -> None:
+    """Raise ImportError if the compiled engine has another interface than this package calls."""
+    if abi != ENGINE_ABI:
+        raise ImportError(
+            f"the compiled engine has interface version {abi}, this kbplanner needs version "
+            f"{ENGINE_ABI}; build the engine again, for example with: pip install -e ."
+        )
+
+
+check_abi(lib.KB_ABI)
 
 
 def check(status: int, memory: int = 0) -> int:
