@@ -337,9 +337,7 @@ QUESTIONS = {
     "rows": lambda kb, goal: kb.infer(goal, AnswerOptions(min_confidence=0.1)),
     "moment": lambda kb, goal: kb.infer(goal, AnswerOptions(as_of=1_700_000_000_001)),
     "undefined": lambda kb, goal: kb.infer(goal, AnswerOptions(include_undefined=True)),
-    "facts": lambda kb, goal: kb.query_rows(
-        "edge", parse_goal("edge(?x, ?y)").literal.atom.args
-    ),
+    "facts": lambda kb, goal: kb.query_rows("edge", parse_goal("edge(?x, ?y)").literal.atom.args),
     "json": lambda kb, goal: kb.infer_json(
         goal, lambda rows, rest: rest() or b"[]", AnswerOptions(min_confidence=0.1)
     ),
