@@ -56,7 +56,7 @@ def compare(tenant: Tenant, source: str | None, target: str | None, budget: Budg
                 )
             )
         budget.check_answers(listed)
-        budget.rest()
+        budget.yield_now()
         with_facts.append(difference)
     for difference in with_facts:
         for sign in SIGNS:
@@ -91,7 +91,7 @@ def _rows(
     if stored is None or not rows:
         return
     arity = difference.arity
-    ordered = tenant.engine.sort(cells(rows, arity), arity, budget.via)
+    ordered = tenant.engine.sort(cells(rows, arity), arity, budget.offload)
     for part in budget.slices(difference.count(rows)):
         part_rows = ordered[part.start * arity : part.stop * arity]
         yield from stored.rows(

@@ -119,7 +119,7 @@ def _both(
 ) -> tuple[array[int], array[int]]:
     """Return the row ids of the atoms that are in both relations and valid now."""
     fewer, more = sorted((positive, negative), key=lambda r: r.relation.counts().visible)
-    rows, ids = fewer.relation.match([0] * fewer.schema.arity, rest=budget.rest)
+    rows, ids = fewer.relation.match([0] * fewer.schema.arity, yield_now=budget.yield_now)
     others = more.relation.locate(rows, len(ids))
     at = tenant.at(0)
     here, there = array("I"), array("I")

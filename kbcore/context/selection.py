@@ -147,7 +147,7 @@ class Selection:
         )
         for looked, fact in enumerate(ranked):
             if looked % 500 == 499:
-                self._budget.rest()
+                self._budget.yield_now()
             summary = self._summaries.of(fact)
             if summary is not None and (predicates is None or summary.predicate in predicates):
                 fact = summary

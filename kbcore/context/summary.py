@@ -71,7 +71,7 @@ def summarize(
             visible = stored.relation.counts().visible
             if not visible:
                 continue
-            budget.rest()
+            budget.yield_now()
             counts[stored.schema.predicate] += visible
             lived, going = _passing(stored, at, budget)
             ttl, expiring = ttl + lived, expiring + going
@@ -121,7 +121,7 @@ def _clashes(partition: Partition, stored: StoredRelation, now: int, budget: Bud
     few, many = sorted((stored, opposite), key=lambda one: one.relation.counts().visible)
     found = 0
     for rows, ids in few.relation.pieces([0] * few.schema.arity):
-        budget.rest()
+        budget.yield_now()
         places = many.relation.locate(rows, len(ids))
         found += len(places) - places.count(NO_ROW)
         if many.limited:  # a row that is not valid now is located too
@@ -186,6 +186,6 @@ def _chars(tenant: Tenant, stored: StoredRelation, lengths: Lengths, budget: Bud
     )
     total = 0
     for rows, ids in stored.relation.pieces([0] * arity):
-        budget.rest()
+        budget.yield_now()
         total += frame * len(ids) + lengths.total(tenant, rows, budget)
     return total

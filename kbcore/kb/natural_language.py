@@ -149,7 +149,7 @@ class Conversing(Asking, Windowing, ABC):
         check_request(request)
         budget = self._budget(wanted)
         try:
-            taken = read_statements_of(text, request.scope, budget.rest)
+            taken = read_statements_of(text, request.scope, budget.yield_now)
         finally:
             budget.turn.leave()
         extracted: Extracted | None = None
@@ -223,7 +223,7 @@ class Conversing(Asking, Windowing, ABC):
         with self._reads(wanted) as (tenant, budget):
 
             def rows(atom: Atom) -> list[Row]:
-                budget.rest()
+                budget.yield_now()
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 

@@ -63,7 +63,7 @@ class Explaining(TenantHandle):
             self._reads(options.wanted, None, "prove", (literal,)) as (tenant, budget),
             closing(self._proofs(tenant, literal, options, limits, budget)) as shown,
         ):
-            return write(shown, budget.rest)
+            return write(shown, budget.yield_now)
 
     def explain(
         self,
@@ -83,7 +83,7 @@ class Explaining(TenantHandle):
             else:
                 shown = self._body_proofs(tenant, body, options, limits, budget)
             with closing(shown):
-                texts = [proof_text(one, budget.rest) for one in shown]
+                texts = [proof_text(one, budget.yield_now) for one in shown]
         return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
 
     def plan(

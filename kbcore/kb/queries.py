@@ -73,7 +73,7 @@ class Asking(Explaining):
                 if parts is not None:
                     return parts
             answers = self._answers(tenant, literal, options, budget)
-            return [write([row for _, rows in answers for row in rows], budget.rest)]
+            return [write([row for _, rows in answers for row in rows], budget.yield_now)]
 
     def query_json(
         self,
@@ -105,7 +105,7 @@ class Asking(Explaining):
             for part in budget.slices(len(rows)):
                 for place in part:
                     rows[place]["truthVal"] = not rows[place]["negated"]
-            return [write(rows, budget.rest)]
+            return [write(rows, budget.yield_now)]
 
     def query_rows(
         self,

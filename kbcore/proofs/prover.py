@@ -69,12 +69,12 @@ Their proofs share lemmas, but the size of a run could grow out of proportion.
 """
 
 EXPANSIONS_PER_REST = 50
-"""Nodes expanded between two calls of `rest`: under a millisecond, also if each has a dozen
+"""Nodes expanded between two calls of `yield_now`: under a millisecond, also if each has a dozen
 premises.
 """
 
 INSTANCES_PER_REST = 50
-"""Instances examined separately between two calls of `rest`: about a millisecond."""
+"""Instances examined separately between two calls of `yield_now`: about a millisecond."""
 
 Symbols = tuple[int, ...]
 
@@ -181,7 +181,7 @@ class Prover:
             viewed(self._tenant, self._partition, self._rules, goals, self._budget, as_of) as view,
             closing(
                 Witnesses(
-                    engine, view.bind, view.statistics, self._budget.limits, self._budget.rest
+                    engine, view.bind, view.statistics, self._budget.limits, self._budget.yield_now
                 )
             ) as witnesses,
         ):
@@ -189,7 +189,7 @@ class Prover:
                 batch = answers[start : start + ANSWERS_PER_RUN]
                 rows = [tuple(engine.find(arg) for arg in args) for args in batch]
                 if schema not in self._rules.derived:
-                    self._budget.rest()
+                    self._budget.yield_now()
                     proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
@@ -200,7 +200,7 @@ class Prover:
                 try:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = self._ground(run)
-                    lowest = shortest(engine, ground, self._budget.via)
+                    lowest = shortest(engine, ground, self._budget.offload)
                     solved = Solved(engine, run, ground, lowest, Complete(run, lowest, witnesses))
                     proof = self._proof(view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
@@ -215,7 +215,7 @@ class Prover:
     def _ground(self, run: GroundRun) -> Ground:
         """Step the run to its end and read the ground program; BudgetExceeded names the rule."""
         try:
-            return run.read(self._budget.drive, self._budget.rest)
+            return run.read(self._budget.drive, self._budget.yield_now)
         except BudgetExceeded as error:
             raise naming_rule(error, self._rules.rules) from error
 
@@ -271,7 +271,7 @@ class Proof:
         solved, number = self._solved, node.instance
         self._expanded += 1
         if not self._expanded % EXPANSIONS_PER_REST:
-            self._budget.rest()
+            self._budget.yield_now()
         if number < 0 or solved is None:
             return node.premises
         replay = self._replays.get(number)
@@ -299,7 +299,7 @@ class Proof:
 
     def _replay(self, number: int, solved: Solved) -> None:
         """Replay a batch of instances that includes `number`, except those of aggregating rules."""
-        self._budget.rest()
+        self._budget.yield_now()
         picked = [] if self._picker is None else self._picker.pick(number)
         for block, places in parted(solved.run.blocks, picked):
             source, key = block.source, id(block.source)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from kbcore.errors import Cancelled, KBError, RateLimited
-from kbplanner.engine.backend import RunState, Steps, Via
+from kbplanner.engine.backend import Offload, RunState, Steps
 
 LIMIT = "TENANT_MAX_INFERENCES"
 """The setting that an error names if no slot became free."""
@@ -140,12 +140,12 @@ class Turn:
         if self.stopped is not None:
             raise self.stopped
 
-    def step(self, run: Steps, fuel: int, via: Via | None) -> RunState:
+    def step(self, run: Steps, fuel: int, offload: Offload | None) -> RunState:
         """Step a run or a model that `stop` can cancel."""
         self._at_work = run
         try:
             self.check()
-            return run.step(fuel, via)
+            return run.step(fuel, offload)
         except Cancelled as error:
             raise self.stopped or error from error
         finally:

@@ -111,7 +111,7 @@ def _total(
     `as_of`.
     """
     if as_of is None:
-        return stored.relation.total(pattern, column, budget.rest)
+        return stored.relation.total(pattern, column, budget.yield_now)
     rows, ids = held(stored, pattern, as_of, budget)
     if column is None:
         return Total(len(ids))

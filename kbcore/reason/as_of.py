@@ -30,9 +30,11 @@ class AsOfView:
             counts = stored.relation.counts()
             if len(ids) == counts.live == counts.visible:
                 return stored.relation
-            self._budget.rest()
+            self._budget.yield_now()
             copy = self._copies[schema] = stored.relation.copy()
-            all_rows, _ = copy.match([0] * schema.arity, hidden=True, rest=self._budget.rest)
+            all_rows, _ = copy.match(
+                [0] * schema.arity, hidden=True, yield_now=self._budget.yield_now
+            )
             copy.delete(all_rows, counts.live)
             copy.insert(rows, len(ids))
         return self._copies[schema]
@@ -50,7 +52,7 @@ def held(
     ids.
     """
     arity = stored.schema.arity
-    rows, ids = stored.relation.match(pattern, hidden=True, rest=budget.rest)
+    rows, ids = stored.relation.match(pattern, hidden=True, yield_now=budget.yield_now)
     held_rows, held_ids = array("I"), array("I")
     for part in budget.slices(len(ids)):
         part_ids = ids[part.start : part.stop]

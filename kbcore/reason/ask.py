@@ -351,7 +351,7 @@ class Reasoner:
             else:
                 count = min(count, limit)
                 limit -= count
-            rows = self.tenant.engine.sort(rows, atom.arity, budget.via)
+            rows = self.tenant.engine.sort(rows, atom.arity, budget.offload)
             parts.extend(
                 self.writer.rows(
                     stored.schema, partition.name, stored, (rows, count), budget, truth=True
@@ -387,7 +387,7 @@ class Reasoner:
             for stored, rows, ids in matched:
                 if noted and as_of is None and len(ids):
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
-                return tenant.engine.sort(rows, atom.arity, budget.via), len(ids)
+                return tenant.engine.sort(rows, atom.arity, budget.offload), len(ids)
             return array("I"), 0
         denied = self._denied(partition, rules) if as_of is None else None
         with viewed(tenant, partition, rules, (schema,), budget, as_of, denied) as view:
@@ -411,7 +411,7 @@ class Reasoner:
             if noted and answers[1] and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
-                run_budget = budget.limits, budget.work, budget.rest
+                run_budget = budget.limits, budget.work, budget.yield_now
                 with tenant.models.view(
                     rules, view.denied, (schema,), partition.bind, partition, *run_budget
                 ) as fresh:

@@ -1,7 +1,7 @@
 """The resource limits of one request, and the loop that steps a run within them.
 
 All long work of a request checks its budget regularly: the engine between slices of fuel, Python
-code about once a millisecond (`rest`, `slices`, `paced`). A check ends the request if its deadline
+code about once a millisecond (`yield_now`, `slices`, `paced`). A check ends the request if its deadline
 has passed or its client has disconnected, and lets other requests run.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.admission import Turn
-from kbplanner.engine.backend import Limits, RunState, Steps, Via
+from kbplanner.engine.backend import Limits, Offload, RunState, Steps
 from kbplanner.engine.engine import SLICE
 from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
@@ -39,10 +39,10 @@ Between slices the deadline is checked and other users of the engine get access.
 """
 
 SLICE_ROWS = 500
-"""Answers converted to Python objects between two calls of `rest`."""
+"""Answers converted to Python objects between two calls of `yield_now`."""
 
 ITEMS_AT_ONCE = 5000
-"""Items processed by a cheap loop between two calls of `rest`."""
+"""Items processed by a cheap loop between two calls of `yield_now`."""
 
 LONG_SECONDS = 0.1
 """Python time after which a request counts as long and needs a slot."""
@@ -91,7 +91,7 @@ class Budget:
     max_answers: int
     clock: Clock
     turn: Turn
-    away: Via | None = None
+    away: Offload | None = None
     pause: Callable[[], None] | None = None
     fuel: int = FIRST_FUEL
     notes: Notes = field(default_factory=Notes)
@@ -104,7 +104,7 @@ class Budget:
     def __post_init__(self) -> None:
         self.begun = self.clock.monotonic()
 
-    def via(self, call: Callable[[], int]) -> int:
+    def offload(self, call: Callable[[], int]) -> int:
         """Run a long call off the event loop.
 
         Raises BudgetExceeded if the deadline has already passed.
@@ -113,20 +113,20 @@ class Budget:
         return call() if self.away is None else self.away(call)
 
     def slices(self, count: int, size: int = SLICE_ROWS) -> Iterator[range]:
-        """Yield 0 .. count-1 as ranges of about a millisecond of Python work each, with a `rest` in
+        """Yield 0 .. count-1 as ranges of about a millisecond of Python work each, with a `yield_now` in
         between.
         """
         for start in range(0, count, size):
             if start:
-                self.rest()
+                self.yield_now()
             yield range(start, min(start + size, count))
 
     def paced(self, items: Iterable[T], every: int = ITEMS_AT_ONCE) -> Iterator[T]:
-        """Yield the items of a cheap loop, with a `rest` after every `every` items."""
-        return paced(items, self.rest, every)
+        """Yield the items of a cheap loop, with a `yield_now` after every `every` items."""
+        return paced(items, self.yield_now, every)
 
     def keys(self, rows: array[int], count: int, arity: int) -> Iterator[tuple[int, ...]]:
-        """Yield flat rows as tuples, with calls of `rest` in between."""
+        """Yield flat rows as tuples, with calls of `yield_now` in between."""
         tuples = zip(*[iter(rows)] * arity, strict=True) if arity else repeat((), count)
         return self.paced(islice(tuples, count))
 
@@ -161,7 +161,7 @@ class Budget:
             message = f"the evaluation reached its time limit of {self.timeout_ms} ms"
             raise BudgetExceeded(message, "timeMs", self.timeout_ms, rule)
 
-    def rest(self) -> None:
+    def yield_now(self) -> None:
         """Check the deadline between two pieces of Python work and yield to other requests.
 
         Raises BudgetExceeded.

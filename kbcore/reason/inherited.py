@@ -61,14 +61,14 @@ def weigh(
     The run is seeded and was planned for them.
     """
     try:
-        ground = run.read(budget.drive, budget.rest)
+        ground = run.read(budget.drive, budget.yield_now)
     except BudgetExceeded as error:
         raise naming_rule(error, rules.rules) from error
     values = _Values(run, ground, rules, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
-        return widest(run.engine, ground, ranks, budget.via)
+        return widest(run.engine, ground, ranks, budget.offload)
 
     confidences = _confidences(ground, solve, values, nodes, budget)
     ends = _ends(solve, values, nodes, budget)
@@ -155,7 +155,7 @@ def _confidences(
     if not any(values.carried):
         return [None] * len(nodes)
     distinct, best = _ranked(solve, values.confidence, nodes, budget)
-    carried = touched(ground, values.carried, budget.rest)
+    carried = touched(ground, values.carried, budget.yield_now)
     pairs = budget.paced(zip(nodes, best, strict=True))
     return [distinct[place - 1] if carried[node] else None for node, place in pairs]
 

@@ -37,7 +37,7 @@ class Written:
         truth: bool = False,
         absence: bool = False,
     ) -> Iterator[bytes]:
-        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `rest`
+        """Yield the JSON of answer rows in slices, each row with a leading comma, with a `yield_now`
         between slices.
 
         With `truth` each row has a truth value, with `absence` the metadata `nonMonotonic`.
@@ -57,7 +57,7 @@ class Written:
         rows, count = answers
         for part in rows_json(self._tenant.engine, shape, relation, rows, schema.arity, count):
             if not first:
-                budget.rest()
+                budget.yield_now()
             first = False
             yield part
 

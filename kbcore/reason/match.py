@@ -31,7 +31,7 @@ def matching(
         return
     for stored in partition.named(predicate, len(args), positive):
         if as_of is None:
-            rows, ids = stored.relation.match(pattern, rest=budget.rest)
+            rows, ids = stored.relation.match(pattern, yield_now=budget.yield_now)
         else:
             rows, ids = held(stored, pattern, as_of, budget)
         yield stored, rows, ids
@@ -47,7 +47,7 @@ def sorted_rows(
 ) -> list[Row]:
     """Return the first `limit` rows of a stored relation in answer order, as answer rows."""
     arity = stored.schema.arity
-    ordered = tenant.engine.sort(rows, arity, budget.via)
+    ordered = tenant.engine.sort(rows, arity, budget.offload)
     if limit is not None and limit < count:
         ordered, count = ordered[: limit * arity], limit
     result: list[Row] = []

@@ -36,7 +36,7 @@ def viewed(
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-        ask = rules, denied, goals, bind, partition, budget.limits, budget.work, budget.rest
+        ask = rules, denied, goals, bind, partition, budget.limits, budget.work, budget.yield_now
         with tenant.models.view(*ask, scope=partition.name, version=version) as view:
             yield view
     finally:

@@ -182,8 +182,10 @@ class Cascades:
             ):
                 original = affected_of(schema)
                 if original is not None:
-                    rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
-                    rows, arity = engine.sort(rows, schema.arity, budget.via), schema.arity
+                    rows, ids = run.run.relation(slot).match(
+                        [0] * schema.arity, yield_now=budget.yield_now
+                    )
+                    rows, arity = engine.sort(rows, schema.arity, budget.offload), schema.arity
                     affected = budget.keys(rows, len(ids), arity)
                     gone = keys.get(original)
                     candidates = (
@@ -218,7 +220,9 @@ class Cascades:
             for slot, schema in enumerate(goal.plan.slots):
                 original = affected_of(schema)
                 if original is not None:
-                    rows, ids = run.run.relation(slot).match([0] * schema.arity, rest=budget.rest)
+                    rows, ids = run.run.relation(slot).match(
+                        [0] * schema.arity, yield_now=budget.yield_now
+                    )
                     candidates = set(budget.keys(rows, len(ids), schema.arity)) - gone.get(
                         original, set()
                     )

@@ -52,7 +52,7 @@ def compared(
             partition,
             budget.limits,
             budget.work,
-            budget.rest,
+            budget.yield_now,
         )
         before = _conclusions(
             tenant,

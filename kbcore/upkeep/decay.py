@@ -94,7 +94,7 @@ def decay(
 
 def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
     return Doomed(
-        one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.via), one.count
+        one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.offload), one.count
     )
 
 

@@ -188,7 +188,7 @@ class FakeRun:
     cancelled: bool = False
     limits: list[Limits] = field(default_factory=list)
 
-    def step(self, fuel, via=None):
+    def step(self, fuel, offload=None):
         self.steps = min(self.steps + fuel, self.length)
         return RunState.DONE if self.steps == self.length else RunState.PAUSED
 

@@ -41,7 +41,7 @@ asks = st.tuples(st.just("ask"), st.sampled_from(GOALS), arguments, st.none() | 
 class Means:
     """Everything may be used."""
 
-    limits, fuel, via = Limits(), 1_000_000, None
+    limits, fuel, offload = Limits(), 1_000_000, None
 
     @staticmethod
     def finish(run):

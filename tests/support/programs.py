@@ -41,9 +41,9 @@ class Slices:
 
     fuel: int
     limits: Limits = PLENTY
-    via: None = None
+    offload: None = None
 
-    def rest(self) -> None:
+    def yield_now(self) -> None:
         pass
 
     def check_answers(self, count: int) -> None:
@@ -285,7 +285,16 @@ class World:
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
         means = Slices(fuel)
-        ask = self.rules, denied, (schema,), self.bind, self, means.limits, means.finish, means.rest
+        ask = (
+            self.rules,
+            denied,
+            (schema,),
+            self.bind,
+            self,
+            means.limits,
+            means.finish,
+            means.yield_now,
+        )
         with self.models.view(*ask, version=self.version if keep else -1) as view:
             if possible and view.rules.uncertain(denied, schema):
                 schema = replace(schema, truth=POSSIBLE)

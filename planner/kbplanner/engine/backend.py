@@ -75,10 +75,10 @@ SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
 
 
-Rest = Callable[[], None]
+YieldNow = Callable[[], None]
 """Called between pieces of long work in Python: yields to other tasks, or raises to stop the work."""
 
-Via = Callable[[Callable[[], int]], int]
+Offload = Callable[[Callable[[], int]], int]
 """Calls a function and returns its result, possibly in another thread."""
 
 
@@ -219,12 +219,12 @@ class Relation(Protocol):
         *,
         hidden: bool = False,
         limit: int = 0,
-        rest: Rest | None = None,
+        yield_now: YieldNow | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
         limit 0 = all.
 
-        `rest` is called between pieces of long work; the relation must not change until the call
+        `yield_now` is called between pieces of long work; the relation must not change until the call
         returns.
         """
 
@@ -236,10 +236,12 @@ class Relation(Protocol):
     def rows(self, ids: array[int]) -> array[int]:
         """Return the rows with these ids, which must exist, in the given order."""
 
-    def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
+    def total(
+        self, pattern: Sequence[int], column: int | None, yield_now: YieldNow | None = None
+    ) -> Total:
         """Sum a column over the rows that `match` would return; None: count the rows.
 
-        `rest` is called between pieces of about a millisecond.
+        `yield_now` is called between pieces of about a millisecond.
         """
 
     def counts(self) -> RelationCounts:
@@ -332,11 +334,11 @@ class Run(Protocol):
         Nothing is read unless the run is DONE within `fuel`, or if there are many answers.
         """
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after
         cancel().
 
-        `via`, if given, makes the call into the engine, for example in another thread. The caller
+        `offload`, if given, makes the call into the engine, for example in another thread. The caller
         holds the engine's mutex.
         """
 
@@ -374,7 +376,7 @@ class Run(Protocol):
 class Steps(Protocol):
     """Work that is stepped to its end within its limits: a run, or a model."""
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step for about `fuel` steps; DONE or PAUSED. Raises BudgetExceeded, or Cancelled after
         cancel().
         """
@@ -421,11 +423,11 @@ class Engine(Protocol):
     def texts(self, symbols: array[int]) -> list[str]:
         """Return the texts of many symbols."""
 
-    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
         code point.
 
-        `via`, if given, makes the call for a long list of rows.
+        `offload`, if given, makes the call for a long list of rows.
         """
 
     def texts_once(self, symbols: array[int]) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
+from kbplanner.engine.backend import Asked, Limits, Offload, RuleCounts, RunState, RunStats
 from kbplanner.engine.binding import check, encode, ffi, lib, opcodes, room
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
@@ -162,9 +162,9 @@ class Engine:
         filled = ffi.new("size_t *")
         size = 16 * len(view) + 64
         while len(result) < len(view):
-            rest = len(view) - len(result)
+            left = len(view) - len(result)
             buffer = ffi.new("char[]", size)
-            self.call(lib.kb_symbols_text, view + len(result), rest, buffer, size, ends, filled)
+            self.call(lib.kb_symbols_text, view + len(result), left, buffer, size, ends, filled)
             stops = ffi.unpack(ends, filled[0]) if filled[0] else []
             encoded = ffi.buffer(buffer, stops[-1])[:] if stops else b""
             spans = pairwise([0, *stops])
@@ -190,17 +190,19 @@ class Engine:
         with self._lock:
             return int(lib.kb_symbol_count(self._enter()))
 
-    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
         code point.
         """
         result = rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
-        if via is None or count < LONG_SORT:
+        if offload is None or count < LONG_SORT:
             self.call(lib.kb_sort_rows, view, arity, count)
         else:
-            self.call(lambda handle: via(lambda: int(lib.kb_sort_rows(handle, view, arity, count))))
+            self.call(
+                lambda handle: offload(lambda: int(lib.kb_sort_rows(handle, view, arity, count)))
+            )
         return result
 
     def relation(self, arity: int) -> Relation:
@@ -462,16 +464,16 @@ class Run:
                 answer.rows_made,
             )
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step for about `fuel` steps: DONE, PAUSED, or STALE before it starts again on changed
         relations.
 
-        `via`, if given, makes each call into the engine; the mutex is always taken in this thread.
+        `offload`, if given, makes each call into the engine; the mutex is always taken in this thread.
         Raises BudgetExceeded, or Cancelled after cancel(); then the run can only be closed.
         """
         enter: Callable[[Any, int], int] = lib.kb_run_step
-        if via is not None:
-            enter = lambda handle, amount: via(lambda: int(lib.kb_run_step(handle, amount)))  # noqa: E731
+        if offload is not None:
+            enter = lambda handle, amount: offload(lambda: int(lib.kb_run_step(handle, amount)))  # noqa: E731
         while True:
             status = self._call(enter, min(fuel, SLICE))
             fuel -= SLICE

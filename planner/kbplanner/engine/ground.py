@@ -17,7 +17,7 @@ NONE = 0xFFFFFFFF
 """Array entry for a missing number."""
 
 AT_ONCE = 10_000
-"""Steps of Python between two calls of `rest`: about a millisecond."""
+"""Steps of Python between two calls of `yield_now`: about a millisecond."""
 
 T = TypeVar("T")
 
@@ -118,19 +118,21 @@ def widest(ground: Ground, ranks: array[int]) -> array[int]:
     return best
 
 
-def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> bytearray:
+def touched(ground: Ground, marked: bytearray, yield_now: Callable[[], None]) -> bytearray:
     """Return which nodes depend on a marked instance in any proof, directly or indirectly.
 
-    `rest` is called between pieces of the work.
+    `yield_now` is called between pieces of the work.
     """
-    starts, users = _users(ground, rest)
+    starts, users = _users(ground, yield_now)
     nodes = bytearray(ground.nodes)
-    todo = [ground.heads[instance] for instance, mark in paced(enumerate(marked), rest) if mark]
+    todo = [
+        ground.heads[instance] for instance, mark in paced(enumerate(marked), yield_now) if mark
+    ]
     steps = 0
     while todo:
         steps += 1
         if not steps % AT_ONCE:
-            rest()
+            yield_now()
         node = todo.pop()
         if not nodes[node]:
             nodes[node] = 1
@@ -138,12 +140,12 @@ def touched(ground: Ground, marked: bytearray, rest: Callable[[], None]) -> byte
     return nodes
 
 
-def paced(items: Iterable[T], rest: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
-    """Yield the items, and call `rest` after every `every` of them."""
+def paced(items: Iterable[T], yield_now: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
+    """Yield the items, and call `yield_now` after every `every` of them."""
     left, more = iter(items), False
     for item in left:
         if more:
-            rest()
+            yield_now()
         more = True
         yield item
         yield from islice(left, every - 1)
@@ -158,18 +160,20 @@ def _premise_counts(ground: Ground) -> list[int]:
     )
 
 
-def _users(ground: Ground, rest: Callable[[], None] = lambda: None) -> tuple[list[int], array[int]]:
+def _users(
+    ground: Ground, yield_now: Callable[[], None] = lambda: None
+) -> tuple[list[int], array[int]]:
     """Return for each node the instances that have it as a premise, concatenated, and each node's
     offset.
     """
     counts = [0] * (ground.nodes + 1)
-    for node in paced(ground.premises, rest):
+    for node in paced(ground.premises, yield_now):
         counts[node + 1] += 1
     starts = list(accumulate(counts))
     places = starts[:]
     users = array("I", bytes(4 * len(ground.premises)))
     at = 0
-    for instance, end in paced(enumerate(ground.ends), rest):
+    for instance, end in paced(enumerate(ground.ends), yield_now):
         for node in ground.premises[at:end]:
             users[places[node]] = instance
             places[node] += 1

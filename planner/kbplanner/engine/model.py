@@ -6,7 +6,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbplanner.engine.backend import Limits, RunState, RunStats, Via
+from kbplanner.engine.backend import Limits, Offload, RunState, RunStats
 from kbplanner.engine.binding import check, ffi, lib
 from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, EngineFault
@@ -51,16 +51,16 @@ class Model:
         if getattr(self, "_handle", None) is not None:
             self._engine.lose(lib.kb_model_close, self._handle)
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
-        """Step for about `fuel` steps: DONE or PAUSED; `via` as for a run."""
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
+        """Step for about `fuel` steps: DONE or PAUSED; `offload` as for a run."""
         while True:
             with self._engine._lock:
                 handle, amount = self._entered(), min(fuel, SLICE)
-                if via is None:
+                if offload is None:
                     status = lib.kb_model_step(handle, amount)
                 else:
                     step = partial(lib.kb_model_step, handle, amount)
-                    status = int(via(step))
+                    status = int(offload(step))
             if status == lib.KB_LIMIT:
                 raise _spent("steps", self._limits.steps)
             check(status, self._engine.max_bytes)

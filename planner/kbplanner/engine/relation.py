@@ -14,8 +14,8 @@ from kbplanner.engine.backend import (
     Attribute,
     Difference,
     RelationCounts,
-    Rest,
     Total,
+    YieldNow,
 )
 from kbplanner.engine.binding import ffi, lib, room
 from kbplanner.engine.salience import Salience
@@ -92,15 +92,15 @@ class Relation:
         *,
         hidden: bool = False,
         limit: int = 0,
-        rest: Rest | None = None,
+        yield_now: YieldNow | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return matching rows (0 = any value, `SAME | j` = as column j) and ids, ordered by id;
         limit 0 = all.
         """
         rows, ids = array("I"), array("I")
         for some_rows, some_ids in self.pieces(pattern, hidden=hidden, limit=limit):
-            if rest is not None and ids:
-                rest()
+            if yield_now is not None and ids:
+                yield_now()
             rows.extend(some_rows)
             ids.extend(some_ids)
         return rows, ids
@@ -138,15 +138,17 @@ class Relation:
         self._call(lib.kb_rows_at, ids_view, len(ids), rows_view)
         return rows
 
-    def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
+    def total(
+        self, pattern: Sequence[int], column: int | None, yield_now: YieldNow | None = None
+    ) -> Total:
         """Sum a column over the rows that `match` would return; None: count the rows."""
         if len(pattern) != self._arity:
             raise EngineFault("engine: the pattern has another arity than the relation")
         sums, cursor = ffi.new("kb_total *"), ffi.new("uint64_t *")
         values, position = ffi.new("kb_sym[]", list(pattern)), NO_ROW if column is None else column
         while self._call(lib.kb_total_add, values, position, cursor, PIECE, sums) != lib.KB_DONE:
-            if rest is not None:
-                rest()
+            if yield_now is not None:
+                yield_now()
         added, words, reals = sums.sum, ffi.unpack(sums.sum.exact.words, lib.KB_EXACT_WORDS), None
         if added.reals:
             reals = Fraction(

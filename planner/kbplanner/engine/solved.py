@@ -6,7 +6,7 @@ from array import array
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import Via
+from kbplanner.engine.backend import Offload
 from kbplanner.engine.binding import ffi, lib, room
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import Ground, Shortest
@@ -17,21 +17,27 @@ LONG = 50_000
 """Instances whose solution takes some milliseconds."""
 
 
-def shortest(engine: backend.Engine, ground: Ground, via: Via | None = None) -> Shortest:
-    """Return the shortest proofs of a ground program, as `ground.shortest`; `via` makes long engine
+def shortest(engine: backend.Engine, ground: Ground, offload: Offload | None = None) -> Shortest:
+    """Return the shortest proofs of a ground program, as `ground.shortest`; `offload` makes long engine
     calls.
     """
     if not isinstance(engine, Engine):
         return shortest_in_python(ground)
     proofs = Shortest(room(ground.nodes), room(ground.nodes), room(ground.nodes))
     _solve(
-        engine, lib.kb_ground_shortest, ground, via, proofs.heights, proofs.chosen, proofs.counts
+        engine,
+        lib.kb_ground_shortest,
+        ground,
+        offload,
+        proofs.heights,
+        proofs.chosen,
+        proofs.counts,
     )
     return proofs
 
 
 def widest(
-    engine: backend.Engine, ground: Ground, ranks: array[int], via: Via | None = None
+    engine: backend.Engine, ground: Ground, ranks: array[int], offload: Offload | None = None
 ) -> array[int]:
     """Return the best values of a ground program, as `ground.widest`; no rank is greater than the
     number of instances.
@@ -39,12 +45,12 @@ def widest(
     if not isinstance(engine, Engine):
         return widest_in_python(ground, ranks)
     best = room(ground.nodes)
-    _solve(engine, lib.kb_ground_widest, ground, via, ranks, best)
+    _solve(engine, lib.kb_ground_widest, ground, offload, ranks, best)
     return best
 
 
 def _solve(
-    engine: Engine, function: Any, ground: Ground, via: Via | None, *arrays: array[int]
+    engine: Engine, function: Any, ground: Ground, offload: Offload | None, *arrays: array[int]
 ) -> None:
     heads, ends, premises = (
         ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)
@@ -52,8 +58,7 @@ def _solve(
     fields = (ground.nodes, len(ground), ground.free, len(ground.premises), heads, ends, premises)
     program = ffi.new("kb_ground *", fields)
     views = [ffi.from_buffer("uint32_t[]", array_) for array_ in arrays]
-    if via is None or len(ground) < LONG:
+    if offload is None or len(ground) < LONG:
         engine.call(function, program, *views)
     else:
-        offload = via
         engine.call(lambda handle: offload(lambda: int(function(handle, program, *views))))

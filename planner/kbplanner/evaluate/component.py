@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import compress
 
 from kbplanner.compile.plan import Plan
-from kbplanner.engine.backend import NO_ROW, Engine, Relation, Rest, Run, Truth
+from kbplanner.engine.backend import NO_ROW, Engine, Relation, Run, Truth, YieldNow
 from kbplanner.engine.ground import NEGATED, NONE, Ground, paced
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
@@ -33,11 +33,11 @@ from kbplanner.passes.wellfounded import (
 )
 
 AT_ONCE = 5_000
-"""Instances read between two calls of `rest`: about a millisecond."""
+"""Instances read between two calls of `yield_now`: about a millisecond."""
 
 
 class ComponentReader:
-    """Reader of one finished run; `rest` is called between pieces of the work."""
+    """Reader of one finished run; `yield_now` is called between pieces of the work."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class ComponentReader:
         plan: Plan,
         part: NegativeComponent,
         program: Overestimate,
-        rest: Rest,
+        yield_now: YieldNow,
     ) -> None:
         self._engine = engine
-        self._rest = rest
+        self._yield_now = yield_now
         self._part = part
         self._sources = program.instances
         self._inverted = program.inverted
@@ -72,7 +72,7 @@ class ComponentReader:
         heads, ends, premises = array("I"), array("I"), array("I")
         for index, source in enumerate(self._sources):
             rows, ids = self._relations[source.schema].match(
-                [0] * source.schema.arity, rest=self._rest
+                [0] * source.schema.arity, yield_now=self._yield_now
             )
             count = len(ids)
             if source.head.schema in self._inverted:
@@ -81,7 +81,7 @@ class ComponentReader:
             width = len(source.premises) + (not source.sure)
             arity = source.schema.arity
             for first in range(0, count, AT_ONCE):
-                self._rest()
+                self._yield_now()
                 batch, size = (
                     rows[first * arity : (first + AT_ONCE) * arity],
                     min(AT_ONCE, count - first),
@@ -136,12 +136,12 @@ class ComponentReader:
         """Add instances for the opposites of heads: one per premise that can fail; for a projection
         one with all.
         """
-        self._rest()
+        self._yield_now()
         nodes = self._nodes(source, source.head, rows, count)
         if source.head.schema.role is Role.PROJECTION:
             groups: dict[int, list[int]] = {}
             pairs = zip(nodes, self._nodes(source, source.premises[0], rows, count), strict=True)
-            for node, below in paced(pairs, self._rest, AT_ONCE):
+            for node, below in paced(pairs, self._yield_now, AT_ONCE):
                 groups.setdefault(node, []).append(below)
             for node, group in groups.items():
                 heads.append(node)
@@ -158,7 +158,7 @@ class ComponentReader:
             sure = self._relations[self._sources[index + 1].schema].locate(rows, count)
             fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
         for failing in fails:
-            for node, fail in paced(zip(nodes, failing, strict=True), self._rest, AT_ONCE):
+            for node, fail in paced(zip(nodes, failing, strict=True), self._yield_now, AT_ONCE):
                 if fail != NONE:
                     heads.append(node)
                     premises.append(fail)

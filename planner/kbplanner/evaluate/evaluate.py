@@ -19,11 +19,11 @@ from kbplanner.engine.backend import (
     CompiledPlan,
     Engine,
     Limits,
+    Offload,
     Relation,
     Run,
     RunState,
     Steps,
-    Via,
 )
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.race import LimitedSteps, Race
@@ -65,13 +65,13 @@ class Means(Protocol):
         """Steps that may be made at once while other work waits."""
 
     @property
-    def via(self) -> Via | None:
+    def offload(self) -> Offload | None:
         """Makes long calls into the engine."""
 
     def finish(self, run: Steps) -> None:
         """Step a paused run until it is done; raises BudgetExceeded where it may not continue."""
 
-    def rest(self) -> None:
+    def yield_now(self) -> None:
         """Let other tasks run; called between pieces of long work in Python."""
 
     def check_answers(self, count: int) -> None:
@@ -270,7 +270,9 @@ class GoalRun:
         if self._whole:
             return rows, count
         rows = _widen(rows, count, pattern, plan.answer_columns)
-        return rows if self._ordered else self._engine.sort(rows, len(pattern), means.via), count
+        return rows if self._ordered else self._engine.sort(
+            rows, len(pattern), means.offload
+        ), count
 
     def count(self, pattern: Sequence[int], drive: Drive) -> int:
         """Return the number of answers that `ask` would give, evaluated with `drive`; `pattern` as
@@ -352,10 +354,12 @@ class GoalRun:
         width = len(answer_pattern)
         if first is not None and self._ordered and width:
             return self._first(answer_pattern, first * width, width, means)
-        rows, ids = self.run.relation(self._plan.answer).match(answer_pattern, rest=means.rest)
+        rows, ids = self.run.relation(self._plan.answer).match(
+            answer_pattern, yield_now=means.yield_now
+        )
         if returns_all:
             means.check_answers(len(ids))
-        return self._engine.sort(rows, width, means.via)
+        return self._engine.sort(rows, width, means.offload)
 
     def _first(
         self, answer_pattern: Sequence[int], limit: int, width: int, means: Means
@@ -367,9 +371,9 @@ class GoalRun:
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
             best.extend(rows)
             if len(best) > limit + max(limit, KEPT_SYMBOLS):
-                means.rest()
-                best = self._engine.sort(best, width, means.via)[:limit]
-        return self._engine.sort(best, width, means.via)[:limit]
+                means.yield_now()
+                best = self._engine.sort(best, width, means.offload)[:limit]
+        return self._engine.sort(best, width, means.offload)[:limit]
 
     def _holds(self) -> int:
         """Return the number of rows of the answer relation; without columns, 1 if it has its row."""

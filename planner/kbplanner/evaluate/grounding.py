@@ -18,7 +18,7 @@ from kbplanner.compile.build import build
 from kbplanner.compile.bytecode import encode
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Rest, Run
+from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Run, YieldNow
 from kbplanner.engine.ground import Ground, paced
 from kbplanner.evaluate.evaluate import Bind, Drive, moved
 from kbplanner.ir.program import ClauseAtom
@@ -101,7 +101,7 @@ class GroundPlans:
 
 
 AT_ONCE = 5_000
-"""Instances read between two calls of `rest`: about a millisecond."""
+"""Instances read between two calls of `yield_now`: about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class GroundRun:
             self.run.seed(seeds, count)
             self._seeds, self._seed_count = seeds, count
 
-    def read(self, drive: Drive, rest: Rest) -> Ground:
-        """Run to the end, and return the ground program; `rest` is called between pieces of the
+    def read(self, drive: Drive, yield_now: YieldNow) -> Ground:
+        """Run to the end, and return the ground program; `yield_now` is called between pieces of the
         reading.
 
         It has the instances of `blocks`, of which the first `parts` are those of parts of clauses,
@@ -187,33 +187,33 @@ class GroundRun:
             nodes += self.run.relation(self.goal.slots[schema]).counts().rows
         arrays = _Arrays()
         for source in (source for source in program.instances if source.is_part):
-            self._add(source, arrays, rest)
+            self._add(source, arrays, yield_now)
         self.parts = len(arrays.heads)
         for source in (source for source in program.instances if _free(source)):
-            self._add(source, arrays, rest)
+            self._add(source, arrays, yield_now)
         for group in program.groups:
-            self._add_groups(group, arrays, rest)
+            self._add_groups(group, arrays, yield_now)
         free = len(arrays.heads)
         for source in (
             source for source in program.instances if not (source.is_part or _free(source))
         ):
-            self._add(source, arrays, rest)
+            self._add(source, arrays, yield_now)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
         if seed_relation is not None:  # the seeds of a rewritten goal hold without premises
             heads.extend(self.nodes(seed_relation, self._seeds, self._seed_count))
             ends.extend(array("I", [len(premises)]) * self._seed_count)
         return Ground(nodes, heads, ends, premises, free)
 
-    def _add(self, source: InstanceRelation, arrays: _Arrays, rest: Rest) -> None:
+    def _add(self, source: InstanceRelation, arrays: _Arrays, yield_now: YieldNow) -> None:
         """Add the instances of a clause to the arrays."""
         rows, ids = self.run.relation(self.goal.slots[source.schema]).match(
-            [0] * source.schema.arity, rest=rest
+            [0] * source.schema.arity, yield_now=yield_now
         )
         block = Block(source, len(arrays.heads), len(ids), rows)
         self._starts.append(block.start)
         self.blocks.append(block)
         for first in range(0, block.count, AT_ONCE):
-            rest()
+            yield_now()
             self._add_some(block.part(first, min(first + AT_ONCE, block.count)), arrays)
 
     def _add_some(self, block: Block, arrays: _Arrays) -> None:
@@ -229,22 +229,22 @@ class GroundRun:
         arrays.ends.extend(range(before + width, before + width * count + 1, width))
         arrays.premises.extend(flat)
 
-    def _add_groups(self, group: GroupRelation, arrays: _Arrays, rest: Rest) -> None:
+    def _add_groups(self, group: GroupRelation, arrays: _Arrays, yield_now: YieldNow) -> None:
         """Add for each group an instance whose premises are all its bindings."""
         rows, ids = self.run.relation(self.goal.slots[group.bindings]).match(
-            [0] * group.bindings.arity, rest=rest
+            [0] * group.bindings.arity, yield_now=yield_now
         )
         members: dict[tuple[int, ...], list[int]] = {}
         arity, offset = group.bindings.arity, self._offsets[group.bindings]
-        for i, index in paced(enumerate(ids), rest):
+        for i, index in paced(enumerate(ids), yield_now):
             members.setdefault(tuple(rows[i * arity : i * arity + group.width]), []).append(
                 offset + index
             )
         rows, ids = self.run.relation(self.goal.slots[group.schema]).match(
-            [0] * group.schema.arity, rest=rest
+            [0] * group.schema.arity, yield_now=yield_now
         )
         arity, offset = group.schema.arity, self._offsets[group.schema]
-        for i, index in paced(enumerate(ids), rest, 1000):
+        for i, index in paced(enumerate(ids), yield_now, 1000):
             arrays.heads.append(offset + index)
             arrays.premises.extend(members[tuple(rows[i * arity : i * arity + group.width])])
             arrays.ends.append(len(arrays.premises))

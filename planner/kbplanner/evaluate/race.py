@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
-from kbplanner.engine.backend import Limits, Run, RunState, RunStats, Steps, Via
+from kbplanner.engine.backend import Limits, Offload, Run, RunState, RunStats, Steps
 from kbplanner.errors import BudgetExceeded
 
 HEAD_START_STEPS = 200_000
@@ -63,22 +63,22 @@ class Race:
         self._rows_before = start.rows_made
         self._steps_before = start.steps
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step one of the two runs; DONE when it has reached its end. Raises BudgetExceeded for the
         demand run only.
         """
         demand = self._demand.stats()
         if demand.steps < self._head_start_end:
-            return self._demand.step(fuel, via)
+            return self._demand.step(fuel, offload)
         if not self._full_is_open:
             self._full_is_open = True
             self._full = self._open_full()
         if self._full is None:
-            return self._demand.step(fuel, via)
+            return self._demand.step(fuel, offload)
         if not self._is_turn_of_full(demand, self._full.stats()):
-            return self._timed(self._demand, fuel, via)
+            return self._timed(self._demand, fuel, offload)
         try:
-            state = self._timed(self._full, fuel, via)
+            state = self._timed(self._full, fuel, offload)
         except BudgetExceeded:
             self._drop_full()
             return RunState.PAUSED
@@ -121,10 +121,10 @@ class Race:
         """Close the full run, if it is open; the demand run belongs to the caller."""
         self._drop_full()
 
-    def _timed(self, run: Run, fuel: int, via: Via | None) -> RunState:
+    def _timed(self, run: Run, fuel: int, offload: Offload | None) -> RunState:
         start = self._now()
         try:
-            return run.step(fuel, via)
+            return run.step(fuel, offload)
         finally:
             self._seconds[run is self._full] += self._now() - start
 

@@ -23,8 +23,8 @@ from kbplanner.engine.backend import (
     Limits,
     Relation,
     RelationCounts,
-    Rest,
     Steps,
+    YieldNow,
 )
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.component import ComponentReader
@@ -135,7 +135,7 @@ class Models:
         statistics: Statistics,
         limits: Limits,
         drive: Callable[[Steps], None],
-        rest: Rest,
+        yield_now: YieldNow,
         *,
         scope: str | None = None,
         version: int = -1,
@@ -143,7 +143,7 @@ class Models:
         """Settle the components that goals on stored schemas (None: any) need, and yield the view
         to evaluate with.
 
-        `drive` steps a run or a model to its end, `rest` is called between pieces of work in
+        `drive` steps a run or a model to its end, `yield_now` is called between pieces of work in
         Python. Raises BudgetExceeded.
 
         Models are cached by `scope`, unless `version` is -1. While it stays the same, so do facts.
@@ -157,7 +157,17 @@ class Models:
         try:
             for index in rules.needed(denied, goals):
                 used[index] = self._settled(
-                    source, own, index, used, bind, statistics, limits, drive, rest, scope, version
+                    source,
+                    own,
+                    index,
+                    used,
+                    bind,
+                    statistics,
+                    limits,
+                    drive,
+                    yield_now,
+                    scope,
+                    version,
                 )
             yield self._view(rules, denied, used, bind, statistics)
         finally:
@@ -185,7 +195,7 @@ class Models:
         statistics: Statistics,
         limits: Limits,
         drive: Callable[[Steps], None],
-        rest: Rest,
+        yield_now: YieldNow,
         scope: str | None,
         version: int,
     ) -> Settled:
@@ -207,7 +217,7 @@ class Models:
         )
         try:
             settled = _settle(
-                self._engine, self._program(rules, index, view), view, limits, drive, rest
+                self._engine, self._program(rules, index, view), view, limits, drive, yield_now
             )
         except BudgetExceeded as error:
             raise naming_rule(error, rules.rules) from error
@@ -316,7 +326,7 @@ def _settle(
     view: View,
     limits: Limits,
     drive: Callable[[Steps], None],
-    rest: Rest,
+    yield_now: YieldNow,
 ) -> Settled:
     """Return the model of one component."""
     base = [(schema, view.bind(schema)) for schema in program.plan.base]
@@ -327,7 +337,7 @@ def _settle(
     try:
         run.limit(limits)
         drive(run)
-        reader = ComponentReader(engine, run, program.plan, program.part, program.source, rest)
+        reader = ComponentReader(engine, run, program.plan, program.part, program.source, yield_now)
         model = engine.model(reader.ground(), limits)
         try:
             drive(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kbplanner.engine.backend import Run, RunState, RunStats, Via
+from kbplanner.engine.backend import Offload, Run, RunState, RunStats
 
 
 @dataclass(slots=True)
@@ -30,10 +30,10 @@ class Watched:
         self._now = now
         self.stages = [Stage() for _ in range(strata)]
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Work for about `fuel` steps, in one stratum."""
         before, start = self._run.stats(), self._now()
-        state = self._run.step(fuel, via)
+        state = self._run.step(fuel, offload)
         end, after = self._now(), self._run.stats()
         if self.stages:
             stage = self.stages[before.component % len(self.stages)]

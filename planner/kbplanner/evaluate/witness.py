@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from kbplanner.compile.build import build
 from kbplanner.compile.bytecode import encode
 from kbplanner.compile.plan import Plan
-from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Rest, RunState
+from kbplanner.engine.backend import CompiledPlan, Engine, Limits, RunState, YieldNow
 from kbplanner.engine.ground import Shortest
 from kbplanner.errors import EngineFault
 from kbplanner.evaluate.evaluate import Bind
@@ -39,13 +39,18 @@ class Witnesses:
     """Search for values of unseen items, by the given values; each is searched for once."""
 
     def __init__(
-        self, engine: Engine, bind: Bind, statistics: Statistics, limits: Limits, rest: Rest
+        self,
+        engine: Engine,
+        bind: Bind,
+        statistics: Statistics,
+        limits: Limits,
+        yield_now: YieldNow,
     ) -> None:
         self._engine = engine
         self._bind = bind
         self._statistics = statistics
         self._limits = limits
-        self._rest = rest
+        self._yield_now = yield_now
         self._plans: dict[Unseen, tuple[Plan, CompiledPlan, Sequence[int]]] = {}
         self._found: dict[Unseen, dict[Symbols, Symbols]] = {}
 
@@ -69,7 +74,7 @@ class Witnesses:
             fuel = FUEL + FUEL_A_KEY * len(keys)
             state, rows = run.step(fuel), run.relation(plan.answer)
             while state is RunState.PAUSED and not rows.counts().rows:
-                self._rest()
+                self._yield_now()
                 fuel = min(4 * fuel, MOST_FUEL)
                 state = run.step(fuel)
             width, arity = len(unseen.given), rows.arity

@@ -32,7 +32,7 @@ class Role(str, Enum):
     PROJECTION = "projection"
     """Some columns of a relation, for a clause that tests that no row has given values in them."""
     PART = "part"
-    """The values that a part of a clause's body shares with the rest of it: `passes/parts.py`."""
+    """The values that a part of a clause's body shares with the yield_now of it: `passes/parts.py`."""
     GUARD = "guard"
     """The values for which a part of a clause's body is useful."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.bytecode import Opcode
-from kbplanner.engine.backend import Asked, Limits, RuleCounts, RunState, RunStats, Via
+from kbplanner.engine.backend import Asked, Limits, Offload, RuleCounts, RunState, RunStats
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
@@ -72,7 +72,7 @@ class ReferenceRun:
             raise EngineFault("the plan takes no seeds")
         self._slots[self._plan.seed].insert(rows, count)
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step for about `fuel` steps."""
         if self._work is None:
             self._work = self._evaluate()
@@ -385,7 +385,7 @@ class ReferenceEngine:
         """Return the texts of many symbols."""
         return [self._texts[symbol] for symbol in symbols]
 
-    def sort(self, rows: array[int], arity: int, via: Via | None = None) -> array[int]:
+    def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
         """Return the rows in answer order."""
         if arity == 0:
             return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from kbplanner.engine.backend import Limits, RunState, RunStats, Truth, Via
+from kbplanner.engine.backend import Limits, Offload, RunState, RunStats, Truth
 from kbplanner.engine.ground import NEGATED, NONE, Ground
 from kbplanner.errors import BudgetExceeded, Cancelled
 
@@ -33,7 +33,7 @@ class ReferenceModel:
             )
         self._work: Iterator[None] = self._alternate()
 
-    def step(self, fuel: int, via: Via | None = None) -> RunState:
+    def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Step for about `fuel` steps."""
         for _ in range(max(fuel, 1)):
             if next(self._work, self) is self:

@@ -16,8 +16,8 @@ from kbplanner.engine.backend import (
     Attribute,
     Difference,
     RelationCounts,
-    Rest,
     Total,
+    YieldNow,
 )
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
@@ -108,7 +108,7 @@ class ReferenceRelation:
         *,
         hidden: bool = False,
         limit: int = 0,
-        rest: Rest | None = None,
+        yield_now: YieldNow | None = None,
     ) -> tuple[array[int], array[int]]:
         """Return the matching rows and their ids, in order of id."""
         self._open()
@@ -143,7 +143,9 @@ class ReferenceRelation:
         """Yield what `match` returns, in one piece."""
         yield self.match(pattern, hidden=hidden, limit=limit)
 
-    def total(self, pattern: Sequence[int], column: int | None, rest: Rest | None = None) -> Total:
+    def total(
+        self, pattern: Sequence[int], column: int | None, yield_now: YieldNow | None = None
+    ) -> Total:
         """Add up a column of the rows that match."""
         rows, ids = self.match(pattern)
         if column is None:
