@@ -34,28 +34,43 @@ PAGES = ROOT / "reference"
 NOTE = "<!-- Written by docs/generate.py from the code; change it there. -->"
 
 
+SETTING_SECTIONS = {
+    "HOST": "Address and storage",
+    "REPLICATION_MODE": "Replication",
+    "LOG_LEVEL": "Logs",
+    "QUERY_MAX_ROWS": "Limits of one request",
+    "API_KEY": "Access and rate limits",
+    "TENANT_MAX_FACTS": "Limits of a tenant",
+    "SALIENCE_SCORER": "Salience, search and eviction",
+    "LLM_PROVIDER": "Language model",
+    "CONTEXT_OPTIMIZE_ENABLED": "Interfaces",
+    "MAX_BODY_BYTES": "Bodies, writes and transactions",
+    "MAX_CONNECTIONS": "Connections and event streams",
+    "ENGINE": "Engine and plugins",
+}
+"""The first setting of each section of the settings page, with the title of the section."""
+
+
 def configuration() -> str:
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    lines = [
+        "# Settings",
+        "",
+        "Settings are read from the environment at the start. Flags of `kbcore serve` take precedence. If",
+        "a setting is not valid, the server exits with status 78 and a line that names the setting. A",
+        "secret can also be read from a file, whose path is the value of "
+        + ", ".join(f"`{setting.name}_FILE`" for setting in SETTINGS if setting.secret)
+        + ".",
+    ]
     for setting in SETTINGS:
-        default = (
-            ",".join(map(str, setting.default))
-            if isinstance(setting.default, tuple)
-            else setting.default
+        if title := SETTING_SECTIONS.get(setting.name):
+            lines += ["", f"## {title}", ""]
+            lines += ["| setting | default | value | meaning |", "|---|---|---|---|"]
+        default = setting.parser.format(setting.default)
+        shown = f"`{default}`" if default else "none"
+        lines.append(
+            f"| `{setting.name}` | {shown} | {setting.parser.permitted} | {setting.help} |"
         )
-        text = str(default).lower() if isinstance(default, bool) else default
-        shown = "none" if default in ("", None) else f"`{text}`"
-        rows.append(f"| `{setting.name}` | {shown} | {setting.help} |")
-    return "\n".join(
-        [
-            "# Settings",
-            "",
-            "Read once from the environment. Flags of `kbcore serve` win over them. A value that cannot be used ends the",
-            "start with one line that names the setting (exit status 78). A secret may be in a file instead:",
-            ", ".join(f"`{setting.name}_FILE`" for setting in SETTINGS if setting.secret) + ".",
-            "",
-            *rows,
-        ]
-    )
+    return "\n".join(lines)
 
 
 def error_classes(kind: type[KBError] = KBError) -> Iterator[type[KBError]]:

@@ -437,7 +437,7 @@ def open_kb(
     `config` overrides every other setting; `llm` is the language model, in place of the one that LLM_PROVIDER
     names. Raises ConfigError, StorageBusy, LogCorrupted.
     """
-    settings = (config or Config()).kept(storage, None if path is None else os.fspath(path))
+    settings = (config or Config()).with_storage(storage, None if path is None else os.fspath(path))
     return EmbeddedKB(open_runtime(settings, plugins=plugins, llm=llm), tenant)
 
 

@@ -1,125 +1,158 @@
-"""Parsers of settings: each returns a value, or raises ValueError with the permitted values."""
+"""Parsers of settings: text from the environment to a value, with the permitted texts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from kbcore.config.storage_urls import backend_of
+from kbcore.config.storage_urls import backend_of, redacted
 
-BIG = 1 << 40
-"""Upper bound for settings without a limit of their own."""
+T = TypeVar("T")
+
+UNLIMITED = 1 << 40
+"""Upper bound of integer settings that have no limit by meaning; the documentation omits it."""
 
 
-def integer(low: int, high: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `low` to `high`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Parser(Generic[T]):
+    """Conversion of text to a value.
 
-    def parse(text: str) -> int:
+    `permitted` describes the accepted texts, `convert` raises ValueError for all others. `format`
+    writes a value as text that could be set again; secrets are hidden. `confidential` values must
+    not be in logs and messages.
+    """
+
+    permitted: str
+    convert: Callable[[str], T]
+    format: Callable[[T], str] = str
+    confidential: bool = False
+
+    def __call__(self, text: str) -> T:
+        """Return the value of a text; raises ValueError with the permitted texts."""
+        try:
+            return self.convert(text)
+        except ValueError as error:
+            raise ValueError(f"must be {self.permitted}") from error
+
+
+def integer(low: int, high: int = UNLIMITED) -> Parser[int]:
+    """Return a parser of integers from `low` to `high`."""
+
+    def convert(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
-            raise ValueError(f"must be {low} to {high}")
+            raise ValueError(value)
         return value
 
-    return parse
+    limits = f"of at least {low}" if high == UNLIMITED else f"from {low} to {high}"
+    return Parser(f"an integer {limits}", convert)
 
 
-def choice(*choices: str) -> Callable[[str], str]:
-    """Return a parser of one of several words, ignoring case."""
+def choice(*choices: str) -> Parser[str]:
+    """Return a parser of one of several words; case is ignored."""
 
-    def parse(text: str) -> str:
+    def convert(text: str) -> str:
         for choice in choices:
             if text.lower() == choice.lower():
                 return choice
-        raise ValueError(f"must be one of {', '.join(choices)}")
+        raise ValueError(text)
 
-    return parse
+    return Parser(f"one of {', '.join(choices)}", convert)
 
 
-def boolean(text: str) -> bool:
-    """Parse a boolean."""
+def _boolean(text: str) -> bool:
     if text.lower() in ("1", "true", "yes", "on"):
         return True
     if text.lower() in ("0", "false", "no", "off"):
         return False
-    raise ValueError("must be true or false")
+    raise ValueError(text)
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Parse names separated by commas."""
+def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def weights(text: str) -> tuple[float, ...]:
-    """Parse the three weights of salience."""
-    found = tuple(float(part) for part in text.split(","))
-    if (
-        len(found) != 3
-        or not all(0 <= weight <= 1 for weight in found)
-        or not 0 < sum(found) <= 1 + 1e-9
-    ):
-        raise ValueError(
-            "must be three numbers of 0 to 1, separated by commas, that add up to more than 0 and at most 1"
-        )
-    return found
+def _weight(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
 
 
-def weight(text: str) -> float:
-    """Parse a weight, a number from 0 to 1."""
-    found = float(text)
-    if not 0 <= found <= 1:
-        raise ValueError("must be a number from 0 to 1")
-    return found
+def _weights(text: str) -> tuple[float, ...]:
+    values = tuple(_weight(part) for part in text.split(","))
+    if len(values) != 3 or not 0 < sum(values) <= 1 + 1e-9:
+        raise ValueError(text)
+    return values
 
 
-def storage_url(text: str) -> str:
-    """Parse a storage URL."""
+def _storage_url(text: str) -> str:
     backend_of(text)
     return text
 
 
-def key(text: str) -> str:
-    """Parse a secret."""
+def _secret(text: str) -> str:
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("must be printable ASCII without spaces")
+        raise ValueError
     return text
 
 
-def hidden(text: str) -> str:
-    """Return a placeholder for a secret in messages."""
-    return "(not shown)"
-
-
-def node_name(text: str) -> str:
-    """Parse the name of a node."""
+def _node_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
-        raise ValueError("must have 1 to 64 letters, digits and _ . -")
+        raise ValueError(text)
     return text
 
 
-def rate(text: str) -> tuple[int, ...]:
-    """Parse a rate limit: a number of requests and a number of seconds."""
+def _rate(text: str) -> tuple[int, ...]:
     count, slash, seconds = text.partition("/")
-    if not (
-        slash
-        and count.isdecimal()
-        and seconds.isdecimal()
-        and 1 <= int(count) <= BIG
-        and 1 <= int(seconds) <= 86_400
-    ):
-        raise ValueError("must be requests/seconds, such as 600/60")
+    if not (slash and count.isdecimal() and seconds.isdecimal()):
+        raise ValueError(text)
+    if not (1 <= int(count) <= UNLIMITED and 1 <= int(seconds) <= 86_400):
+        raise ValueError(text)
     return int(count), int(seconds)
 
 
-def address(text: str) -> str:
-    """Parse an HTTP address: a host, optionally with port and path, without a trailing slash."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise ValueError("is not an address") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError("must be an address of http or https, such as http://localhost:8080/v1")
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(text)
     if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("must have no user, query or fragment")
+        raise ValueError(text)
     return text.rstrip("/")
+
+
+def _joined(separator: str) -> Callable[[tuple[object, ...]], str]:
+    return lambda values: separator.join(map(str, values))
+
+
+TEXT = Parser("text", str)
+BOOLEAN = Parser("true or false", _boolean, lambda value: str(value).lower())
+NAMES = Parser("names separated by commas", _names, _joined(","))
+WEIGHT = Parser("a number from 0 to 1", _weight)
+WEIGHTS = Parser(
+    "three numbers from 0 to 1, separated by commas, with a sum above 0 and at most 1",
+    _weights,
+    _joined(","),
+)
+STORAGE_URL = Parser(
+    "a URL such as wal:/folder, sqlite:/file or postgresql://user@host/database",
+    _storage_url,
+    redacted,
+    confidential=True,
+)
+SECRET = Parser(
+    "printable ASCII without spaces",
+    _secret,
+    lambda value: "(not shown)" if value else "",
+    confidential=True,
+)
+NODE_NAME = Parser("1 to 64 letters, digits, underscores, dots and hyphens", _node_name)
+RATE = Parser("requests/seconds, such as 600/60", _rate, _joined("/"))
+ADDRESS = Parser(
+    "an HTTP or HTTPS address without user, query or fragment, such as http://localhost:8080/v1",
+    _address,
+)
+"""An HTTP address: a host, optionally with port and path; a trailing slash is removed."""

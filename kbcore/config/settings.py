@@ -1,533 +1,65 @@
-"""Table of settings and their values; the only module that reads the environment."""
+"""Settings with their defaults, parsers and help texts; the only module that reads the environment."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, TypeVar
 
 from kbcore.config.parsers import (
-    BIG,
-    address,
-    boolean,
+    ADDRESS,
+    BOOLEAN,
+    NAMES,
+    NODE_NAME,
+    RATE,
+    SECRET,
+    STORAGE_URL,
+    TEXT,
+    WEIGHT,
+    WEIGHTS,
+    Parser,
     choice,
-    hidden,
     integer,
-    key,
-    names,
-    node_name,
-    rate,
-    storage_url,
-    weight,
-    weights,
 )
-from kbcore.config.storage_urls import backend_of, redacted
+from kbcore.config.storage_urls import backend_of, redacted, secrets_of
 from kbcore.errors import ConfigError, InvalidInput
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: environment name, parser of its text, default, and help text.
+    """Description of one field of Config, for messages, commands and documentation."""
 
-    `shown` formats the text for messages and hides secrets.
-    """
-
-    name: str
-    parse: Callable[[str], Any]
+    field: str
     default: Any
+    parser: Parser[Any]
     help: str
-    shown: Callable[[str], str] = repr
 
     @property
-    def field(self) -> str:
-        """Name of the field of Config."""
-        return self.name.lower()
+    def name(self) -> str:
+        """Name of the environment variable."""
+        return self.field.upper()
 
     @property
     def secret(self) -> bool:
-        """True if the value is a secret, which is never shown and can also be given as a file."""
-        return self.shown is hidden
+        """True if the value is a secret, which is never shown and can also be read from a file."""
+        return self.parser is SECRET
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a text; raises ConfigError, without the text of a secret."""
+        try:
+            return self.parser(text)
+        except ValueError as error:
+            value = "(not shown)" if self.secret else repr(redacted(text))
+            raise ConfigError(f"{self.name}={value}: {error}") from error
 
 
-SETTINGS: tuple[Setting, ...] = (
-    Setting("HOST", str, "127.0.0.1", "address to listen on"),
-    Setting("PORT", integer(0, 65535), 9300, "port to listen on; 0 picks a free one"),
-    Setting("STORAGE_DIR", str, "./data", "folder of the durable data"),
-    Setting(
-        "STORAGE_BACKEND",
-        str,
-        "wal",
-        "storage plugin: wal (durable log), sqlite, postgres, memory (keeps nothing), or a guest's; STORAGE_URL implies it",
-    ),
-    Setting(
-        "STORAGE_URL",
-        storage_url,
-        "",
-        "where that plugin keeps data, instead of STORAGE_DIR: wal:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE",
-        lambda url: repr(redacted(url)),
-    ),
-    Setting(
-        "STORAGE_TIMEOUT_MS",
-        integer(1, 3_600_000),
-        30_000,
-        "milliseconds a statement of the storage server may take, and a write waits for a server that is away",
-    ),
-    Setting(
-        "FSYNC_POLICY",
-        choice("always", "interval", "never"),
-        "always",
-        "when a write is synced to the disk",
-    ),
-    Setting(
-        "FSYNC_INTERVAL_MS",
-        integer(1, 3_600_000),
-        1000,
-        "milliseconds between syncs under FSYNC_POLICY=interval",
-    ),
-    Setting("WAL_SEGMENT_MB", integer(1, 1024), 16, "size of a log segment in MiB"),
-    Setting(
-        "SNAPSHOT_LOG_MB",
-        integer(1, 1 << 20),
-        64,
-        "a snapshot is taken after this much log, in MiB",
-    ),
-    Setting(
-        "SNAPSHOT_MINUTES",
-        integer(1, 1 << 20),
-        15,
-        "a snapshot is taken after this many minutes with changes",
-    ),
-    Setting(
-        "MIN_FREE_MB",
-        integer(0, 1 << 20),
-        64,
-        "below this much free disk, in MiB, writes are refused",
-    ),
-    Setting(
-        "READY_REQUIRES_WRITES",
-        boolean,
-        False,
-        "not ready (503) while writes are refused because the disk is full",
-    ),
-    Setting(
-        "REPLICATION_MODE", choice("none", "LEADER", "FOLLOWER"), "none", "none, LEADER or FOLLOWER"
-    ),
-    Setting(
-        "LEADER_URL",
-        address,
-        "",
-        "address of the node to follow, such as https://leader.example:9300",
-    ),
-    Setting(
-        "LEADER_CA_FILE",
-        str,
-        "",
-        "file of certificates to check that node's by, instead of the usual ones",
-    ),
-    Setting(
-        "REPLICATION_TOKEN",
-        key,
-        "",
-        "secret of all nodes, 16 characters or more, never logged; optional",
-        hidden,
-    ),
-    Setting(
-        "REPLICATION_NAME",
-        node_name,
-        "follower",
-        "name of this follower, which its leader shows and counts by",
-    ),
-    Setting(
-        "REPLICATION_POLL_MS",
-        integer(10, 20_000),
-        1000,
-        "milliseconds a leader may wait for something new to send",
-    ),
-    Setting(
-        "WAL_RETAIN_MB", integer(0, 1 << 20), 1024, "log kept for followers that lag behind, in MiB"
-    ),
-    Setting(
-        "WAL_RETAIN_HOURS",
-        integer(0, 1 << 20),
-        24,
-        "hours since its last question for which a follower counts",
-    ),
-    Setting(
-        "READY_MAX_LAG_S", integer(1, 1 << 20), 10, "seconds a follower may be behind and be ready"
-    ),
-    Setting(
-        "READY_STALE_S",
-        integer(0, 1 << 30),
-        300,
-        "seconds a follower is ready for reads without its leader",
-    ),
-    Setting(
-        "LOG_LEVEL", choice("DEBUG", "INFO", "WARN", "ERROR"), "INFO", "lowest level that is logged"
-    ),
-    Setting("LOG_FORMAT", choice("text", "json"), "text", "form of a log line"),
-    Setting(
-        "SLOW_QUERY_MS",
-        integer(0, 86_400_000),
-        1000,
-        "a goal that takes as many milliseconds is logged; 0: none is",
-    ),
-    Setting("QUERY_MAX_ROWS", integer(1, BIG), 10_000_000, "rows one request may derive"),
-    Setting("QUERY_MAX_STEPS", integer(1, BIG), 2_000_000_000, "engine steps one request may take"),
-    Setting(
-        "QUERY_TIMEOUT_MS", integer(1, 86_400_000), 30_000, "milliseconds one request may infer"
-    ),
-    Setting(
-        "QUERY_MAX_BYTES",
-        integer(1, BIG),
-        256 << 20,
-        "bytes the derived rows of one request may take",
-    ),
-    Setting("QUERY_MAX_ANSWERS", integer(1, BIG), 1_000_000, "answers one request may return"),
-    Setting(
-        "QUERY_MAX_PROOF_NODES",
-        integer(1, BIG),
-        200_000,
-        "nodes that the proofs of one request may have together",
-    ),
-    Setting(
-        "API_KEY",
-        key,
-        "",
-        "the one admin key; clients send it as Authorization: Bearer KEY or X-API-Key",
-        hidden,
-    ),
-    Setting(
-        "AUTH_ENABLED",
-        boolean,
-        False,
-        "ask for keys that are made, listed and revoked; API_KEY is one beside them",
-    ),
-    Setting(
-        "BOOTSTRAP_TOKEN",
-        key,
-        "",
-        "what POST /auth/bootstrap needs, once, to make the first key",
-        hidden,
-    ),
-    Setting(
-        "FORWARDED_HOPS",
-        integer(0, 16),
-        0,
-        "proxies in front whose X-Forwarded-For says who calls; 0: believe none",
-    ),
-    Setting(
-        "RATE_LIMIT",
-        rate,
-        (),
-        "requests/seconds of a caller: of its key, without keys of its tenant; none: no limit",
-    ),
-    Setting("RATE_LIMIT_TENANT", rate, (), "the same of a tenant, whoever asks"),
-    Setting("RATE_LIMIT_ADDRESS", rate, (), "the same of an address, whatever it asks for"),
-    Setting("TENANT_MAX_FACTS", integer(0, BIG), 0, "most stored facts of a tenant; 0: no limit"),
-    Setting(
-        "TENANT_MAX_BYTES",
-        integer(0, BIG),
-        0,
-        "most bytes of memory a tenant's facts may take; 0: no limit",
-    ),
-    Setting("TENANT_MAX_RULES", integer(0, BIG), 0, "most rules of a tenant; 0: no limit"),
-    Setting("TENANT_MAX_SCOPES", integer(0, BIG), 0, "most scopes of a tenant; 0: no limit"),
-    Setting(
-        "TENANT_MAX_SESSIONS",
-        integer(1, 1_000_000),
-        1000,
-        "context sessions of a tenant; over it the oldest ends",
-    ),
-    Setting(
-        "TENANT_MAX_INFERENCES",
-        integer(1, 10_000),
-        4,
-        "long goals of a tenant that are worked on at a time",
-    ),
-    Setting(
-        "PROOF_NODES",
-        integer(1, 100_000),
-        1000,
-        "nodes of a proof that are shown where a request does not say",
-    ),
-    Setting(
-        "PROOF_DEPTH",
-        integer(1, 10_000),
-        100,
-        "rule steps, one below another, that a proof tree shows likewise",
-    ),
-    Setting(
-        "GOAL_TABLE_MB", integer(0, 1 << 20), 64, "memory for kept goal tables of a tenant, in MiB"
-    ),
-    Setting(
-        "SALIENCE_SCORER",
-        str,
-        "default",
-        "what says how much a fact matters: default, or a guest's plugin",
-    ),
-    Setting(
-        "SALIENCE_HALF_LIFE_MS",
-        integer(1, BIG),
-        3_600_000,
-        "milliseconds in which the recency of a fact halves",
-    ),
-    Setting(
-        "SALIENCE_WEIGHTS",
-        weights,
-        (0.5, 0.3, 0.2),
-        "what recency, frequency and priority weigh in salience",
-    ),
-    Setting(
-        "QUERY_SALIENCE_WEIGHT",
-        weight,
-        0.1,
-        "weight of salience beside text relevance, which is 1 for the best match of a query",
-    ),
-    Setting(
-        "EMBEDDER",
-        str,
-        "none",
-        "what makes vectors of texts, for queries of windows: a guest's plugin, or none",
-    ),
-    Setting(
-        "TOKENIZER",
-        str,
-        "none",
-        "what counts tokens for maxTokens: a plugin's tokenizer, or none for characters / 4",
-    ),
-    Setting(
-        "SWEEP_INTERVAL_MS",
-        integer(0, BIG),
-        60_000,
-        "milliseconds between two evictions of expired facts; 0: none",
-    ),
-    Setting(
-        "LLM_PROVIDER",
-        str,
-        "none",
-        "language model plugin: openai, anthropic, google, ollama, a guest's, or none",
-    ),
-    Setting("LLM_MODEL", str, "", "name of the model, as its provider has it"),
-    Setting(
-        "LLM_API_KEY",
-        key,
-        "",
-        "key for the provider; it is sent to LLM_BASE_URL only and never logged",
-        hidden,
-    ),
-    Setting(
-        "LLM_BASE_URL",
-        address,
-        "",
-        "address of the provider's interface; each provider has a default",
-    ),
-    Setting(
-        "LLM_TIMEOUT_MS",
-        integer(1, BIG),
-        60_000,
-        "milliseconds a model has for one prompt, all tries together",
-    ),
-    Setting(
-        "LLM_REQUEST_TIMEOUT_MS",
-        integer(1, BIG),
-        300_000,
-        "milliseconds a request may spend with the model in all",
-    ),
-    Setting("LLM_MAX_CONCURRENCY", integer(1, 1000), 4, "calls of the model at a time"),
-    Setting(
-        "LLM_MAX_TOKENS", integer(64, 1_000_000), 4096, "tokens one answer of the model may have"
-    ),
-    Setting(
-        "LLM_RETRIES",
-        integer(0, 10),
-        2,
-        "further tries after a failure that may pass, such as 429 or 503",
-    ),
-    Setting(
-        "LLM_BREAKER_FAILURES",
-        integer(1, 1000),
-        5,
-        "failures one after the other that stop calls of the model",
-    ),
-    Setting(
-        "LLM_BREAKER_MS",
-        integer(1, BIG),
-        30_000,
-        "milliseconds after which a stopped model is tried again",
-    ),
-    Setting(
-        "EXTRACTION_MAX_FACTS",
-        integer(1, 10_000),
-        200,
-        "most facts, and most rules, taken from one text by a model",
-    ),
-    Setting(
-        "EXTRACTION_CHUNK_CHARS",
-        integer(200, 200_000),
-        6000,
-        "characters of a text a model reads at a time",
-    ),
-    Setting(
-        "EXTRACTION_MAX_CHUNKS",
-        integer(1, 10_000),
-        32,
-        "most pieces of a text a model reads; else it is refused",
-    ),
-    Setting(
-        "CONTEXT_OPTIMIZE_ENABLED",
-        boolean,
-        False,
-        "serve POST /context/optimize past its sunset, 2026-07-01",
-    ),
-    Setting(
-        "PUBLIC_URL",
-        address,
-        "",
-        "address under which clients reach the server, if it is not where it listens",
-    ),
-    Setting(
-        "MCP_TOOLS",
-        choice("default", "all"),
-        "default",
-        "tools that clients of the tool protocol are shown",
-    ),
-    Setting(
-        "MCP_ALLOWED_ORIGINS",
-        names,
-        (),
-        "pages that may call the tool protocol, as https://host; * for every one",
-    ),
-    Setting("MAX_BODY_BYTES", integer(1, BIG), 32 << 20, "largest request body in bytes"),
-    Setting(
-        "MAX_BODIES_BYTES",
-        integer(1, BIG),
-        256 << 20,
-        "most bytes of all bodies under way; one alone may have more",
-    ),
-    Setting("MAX_BULK_FACTS", integer(1, BIG), 100_000, "most facts in one bulk assert"),
-    Setting("MAX_JSON_DEPTH", integer(1, 512), 64, "deepest nesting of a JSON body"),
-    Setting("WRITE_QUEUE_RECORDS", integer(1, BIG), 10_000, "most writes waiting for the disk"),
-    Setting(
-        "WRITE_QUEUE_BYTES",
-        integer(1, BIG),
-        8 << 20,
-        "most bytes waiting for the disk; one write may be larger",
-    ),
-    Setting(
-        "TX_MAX_OPERATIONS",
-        integer(1, BIG),
-        10_000,
-        "most writes of one transaction; a bulk assert is one",
-    ),
-    Setting(
-        "TX_MAX_BYTES",
-        integer(1, 60 << 20),
-        8 << 20,
-        "most bytes of log that one transaction may come to",
-    ),
-    Setting("TX_MAX_OPEN", integer(1, BIG), 100, "most open transactions of a tenant"),
-    Setting(
-        "TX_IDLE_MS",
-        integer(1, BIG),
-        60_000,
-        "milliseconds without use after which a transaction expires",
-    ),
-    Setting(
-        "TX_LIFE_MS",
-        integer(1, BIG),
-        600_000,
-        "milliseconds after which a transaction expires even if it is used",
-    ),
-    Setting(
-        "MAX_CONNECTIONS", integer(1, 1 << 20), 4000, "most open connections; further ones wait"
-    ),
-    Setting(
-        "MAX_CONNECTIONS_ADDRESS",
-        integer(0, 1 << 20),
-        100,
-        "most of an address but this machine's; 0: no limit",
-    ),
-    Setting(
-        "HEADER_TIMEOUT_MS",
-        integer(1, 3_600_000),
-        10_000,
-        "milliseconds for the headers of a request; else 408",
-    ),
-    Setting(
-        "BODY_TIMEOUT_MS",
-        integer(1, 3_600_000),
-        30_000,
-        "milliseconds for the body of a request; else 400",
-    ),
-    Setting(
-        "IDLE_TIMEOUT_MS",
-        integer(1, 3_600_000),
-        75_000,
-        "milliseconds of silence that close a connection",
-    ),
-    Setting(
-        "CORS_ORIGINS",
-        names,
-        (),
-        "origins whose pages may call, separated by commas; * for any; none: off",
-    ),
-    Setting(
-        "EVENTS_MAX_STREAMS",
-        integer(0, 1 << 20),
-        1000,
-        "most event streams of a tenant; all have 3/4 of connections",
-    ),
-    Setting(
-        "EVENTS_BUFFER",
-        integer(1, BIG),
-        10_000,
-        "events of a tenant kept for streams that read or resume",
-    ),
-    Setting("EVENTS_BUFFER_MB", integer(1, 1 << 20), 16, "memory for those, about, in MiB"),
-    Setting(
-        "EVENTS_KEEP_MS",
-        integer(0, BIG),
-        600_000,
-        "milliseconds they are kept after a tenant's last stream ended",
-    ),
-    Setting(
-        "SHUTDOWN_TIMEOUT_MS",
-        integer(1, 3_600_000),
-        10_000,
-        "milliseconds to drain requests after SIGTERM",
-    ),
-    Setting(
-        "ENGINE",
-        choice("c", "python"),
-        "c",
-        "inference engine; python is the slow reference, for debugging",
-    ),
-    Setting("ENGINE_VERIFY", boolean, False, "recompute every answer from scratch and compare"),
-    Setting(
-        "METRICS_SINKS",
-        names,
-        ("prometheus",),
-        "where metrics go: prometheus, statsd, none, a guest's; several",
-    ),
-    Setting(
-        "STATSD_ADDRESS",
-        str,
-        "127.0.0.1:8125",
-        "host and port of the StatsD daemon, for METRICS_SINKS=statsd",
-    ),
-    Setting("PLUGINS_DISABLED", names, (), "names of plugins not to load, separated by commas"),
-    Setting("PLUGINS_TRACE", boolean, False, "log every call of a hook"),
-)
-
-
-def _content(name: str, path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{name}={path!r} cannot be read: {type(error).__name__}") from error
+def _setting(default: T, parser: Parser[T], help: str) -> T:
+    """Return a field of Config; values of a confidential parser are left out of its `repr`."""
+    metadata = {"parser": parser, "help": help}
+    return field(default=default, repr=not parser.confidential, metadata=metadata)
 
 
 def environment() -> dict[str, str]:
@@ -537,109 +69,347 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings; see SETTINGS for their meaning and units."""
+    """All settings; the environment variable of a field is its name in upper case."""
 
-    host: str = "127.0.0.1"
-    port: int = 9300
-    storage_dir: str = "./data"
-    storage_backend: str = "wal"
-    storage_url: str = field(default="", repr=False)
-    storage_timeout_ms: int = 30_000
-    fsync_policy: str = "always"
-    fsync_interval_ms: int = 1000
-    wal_segment_mb: int = 16
-    snapshot_log_mb: int = 64
-    snapshot_minutes: int = 15
-    min_free_mb: int = 64
-    ready_requires_writes: bool = False
-    replication_mode: str = "none"
-    leader_url: str = ""
-    leader_ca_file: str = ""
-    replication_token: str = field(default="", repr=False)
-    replication_name: str = "follower"
-    replication_poll_ms: int = 1000
-    wal_retain_mb: int = 1024
-    wal_retain_hours: int = 24
-    ready_max_lag_s: int = 10
-    ready_stale_s: int = 300
-    log_level: str = "INFO"
-    log_format: str = "text"
-    slow_query_ms: int = 1000
-    query_max_rows: int = 10_000_000
-    query_max_steps: int = 2_000_000_000
-    query_timeout_ms: int = 30_000
-    query_max_bytes: int = 256 << 20
-    query_max_answers: int = 1_000_000
-    query_max_proof_nodes: int = 200_000
-    api_key: str = field(default="", repr=False)
-    auth_enabled: bool = False
-    bootstrap_token: str = field(default="", repr=False)
-    forwarded_hops: int = 0
-    rate_limit: tuple[int, ...] = ()
-    rate_limit_tenant: tuple[int, ...] = ()
-    rate_limit_address: tuple[int, ...] = ()
-    tenant_max_facts: int = 0
-    tenant_max_bytes: int = 0
-    tenant_max_rules: int = 0
-    tenant_max_scopes: int = 0
-    tenant_max_sessions: int = 1000
-    tenant_max_inferences: int = 4
-    proof_nodes: int = 1000
-    proof_depth: int = 100
-    goal_table_mb: int = 64
-    salience_scorer: str = "default"
-    salience_half_life_ms: int = 3_600_000
-    salience_weights: tuple[float, ...] = (0.5, 0.3, 0.2)
-    query_salience_weight: float = 0.1
-    embedder: str = "none"
-    tokenizer: str = "none"
-    sweep_interval_ms: int = 60_000
-    llm_provider: str = "none"
-    llm_model: str = ""
-    llm_api_key: str = field(default="", repr=False)
-    llm_base_url: str = ""
-    llm_timeout_ms: int = 60_000
-    llm_request_timeout_ms: int = 300_000
-    llm_max_concurrency: int = 4
-    llm_max_tokens: int = 4096
-    llm_retries: int = 2
-    llm_breaker_failures: int = 5
-    llm_breaker_ms: int = 30_000
-    extraction_max_facts: int = 200
-    extraction_chunk_chars: int = 6000
-    extraction_max_chunks: int = 32
-    context_optimize_enabled: bool = False
-    public_url: str = ""
-    mcp_tools: str = "default"
-    mcp_allowed_origins: tuple[str, ...] = ()
-    max_body_bytes: int = 32 << 20
-    max_bodies_bytes: int = 256 << 20
-    max_bulk_facts: int = 100_000
-    max_json_depth: int = 64
-    write_queue_records: int = 10_000
-    write_queue_bytes: int = 8 << 20
-    tx_max_operations: int = 10_000
-    tx_max_bytes: int = 8 << 20
-    tx_max_open: int = 100
-    tx_idle_ms: int = 60_000
-    tx_life_ms: int = 600_000
-    max_connections: int = 4000
-    max_connections_address: int = 100
-    header_timeout_ms: int = 10_000
-    body_timeout_ms: int = 30_000
-    idle_timeout_ms: int = 75_000
-    cors_origins: tuple[str, ...] = ()
-    events_max_streams: int = 1000
-    events_buffer: int = 10_000
-    events_buffer_mb: int = 16
-    events_keep_ms: int = 600_000
-    shutdown_timeout_ms: int = 10_000
-    engine: str = "c"
-    engine_verify: bool = False
-    metrics_sinks: tuple[str, ...] = ("prometheus",)
-    statsd_address: str = "127.0.0.1:8125"
-    plugins_disabled: tuple[str, ...] = ()
-    plugins_trace: bool = False
+    host: str = _setting("127.0.0.1", TEXT, "address to listen on")
+    port: int = _setting(9300, integer(0, 65535), "port to listen on; 0: any free port")
+    storage_dir: str = _setting("./data", TEXT, "folder of the stored data")
+    storage_backend: str = _setting(
+        "wal",
+        TEXT,
+        "storage plugin; default: that of STORAGE_URL; wal, sqlite, postgres, memory (stores nothing) or third-party",
+    )
+    storage_url: str = _setting(
+        "",
+        STORAGE_URL,
+        "location of the data, instead of STORAGE_DIR: wal:FOLDER, sqlite:FILE or postgresql://USER@HOST/DATABASE",
+    )
+    storage_timeout_ms: int = _setting(
+        30_000,
+        integer(1, 3_600_000),
+        "timeout of a statement on the storage server, and of a write that waits for the server to return, in milliseconds",
+    )
+    fsync_policy: str = _setting(
+        "always",
+        choice("always", "interval", "never"),
+        "when writes are synced to disk; interval: every FSYNC_INTERVAL_MS",
+    )
+    fsync_interval_ms: int = _setting(
+        1000,
+        integer(1, 3_600_000),
+        "time between syncs with FSYNC_POLICY=interval, in milliseconds",
+    )
+    wal_segment_mb: int = _setting(16, integer(1, 1024), "size of a log segment in MiB")
+    snapshot_log_mb: int = _setting(
+        64, integer(1, 1 << 20), "amount of new log after which a snapshot is taken, in MiB"
+    )
+    snapshot_minutes: int = _setting(
+        15,
+        integer(1, 1 << 20),
+        "time after which a snapshot is taken if there were changes, in minutes",
+    )
+    min_free_mb: int = _setting(
+        64, integer(0, 1 << 20), "free disk space below which writes are refused, in MiB"
+    )
+    ready_requires_writes: bool = _setting(
+        False, BOOLEAN, "report not ready (503) while writes are refused because the disk is full"
+    )
+    replication_mode: str = _setting(
+        "none", choice("none", "LEADER", "FOLLOWER"), "replication role of this node"
+    )
+    leader_url: str = _setting(
+        "",
+        ADDRESS,
+        "address of the leader that a follower follows, such as https://leader.example:9300",
+    )
+    leader_ca_file: str = _setting(
+        "",
+        TEXT,
+        "file of CA certificates to verify the leader with; default: the CA certificates of the system",
+    )
+    replication_token: str = _setting(
+        "", SECRET, "secret shared by all nodes, at least 16 characters; optional"
+    )
+    replication_name: str = _setting(
+        "follower", NODE_NAME, "name of this follower in the status and the metrics of its leader"
+    )
+    replication_poll_ms: int = _setting(
+        1000,
+        integer(10, 20_000),
+        "time a leader waits for new records before it answers a follower, in milliseconds",
+    )
+    wal_retain_mb: int = _setting(
+        1024,
+        integer(0, 1 << 20),
+        "maximum amount of log kept for followers that lag behind, in MiB",
+    )
+    wal_retain_hours: int = _setting(
+        24,
+        integer(0, 1 << 20),
+        "time since its last request for which log is kept for a follower, in hours",
+    )
+    ready_max_lag_s: int = _setting(
+        10, integer(1, 1 << 20), "maximum lag with which a follower is ready, in seconds"
+    )
+    ready_stale_s: int = _setting(
+        300,
+        integer(0, 1 << 30),
+        "time for which a follower without its leader stays ready for reads, in seconds",
+    )
+    log_level: str = _setting(
+        "INFO", choice("DEBUG", "INFO", "WARN", "ERROR"), "lowest level that is logged"
+    )
+    log_format: str = _setting("text", choice("text", "json"), "format of log lines")
+    slow_query_ms: int = _setting(
+        1000,
+        integer(0, 86_400_000),
+        "duration from which a goal is logged as slow, in milliseconds; 0: never",
+    )
+    query_max_rows: int = _setting(
+        10_000_000, integer(1), "maximum number of rows that one request may derive"
+    )
+    query_max_steps: int = _setting(
+        2_000_000_000, integer(1), "maximum number of engine steps of one request"
+    )
+    query_timeout_ms: int = _setting(
+        30_000, integer(1, 86_400_000), "timeout of the inference of one request, in milliseconds"
+    )
+    query_max_bytes: int = _setting(
+        256 << 20, integer(1), "maximum memory for the derived rows of one request, in bytes"
+    )
+    query_max_answers: int = _setting(
+        1_000_000, integer(1), "maximum number of answers of one request"
+    )
+    query_max_proof_nodes: int = _setting(
+        200_000, integer(1), "maximum number of nodes in all proofs of one request"
+    )
+    api_key: str = _setting(
+        "",
+        SECRET,
+        "single admin key; clients send it as Authorization: Bearer KEY or as X-API-Key: KEY",
+    )
+    auth_enabled: bool = _setting(
+        False,
+        BOOLEAN,
+        "require API keys, managed with /auth or kbcore keys; API_KEY stays valid too",
+    )
+    bootstrap_token: str = _setting(
+        "", SECRET, "secret with which POST /auth/bootstrap creates the first key, once"
+    )
+    forwarded_hops: int = _setting(
+        0,
+        integer(0, 16),
+        "number of trusted proxies whose X-Forwarded-For gives the client address; 0: ignore the header",
+    )
+    rate_limit: tuple[int, ...] = _setting(
+        (),
+        RATE,
+        "rate limit per API key, such as 600/60; per tenant when authentication is off; default: no limit",
+    )
+    rate_limit_tenant: tuple[int, ...] = _setting((), RATE, "rate limit per tenant")
+    rate_limit_address: tuple[int, ...] = _setting((), RATE, "rate limit per client address")
+    tenant_max_facts: int = _setting(
+        0, integer(0), "maximum number of stored facts per tenant; 0: no limit"
+    )
+    tenant_max_bytes: int = _setting(
+        0, integer(0), "maximum memory for the facts of a tenant, in bytes; 0: no limit"
+    )
+    tenant_max_rules: int = _setting(
+        0, integer(0), "maximum number of rules per tenant; 0: no limit"
+    )
+    tenant_max_scopes: int = _setting(
+        0, integer(0), "maximum number of scopes per tenant; 0: no limit"
+    )
+    tenant_max_sessions: int = _setting(
+        1000,
+        integer(1, 1_000_000),
+        "maximum number of context sessions per tenant; a further one ends the oldest",
+    )
+    tenant_max_inferences: int = _setting(
+        4, integer(1, 10_000), "maximum number of long goals per tenant that run at a time"
+    )
+    proof_nodes: int = _setting(
+        1000, integer(1, 100_000), "default for the maximum number of nodes in a shown proof"
+    )
+    proof_depth: int = _setting(
+        100,
+        integer(1, 10_000),
+        "default for the maximum depth of a shown proof tree, in rule steps",
+    )
+    goal_table_mb: int = _setting(
+        64, integer(0, 1 << 20), "memory for cached goal tables per tenant, in MiB"
+    )
+    salience_scorer: str = _setting(
+        "default", TEXT, "plugin that scores the salience of facts: default or a third-party plugin"
+    )
+    salience_half_life_ms: int = _setting(
+        3_600_000, integer(1), "time in which the recency of a fact halves, in milliseconds"
+    )
+    salience_weights: tuple[float, ...] = _setting(
+        (0.5, 0.3, 0.2),
+        WEIGHTS,
+        "weights of recency, frequency and priority in the salience of a fact",
+    )
+    query_salience_weight: float = _setting(
+        0.1,
+        WEIGHT,
+        "weight of salience relative to text relevance, which is 1 for the best match of a query",
+    )
+    embedder: str = _setting("none", TEXT, "plugin that embeds texts for context queries, or none")
+    tokenizer: str = _setting(
+        "none", TEXT, "plugin that counts tokens for maxTokens; none: characters / 4"
+    )
+    sweep_interval_ms: int = _setting(
+        60_000, integer(0), "time between two evictions of expired facts, in milliseconds; 0: never"
+    )
+    llm_provider: str = _setting(
+        "none",
+        TEXT,
+        "language model plugin: openai, anthropic, google, ollama, a third-party plugin, or none",
+    )
+    llm_model: str = _setting("", TEXT, "model name at the provider")
+    llm_api_key: str = _setting("", SECRET, "API key for the provider, sent to LLM_BASE_URL only")
+    llm_base_url: str = _setting(
+        "", ADDRESS, "base address of the provider's API; each provider has a default"
+    )
+    llm_timeout_ms: int = _setting(
+        60_000, integer(1), "timeout of one prompt including all retries, in milliseconds"
+    )
+    llm_request_timeout_ms: int = _setting(
+        300_000, integer(1), "maximum time that one request spends with the model, in milliseconds"
+    )
+    llm_max_concurrency: int = _setting(
+        4, integer(1, 1000), "maximum number of simultaneous model calls"
+    )
+    llm_max_tokens: int = _setting(
+        4096, integer(64, 1_000_000), "maximum number of tokens in one answer of the model"
+    )
+    llm_retries: int = _setting(
+        2, integer(0, 10), "number of retries after a temporary failure such as 429 or 503"
+    )
+    llm_breaker_failures: int = _setting(
+        5,
+        integer(1, 1000),
+        "number of consecutive failures that open the circuit breaker of the model",
+    )
+    llm_breaker_ms: int = _setting(
+        30_000,
+        integer(1),
+        "time until an open circuit breaker lets a call through again, in milliseconds",
+    )
+    extraction_max_facts: int = _setting(
+        200, integer(1, 10_000), "maximum number of facts, and of rules, extracted from one text"
+    )
+    extraction_chunk_chars: int = _setting(
+        6000, integer(200, 200_000), "length of the chunks of a text for extraction, in characters"
+    )
+    extraction_max_chunks: int = _setting(
+        32, integer(1, 10_000), "maximum number of chunks; a longer text is refused"
+    )
+    context_optimize_enabled: bool = _setting(
+        False, BOOLEAN, "serve POST /context/optimize after its sunset on 2026-07-01"
+    )
+    public_url: str = _setting(
+        "", ADDRESS, "address at which clients reach the server; default: HOST and PORT"
+    )
+    mcp_tools: str = _setting("default", choice("default", "all"), "set of tools offered over MCP")
+    mcp_allowed_origins: tuple[str, ...] = _setting(
+        (), NAMES, "web origins that may call MCP, such as https://host; *: any"
+    )
+    max_body_bytes: int = _setting(32 << 20, integer(1), "maximum size of a request body, in bytes")
+    max_bodies_bytes: int = _setting(
+        256 << 20,
+        integer(1),
+        "maximum size of all request bodies in memory, in bytes; a single body may exceed it",
+    )
+    max_bulk_facts: int = _setting(
+        100_000, integer(1), "maximum number of facts in one bulk assert"
+    )
+    max_json_depth: int = _setting(64, integer(1, 512), "maximum nesting of a JSON body")
+    write_queue_records: int = _setting(10_000, integer(1), "maximum number of queued writes")
+    write_queue_bytes: int = _setting(
+        8 << 20,
+        integer(1),
+        "maximum size of the queued writes, in bytes; a single write may exceed it",
+    )
+    tx_max_operations: int = _setting(
+        10_000, integer(1), "maximum number of writes in a transaction; a bulk assert counts as one"
+    )
+    tx_max_bytes: int = _setting(
+        8 << 20, integer(1, 60 << 20), "maximum size of the log record of a transaction, in bytes"
+    )
+    tx_max_open: int = _setting(100, integer(1), "maximum number of open transactions per tenant")
+    tx_idle_ms: int = _setting(
+        60_000, integer(1), "time without use after which a transaction expires, in milliseconds"
+    )
+    tx_life_ms: int = _setting(
+        600_000, integer(1), "time after which a transaction expires in any case, in milliseconds"
+    )
+    max_connections: int = _setting(
+        4000, integer(1, 1 << 20), "maximum number of open connections; further ones wait"
+    )
+    max_connections_address: int = _setting(
+        100,
+        integer(0, 1 << 20),
+        "maximum number of open connections per client address, except loopback; 0: no limit",
+    )
+    header_timeout_ms: int = _setting(
+        10_000,
+        integer(1, 3_600_000),
+        "timeout for the headers of a request, in milliseconds; answered with 408",
+    )
+    body_timeout_ms: int = _setting(
+        30_000,
+        integer(1, 3_600_000),
+        "timeout for the body of a request, in milliseconds; answered with 400",
+    )
+    idle_timeout_ms: int = _setting(
+        75_000,
+        integer(1, 3_600_000),
+        "time after which an idle connection is closed, in milliseconds",
+    )
+    cors_origins: tuple[str, ...] = _setting(
+        (),
+        NAMES,
+        "web origins that may call the API (CORS), such as https://host; *: any; default: none",
+    )
+    events_max_streams: int = _setting(
+        1000,
+        integer(0, 1 << 20),
+        "maximum number of event streams per tenant; all streams together take at most 3/4 of MAX_CONNECTIONS",
+    )
+    events_buffer: int = _setting(
+        10_000, integer(1), "number of events per tenant kept for streams that lag behind or resume"
+    )
+    events_buffer_mb: int = _setting(
+        16, integer(1, 1 << 20), "approximate memory for these events, in MiB"
+    )
+    events_keep_ms: int = _setting(
+        600_000,
+        integer(0),
+        "time for which events are kept after the last stream of a tenant ends, in milliseconds",
+    )
+    shutdown_timeout_ms: int = _setting(
+        10_000,
+        integer(1, 3_600_000),
+        "time to finish running requests after SIGTERM, in milliseconds",
+    )
+    engine: str = _setting(
+        "c",
+        choice("c", "python"),
+        "inference engine; python is the slow reference implementation, for debugging",
+    )
+    engine_verify: bool = _setting(
+        False, BOOLEAN, "recompute every answer from scratch and compare, for debugging"
+    )
+    metrics_sinks: tuple[str, ...] = _setting(
+        ("prometheus",), NAMES, "metrics sinks: prometheus, statsd, none, or third-party plugins"
+    )
+    statsd_address: str = _setting(
+        "127.0.0.1:8125", TEXT, "host and port of the StatsD daemon, for METRICS_SINKS=statsd"
+    )
+    plugins_disabled: tuple[str, ...] = _setting((), NAMES, "plugins that are not loaded")
+    plugins_trace: bool = _setting(False, BOOLEAN, "log every hook call")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Config:
@@ -649,58 +419,59 @@ class Config:
         ConfigError with the name of the setting and its permitted values.
         """
         source = os.environ if environ is None else environ
-        texts = {s.name: source[s.name] for s in SETTINGS if source.get(s.name, "") != ""}
+        texts = {s.name: source[s.name] for s in SETTINGS if source.get(s.name)}
         for setting in SETTINGS:
-            path = source.get(f"{setting.name}_FILE", "") if setting.secret else ""
-            if path:
+            file_setting = f"{setting.name}_FILE"
+            if setting.secret and (path := source.get(file_setting)):
                 if setting.name in texts:
-                    raise ConfigError(
-                        f"{setting.name} and {setting.name}_FILE are both set; give one"
-                    )
-                texts[setting.name] = _content(f"{setting.name}_FILE", path)
+                    raise ConfigError(f"{setting.name} and {file_setting} are both set; set one")
+                texts[setting.name] = _content(file_setting, path)
         return cls().updated(texts)
 
     def secrets(self) -> list[str]:
         """Return the texts that must never be shown, including passwords in URLs."""
-        found = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
-        password = urlsplit(self.storage_url).password if self.storage_url else None
-        return [text for text in (*found, password, unquote(password or "")) if text]
+        values = [str(getattr(self, setting.field)) for setting in SETTINGS if setting.secret]
+        return [text for text in (*values, *secrets_of(self.storage_url)) if text]
 
     def updated(self, texts: Mapping[str, str]) -> Config:
         """Return a copy with settings, by environment name, parsed from text; raises ConfigError."""
-        table = {setting.name: setting for setting in SETTINGS}
+        settings = {setting.name: setting for setting in SETTINGS}
         values: dict[str, Any] = {}
         for name, text in texts.items():
-            if name not in table:
+            if name not in settings:
                 raise ConfigError(f"unknown setting {name}")
-            try:
-                values[table[name].field] = table[name].parse(text)
-            except ValueError as error:
-                shown = table[name].shown(text)
-                raise ConfigError(f"{name}={shown}: {error}; {table[name].help}") from error
+            values[settings[name].field] = settings[name].parse(text)
         if values.get("storage_url") and "storage_backend" not in values:
             values["storage_backend"] = backend_of(values["storage_url"])
         return replace(self, **values)
 
-    def kept(self, storage: str | None, path: str | None) -> Config:
+    def with_storage(self, storage: str | None, path: str | None) -> Config:
         """Return a copy with the storage of a program: a URL, or a backend, a path or both.
 
         Without any of them, the storage is `memory`.
         """
         if storage is not None and ":" in storage:
             if path is not None:
-                raise InvalidInput.at("path", "goes without a URL, which says where by itself")
+                raise InvalidInput.at("path", "must be omitted if `storage` is a URL")
             return self.updated({"STORAGE_URL": storage})
         if path is not None:
             return self.updated({"STORAGE_URL": f"{storage or 'wal'}:{path}"})
-        wanted = storage or "memory"
-        url = (
-            self.storage_url if self.storage_url and backend_of(self.storage_url) == wanted else ""
+        backend = storage or "memory"
+        keeps_url = self.storage_url and backend_of(self.storage_url) == backend
+        return replace(
+            self, storage_backend=backend, storage_url=self.storage_url if keeps_url else ""
         )
-        return replace(self, storage_backend=wanted, storage_url=url)
 
 
-if {s.field: s.default for s in SETTINGS} != {
-    f.name: f.default for f in fields(Config)
-}:  # pragma: no cover
-    raise AssertionError("SETTINGS and Config disagree")
+SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(f.name, f.default, **f.metadata) for f in fields(Config)
+)
+"""All settings, in the order of the fields of Config."""
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name}: {path!r} cannot be read as a text file") from error

@@ -20,6 +20,7 @@ from gevent.event import Event
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
+from kbcore.config.lint import is_loopback, key_warnings
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
 from kbcore.errors import KBError, NotReady
@@ -40,13 +41,12 @@ from kbserver.process.offload import Offload, give_way, pause
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
 from kbserver.replication.requests import said_of_replication
-from kbserver.security.guard import DISABLED, SINGLE, mode_of
+from kbserver.security.guard import MANAGED, SINGLE, mode_of
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
 _STOP_SECONDS = 5.0
 _SLICE = 1 << 20
 _STREAM_BUFFER = 1 << 17
-_LOOPBACK = ("127.", "::1", "localhost")
 
 log = logging.getLogger(__name__)
 
@@ -361,10 +361,6 @@ def run(
     return 0
 
 
-MIN_SECRET_CHARS = 16
-"""Shorter secrets cause a warning at start-up."""
-
-
 def announcement(
     config: Config, address: tuple[str, int], bootstrapped: bool = False
 ) -> Iterable[str]:
@@ -382,20 +378,18 @@ def announcement(
 
 
 def authentication_lines(config: Config, bootstrapped: bool) -> Iterable[str]:
-    """Yield the start-up lines about authentication, with a warning if the server is open to everyone."""
+    """Yield the start-up lines about authentication, with warnings about missing and weak keys."""
     mode = mode_of(config)
-    if mode == DISABLED:
-        if config.host.startswith(_LOOPBACK):
-            yield "authentication is off: any local process can read and write"
-        else:
-            yield f"WARNING: authentication is off and {config.host} is not a loopback address: anyone can read and write"
-        return
     if mode == SINGLE:
-        yield "keys: one, of the setting API_KEY"
-    elif bootstrapped:
-        yield "keys: managed"
-    else:
-        yield "keys: managed, none created yet: POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
-    for name, secret in (("API_KEY", config.api_key), ("BOOTSTRAP_TOKEN", config.bootstrap_token)):
-        if secret and len(secret) < MIN_SECRET_CHARS:
-            yield f"WARNING: {name} has fewer than {MIN_SECRET_CHARS} characters, and is easy to guess"
+        yield "authentication: one key, API_KEY"
+    elif mode == MANAGED and bootstrapped:
+        yield "authentication: managed keys"
+    elif mode == MANAGED:
+        yield (
+            "authentication: managed keys, none created yet;"
+            " use POST /auth/bootstrap with BOOTSTRAP_TOKEN, or kbcore keys create"
+        )
+    elif is_loopback(config.host):
+        yield "authentication is off: any local process can read and write"
+    for warning in key_warnings(config):
+        yield f"WARNING: {warning}"

@@ -212,8 +212,8 @@ def test_no_secret_is_in_errors_or_metrics(node):
     ("settings", "said"),
     [
         ({}, "authentication is off"),
-        ({"host": "0.0.0.0"}, "WARNING: authentication is off and 0.0.0.0"),
-        ({"host": "0.0.0.0", "api_key": "x" * 16}, "keys: one"),
+        ({"host": "0.0.0.0"}, "WARNING: authentication is off and HOST=0.0.0.0"),
+        ({"host": "0.0.0.0", "api_key": "x" * 16}, "authentication: one key"),
         ({"host": "0.0.0.0", "api_key": "short"}, "WARNING: API_KEY has fewer than 16"),
         ({"auth_enabled": True}, "none created yet"),
     ],

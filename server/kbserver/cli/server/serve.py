@@ -1,4 +1,4 @@
-"""`kbcore serve`: run the server in the foreground until it is told to stop."""
+"""`kbcore serve`: run the server in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -16,39 +16,28 @@ CANNOT_LISTEN = 71
 
 Command = Callable[..., Any]
 
-_HELP = {setting.name: setting.help for setting in SETTINGS}
-
-
-_OPTIONS = (
-    click.option("--host", "HOST", metavar="ADDRESS", help=_HELP["HOST"]),
-    click.option("--port", "PORT", metavar="NUMBER", help=_HELP["PORT"]),
-    click.option("--storage-dir", "STORAGE_DIR", metavar="FOLDER", help=_HELP["STORAGE_DIR"]),
-    click.option(
-        "--fsync-policy",
-        "FSYNC_POLICY",
-        metavar="POLICY",
-        help=_HELP["FSYNC_POLICY"] + ": always, interval, never",
-    ),
-    click.option(
-        "--storage-backend", "STORAGE_BACKEND", metavar="NAME", help=_HELP["STORAGE_BACKEND"]
-    ),
-    click.option("--storage-url", "STORAGE_URL", metavar="URL", help=_HELP["STORAGE_URL"]),
-    click.option(
-        "--log-level",
-        "LOG_LEVEL",
-        metavar="LEVEL",
-        help=_HELP["LOG_LEVEL"] + ": DEBUG, INFO, WARN, ERROR",
-    ),
-    click.option(
-        "--log-format", "LOG_FORMAT", metavar="FORM", help=_HELP["LOG_FORMAT"] + ": text, json"
-    ),
-)
+_METAVARS = {
+    "HOST": "ADDRESS",
+    "PORT": "NUMBER",
+    "STORAGE_DIR": "FOLDER",
+    "FSYNC_POLICY": "POLICY",
+    "STORAGE_BACKEND": "NAME",
+    "STORAGE_URL": "URL",
+    "LOG_LEVEL": "LEVEL",
+    "LOG_FORMAT": "FORMAT",
+}
+"""Settings that have a flag, with the name of its value in the help."""
 
 
 def options(command: Command) -> Command:
-    """Add the flags that stand for settings, by the names of the settings."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    """Add a flag for each setting in _METAVARS; the parameters have the names of the settings."""
+    settings = {setting.name: setting for setting in SETTINGS}
+    for name, metavar in reversed(_METAVARS.items()):
+        setting = settings[name]
+        flag = f"--{name.lower().replace('_', '-')}"
+        permitted = setting.parser.permitted
+        help = f"{setting.help} ({permitted})" if permitted.startswith("one of ") else setting.help
+        command = click.option(flag, name, metavar=metavar, help=help)(command)
     return command
 
 
