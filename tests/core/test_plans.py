@@ -162,8 +162,8 @@ def test_a_run_that_is_too_long_is_stopped():
 
 
 def test_what_a_goal_table_would_do(kb):
-    def state(goal, analyze=False):
-        (plan,) = kb.plans(body(goal), analyze=analyze)
+    def state(goal, analyze=False, **more):
+        (plan,) = kb.plans(body(goal), AnswerOptions(**more), analyze=analyze)
         return plan["table"]["state"]
 
     def ask(goal):
