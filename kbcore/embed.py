@@ -25,7 +25,7 @@ from kbcore.branching.merge import MergeOutcome
 from kbcore.config.settings import Config
 from kbcore.errors import Conflict, InvalidInput
 from kbcore.events.events import Wanted, listen, mark_of
-from kbcore.kb.knowledge_base import KnowledgeBase, RulesOutcome
+from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.memory import DECAY_THRESHOLD, LEAST_GROUP
 from kbcore.kb.scripts import Executed
 from kbcore.kb.transaction import Operations
@@ -43,7 +43,7 @@ from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import BudgetWanted
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import AssertOutcome, Fact, RetractOutcome, Row
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import RulesOutcome, StoredRule
 from kbcore.upkeep.consolidate import ConsolidateOutcome
 from kbcore.upkeep.decay import DecayOutcome
 from kbplanner.ir.terms import ANONYMOUS, Literal, Variable

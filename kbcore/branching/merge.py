@@ -108,7 +108,7 @@ def decide(
         for part in budget.slices(len(keys)):
             budget.check_time()
             for conflict in _conflicts(tenant, difference, keys[part.start : part.stop], at):
-                _note(decided, conflict, asked(name, strategy, conflict))
+                _note(decided, conflict, resolution_of(name, strategy, conflict))
         decided.conflicts += len(keys)
         if decided.keeps[Keep.REFUSE] > before:
             _refuse(tenant, difference, decided, budget)
@@ -128,7 +128,21 @@ def _note(decided: _Decided, conflict: MergeConflict, resolution: Resolution) ->
     decided.decisions.append((conflict.predicate, conflict.args, decision))
 
 
-def asked(name: str, strategy: MergeStrategy, conflict: MergeConflict) -> Resolution:
+def constant_decision(name: str, strategy: MergeStrategy) -> Keep | None:
+    """Return the decision that a strategy takes for every conflict, or None if it depends.
+
+    Raises PluginFailed if the strategy declares an invalid decision.
+    """
+    decision = getattr(strategy, "always", Keep.FACTS)
+    if decision is Keep.FACTS or not isinstance(decision, Keep | None):
+        raise PluginFailed(
+            f"strategy {name} has no valid attribute 'always': it must be the decision for every"
+            " conflict, or None if the decision depends on the conflict"
+        )
+    return decision
+
+
+def resolution_of(name: str, strategy: MergeStrategy, conflict: MergeConflict) -> Resolution:
     """Return the validated resolution of a strategy; raises PluginFailed."""
     atom_text = f"{conflict.predicate}({', '.join(conflict.args)})"
     try:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kbcore.errors import BudgetExceeded
-from kbcore.kb.slow_log import PLAN_MS, goal_was_slow
+from kbcore.errors import BudgetExceeded, InvalidInput
+from kbcore.kb.slow_log import PLAN_MS, SlowGoal, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Caller, Turn
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
 from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
+from kbcore.state.changes import Change, ChangeSet, Delta
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
-from kbcore.state.tenant import Tenant
+from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.engine.backend import Limits
 from kbplanner.ir.terms import BodyItem, Literal
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TenantHandle:
-    """Handle for reading one tenant of a runtime.
+    """Handle on one tenant of a runtime: what all parts of a knowledge base share.
 
     `caller` is the client that waits for the result, or None if it cannot disconnect.
     """
@@ -77,6 +78,16 @@ class TenantHandle:
         with tenant.lock.read():
             return unknown_predicates(tenant, asked, scope)
 
+    def _commit(
+        self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
+    ) -> Delta:
+        """Make changes durable and apply them, unless `check` raises on the state at the write."""
+        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
+
+    def _check_writable(self, scope: str | None) -> None:
+        if scope == ALL_SCOPES:
+            raise InvalidInput.at("scope", "'*' can be read, not written")
+
     def _read_tenant(self) -> Tenant:
         return self._services.read_tenant(self.database, self.tenant)
 
@@ -99,7 +110,7 @@ class TenantHandle:
 
         The duration is counted as a read of this kind. If `goal` is given, plugins are notified.
         """
-        budget = self._budget(wanted, notes)
+        budget = self._new_budget(wanted, notes)
         tenant = self._read_tenant()
         try:
             with tenant.lock.read():
@@ -115,33 +126,18 @@ class TenantHandle:
                 meters.fired(budget.rows_made)
             if goal is not None:
                 if self._services.goals_told:
-                    self._told(goal, seconds, budget)
-                slow = self._services.config.slow_query_ms
-                if slow and seconds * 1000 >= slow:
-                    self._slow(tenant, kind, goal, seconds, budget)
+                    self._notify_plugins(goal, seconds, budget)
+                slow_ms = self._services.config.slow_query_ms
+                if slow_ms and seconds * 1000 >= slow_ms:
+                    self._log_slow_goal(tenant, SlowGoal(kind, goal, seconds, budget))
 
-    def _slow(
-        self, tenant: Tenant, kind: str, goal: Sequence[BodyItem], seconds: float, budget: Budget
-    ) -> None:
+    def _log_slow_goal(self, tenant: Tenant, slow: SlowGoal) -> None:
         error = sys.exc_info()[1]
         reasoner = self._services.reasoner(tenant)
-        spare = self._budget(BudgetWanted(timeout_ms=PLAN_MS))
-        try:
-            with tenant.lock.read():
-                goal_was_slow(
-                    reasoner,
-                    (self.database, self.tenant),
-                    kind,
-                    goal,
-                    seconds,
-                    budget,
-                    spare,
-                    error,
-                )
-        finally:
-            spare.turn.leave()
+        with self._budget(BudgetWanted(timeout_ms=PLAN_MS)) as plan_budget, tenant.lock.read():
+            log_slow_goal(reasoner, slow, plan_budget, error)
 
-    def _told(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
+    def _notify_plugins(self, goal: Sequence[BodyItem], seconds: float, budget: Budget) -> None:
         error = sys.exc_info()[0]
         stats = Evaluation(seconds, budget.rows_made, None if error is None else error.__name__)
         self._services.plugins.tell(
@@ -152,7 +148,16 @@ class TenantHandle:
             stats=stats,
         )
 
-    def _budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
+    @contextmanager
+    def _budget(self, wanted: BudgetWanted | None = None) -> Iterator[Budget]:
+        """Yield a budget that starts now; a slot taken with it is released at the end."""
+        budget = self._new_budget(wanted)
+        try:
+            yield budget
+        finally:
+            budget.turn.leave()
+
+    def _new_budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
         """Return a budget with the limits of the settings, lowered as requested.
 
         The caller must call `budget.turn.leave()` at the end.

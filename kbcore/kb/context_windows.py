@@ -24,7 +24,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.tenant import Tenant
 
 
-class Windowing(TenantHandle):
+class ContextWindows(TenantHandle):
     """Context windows of a knowledge base: the facts that an agent reads."""
 
     def context(self, request: WindowRequest, *, wanted: BudgetWanted | None = None) -> Window:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from kbcore.branching.merge import asked
 from kbcore.errors import (
     BudgetExceeded,
     Conflict,
     InvalidInput,
     NotFound,
     NotReady,
-    PluginFailed,
     RateLimited,
 )
-from kbcore.kb.memory import Remembering
-from kbcore.kb.natural_language import Conversing
-from kbcore.kb.scopes import Scoping, always_of
-from kbcore.kb.scripts import TRIES, Block, Executed, blocks_of, run
+from kbcore.kb.conflicts import KEEP_BOTH, ConflictResolver
+from kbcore.kb.context_windows import ContextWindows
+from kbcore.kb.memory import Memory
+from kbcore.kb.natural_language import NaturalLanguage
+from kbcore.kb.proofs import Proofs
+from kbcore.kb.queries import Queries
+from kbcore.kb.scopes import Scopes
+from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, run
 from kbcore.language.rule_review import Known, known_predicates
-from kbcore.plug.ports import Keep, MergeConflict, MergeStrategy, Standing
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.reason.predicates import predicates
 from kbcore.retraction.cascade import Fallen
@@ -32,14 +31,12 @@ from kbcore.state.changes import (
     AssertRows,
     AssertRules,
     Change,
-    ChangeSet,
-    Delta,
     RetractFact,
     RetractPattern,
     RetractRule,
 )
 from kbcore.state.facts import AssertOutcome, Fact, FactRows, RetractOutcome, Row
-from kbcore.state.rulebook import StoredRule, recursion_warning, stored_rule
+from kbcore.state.rulebook import RulesOutcome, StoredRule, recursion_warning, stored_rule
 from kbcore.state.tenant import ALL_SCOPES, Tenant
 from kbplanner.ir.terms import Atom, Rule, Term
 from kbplanner.passes.check import check_rule
@@ -47,30 +44,8 @@ from kbplanner.syntax.arity import arity_warnings, rule_statement
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.lint import lint
 
-KEEP_BOTH = "KEEP_BOTH"
 
-
-class _Outdated(Conflict):
-    """Conflict in which the state that a write was computed from has changed; the write is retried."""
-
-
-Decide = Callable[[Fact, Row], Keep]
-"""Decides what happens to a fact whose opposite is stored as this row."""
-
-
-@dataclass(frozen=True, slots=True)
-class RulesOutcome:
-    """Outcome of storing rules: the rules, warnings for their author, and the number of new facts.
-
-    `rules` includes rules that were stored before.
-    """
-
-    rules: tuple[StoredRule, ...]
-    warnings: tuple[str, ...] = ()
-    asserted: int = 0
-
-
-class KnowledgeBase(Remembering, Scoping, Conversing):
+class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLanguage):
     """Facts, rules and answers of one tenant.
 
     Rows are dicts with the keys of the HTTP interface. `scope` is None for the base partition, a
@@ -89,17 +64,21 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         tie). Plugins can add strategies.
         """
         for fact in facts:
-            self._writable(fact.scope)
+            self._check_writable(fact.scope)
         if conflict == KEEP_BOTH:
             delta = self._commit((AssertFacts(tuple(facts)),))
         else:
-            delta = self._commit_deciding(facts, conflict)
+            strategies = self._services.plugins.conflict_strategies()
+            resolver = ConflictResolver(
+                conflict, strategies, self._stored_opposite, self._services.clock
+            )
+            delta = resolver.write(facts, self._commit)
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
     def assert_rows(self, rows: Sequence[FactRows]) -> AssertOutcome:
         """Store many facts without metadata, all or none; opposites of stored facts are kept."""
         for group in rows:
-            self._writable(group.scope)
+            self._check_writable(group.scope)
         delta = self._commit((AssertRows(tuple(rows)),))
         return AssertOutcome(delta.asserted, delta.updated, delta.at)
 
@@ -123,7 +102,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         later = [*lint(statements), *arity_warnings(statements, known)]
         stored = tuple(stored_rule(rule) for rule in rules)
         for scope in (*(rule.scope for rule in rules), *(fact.scope for fact in facts)):
-            self._writable(scope)
+            self._check_writable(scope)
         changes: tuple[Change, ...] = (AssertRules(tuple(rules)),)
         if facts:
             changes = (*changes, AssertFacts(tuple(facts)))
@@ -159,28 +138,29 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         queries read.
         """
         blocks = blocks_of(text, scope) if isinstance(text, str) else text
-        mixed = (len(blocks) > 1 and any(block.told for block in blocks)) or any(
-            b.told and b.goal for b in blocks
+        mixed = (len(blocks) > 1 and any(block.clauses for block in blocks)) or any(
+            block.clauses and block.goal for block in blocks
         )
-        budget = self._budget(wanted)
-        try:
-            for tries in range(TRIES, 0, -1):
+        with self._budget(wanted) as budget:
+            for attempts_left in range(MAX_ATTEMPTS, 0, -1):
                 try:
-                    done = run(self, blocks, self._together() if mixed else None, scope, budget)
+                    if not mixed:
+                        outcome = run(self, blocks, scope, budget)
+                    else:
+                        with self._transaction() as transaction:
+                            outcome = run(transaction, blocks, scope, budget)
                     break
                 except Conflict:
-                    if not mixed or not self._again or tries == 1:
+                    if not mixed or not self._can_retry or attempts_left == 1:
                         raise
-        finally:
-            budget.turn.leave()
-        done.timestamp = self._services.clock.now_ms()
-        return done
+        outcome.timestamp = self._services.clock.now_ms()
+        return outcome
 
-    _again = True
+    _can_retry = True
     """True if a group of operations that met a conflict can be retried from the beginning."""
 
     @contextmanager
-    def _together(self) -> Iterator[KnowledgeBase]:
+    def _transaction(self) -> Iterator[KnowledgeBase]:
         """Yield a knowledge base that stages operations and commits them together at the end.
 
         Each operation sees the ones before it.
@@ -188,9 +168,9 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         id = self._services.begin(self.database, self.tenant)
         with self._services.in_transaction(
             self.database, self.tenant, id, caller=self._caller
-        ) as inside:
-            yield inside
-            inside.commit()
+        ) as transaction:
+            yield transaction
+            transaction.commit()
 
     def retract_fact(
         self,
@@ -206,7 +186,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
         `wanted` limits the count of conclusions that no longer hold; over budget the count is
         `truncated`.
         """
-        self._writable(scope)
+        self._check_writable(scope)
         return self._retract(
             RetractFact(predicate, tuple(args), positive, scope), predicate, tuple(args), wanted
         )
@@ -224,7 +204,7 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
 
         Variables are wildcards; a repeated variable requires equal arguments.
         """
-        self._writable(scope)
+        self._check_writable(scope)
         return self._retract(
             RetractPattern(predicate, tuple(pattern), positive, scope),
             predicate,
@@ -318,95 +298,8 @@ class KnowledgeBase(Remembering, Scoping, Conversing):
             for positive in signs
         )
 
-    def _commit(self, changes: tuple[Change, ...], check: Any = None) -> Delta:
-        return self._services.commit(ChangeSet(self.database, self.tenant, changes, check))
-
-    def _commit_deciding(self, facts: Sequence[Fact], conflict: str) -> Delta:
-        """Store facts with a strategy for opposites; raises InvalidInput that lists the strategies."""
-        known = self._services.plugins.conflict_strategies()
-        chosen = known.get(conflict)
-        if chosen is None:
-            raise InvalidInput.at("conflictStrategy", f"must be one of {', '.join(sorted(known))}")
-        always = always_of(conflict, chosen)
-        if always is Keep.BOTH:
-            return self._commit((AssertFacts(tuple(facts)),))
-        if always is Keep.REFUSE:
-            return self._commit(
-                (AssertFacts(tuple(facts)),), check=lambda: self._refuse_opposites(facts)
-            )
-        return self._commit_resolved(facts, partial(self._decide, conflict, chosen, always))
-
-    def _decide(
-        self, name: str, strategy: MergeStrategy, always: Keep | None, fact: Fact, row: Row
-    ) -> Keep:
-        """Return what happens to a fact whose opposite is stored as `row`."""
-        if always is not None:
-            return always
-        now = self._services.clock.now_ms()
-        start = now if fact.valid_from is None else fact.valid_from
-        ends = [
-            end
-            for end in (fact.valid_until, None if fact.ttl is None else now + fact.ttl)
-            if end is not None
-        ]
-        new = Standing(
-            fact.positive, now, start, min(ends, default=None), fact.confidence, dict(fact.metadata)
+    def _stored_opposite(self, fact: Fact) -> Row | None:
+        rows = self.query_rows(
+            fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1
         )
-        since = (row["createdAt"], row["validFrom"], row["validUntil"])
-        old = Standing(not fact.positive, *since, row["confidence"], dict(row["metadata"]))
-        keep = asked(name, strategy, MergeConflict(fact.predicate, fact.args, (new,), (old,))).keep
-        if keep is Keep.REFUSE:
-            raise _contradiction(row)
-        if keep is Keep.FACTS:
-            raise PluginFailed(
-                f"strategy {name} gave facts of its own for a new fact, which it cannot"
-            )
-        return keep
-
-    def _commit_resolved(self, facts: Sequence[Fact], decide: Decide) -> Delta:
-        """Store facts after a conflict strategy has decided about their opposites.
-
-        The log holds the outcome. The outcome is computed again if the opposites change before the
-        write.
-        """
-        while True:
-            changes = self._resolve(facts, decide)
-            try:
-                return self._commit(changes, check=partial(self._still, changes, facts, decide))
-            except _Outdated:
-                continue
-
-    def _resolve(self, facts: Sequence[Fact], decide: Decide) -> tuple[Change, ...]:
-        kept: list[Fact] = []
-        losers: list[Change] = []
-        for fact in facts:
-            found = self.query_rows(
-                fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope
-            )
-            keep = decide(fact, found[0]) if found else Keep.BOTH
-            if keep is Keep.TARGET:
-                continue
-            if keep is Keep.SOURCE:
-                losers.append(RetractFact(fact.predicate, fact.args, not fact.positive, fact.scope))
-            kept.append(fact)
-        return (*losers, AssertFacts(tuple(kept)))
-
-    def _still(self, changes: tuple[Change, ...], facts: Sequence[Fact], decide: Decide) -> None:
-        if self._resolve(facts, decide) != changes:
-            raise _Outdated("the opposites have changed")
-
-    def _refuse_opposites(self, facts: Sequence[Fact]) -> None:
-        for fact in facts:
-            found = self.query_rows(
-                fact.predicate, fact.args, positive=not fact.positive, scope=fact.scope, limit=1
-            )
-            if found:
-                raise _contradiction(found[0])
-
-    def _writable(self, scope: str | None) -> None:
-        if scope == ALL_SCOPES:
-            raise InvalidInput.at("scope", "'*' can be read, not written")
-
-
-def _contradiction(row: Row) -> Conflict:
-    return Conflict("the opposite of a fact is stored", {"reason": "contradiction", "fact": row})
+        return rows[0] if rows else None

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from kbcore.context.salience import Scores
 from kbcore.errors import InvalidInput, NotFound
-from kbcore.kb.queries import Asking
+from kbcore.kb.base import TenantHandle
 from kbcore.reason.match import matching, sorted_rows
-from kbcore.state.changes import ChangeSet, Delta, SetPriority
+from kbcore.state.changes import SetPriority
 from kbcore.state.facts import Row
-from kbcore.state.tenant import ALL_SCOPES
 from kbcore.upkeep.consolidate import ConsolidateOutcome, consolidate
 from kbcore.upkeep.decay import DecayOutcome, decay
+from kbcore.upkeep.evict import UpkeepTarget
 from kbplanner.engine.backend import NO_ROW
 from kbplanner.ir.terms import Term
 
@@ -24,7 +24,7 @@ LEAST_GROUP = 5
 """Default minimum number of facts with the same first argument that are consolidated."""
 
 
-class Remembering(Asking):
+class Memory(TenantHandle):
     """Memory of a knowledge base.
 
     Decay, consolidation and priorities write to one partition: the base partition if `scope` is
@@ -39,19 +39,13 @@ class Remembering(Asking):
         Facts that are not valid yet stay. With `dry_run` nothing changes; each row gives the reason
         as `why`. Raises BudgetExceeded before any change.
         """
-        self._upkeep(scope)
+        self._check_upkeep(scope)
         _from_0_to_1("threshold", threshold)
-        scorer, now, budget = (
-            self._services.scorer,
-            self._services.clock.now_ms(),
-            self._budget(None),
-        )
-        try:
+        now = self._services.clock.now_ms()
+        with self._budget() as budget:
             return decay(
-                self._write, self._read_tenant, scope, threshold, scorer, budget, now, dry_run
+                self._upkeep(), scope, threshold, self._services.scorer, budget, now, dry_run
             )
-        finally:
-            budget.turn.leave()
 
     def consolidate(
         self,
@@ -68,18 +62,17 @@ class Remembering(Asking):
         removes it if the group has become too small. The facts stay. With `dry_run` nothing
         changes.
         """
-        self._upkeep(scope)
+        self._check_upkeep(scope)
         if min_group_size < 2:
             raise InvalidInput.at("minGroupSize", "must be at least 2")
-        now, budget = self._services.clock.now_ms(), self._budget(None)
-        ask = scope, predicates, min_group_size, budget, now, dry_run
-        try:
-            found = consolidate(self._write, self._read_tenant, *ask)
-        finally:
-            budget.turn.leave()
+        now = self._services.clock.now_ms()
+        with self._budget() as budget:
+            outcome = consolidate(
+                self._upkeep(), scope, predicates, min_group_size, budget, now, dry_run
+            )
         if not dry_run:
-            self._services.meters.consolidated(found.consolidated)
-        return found
+            self._services.meters.consolidated(outcome.consolidated)
+        return outcome
 
     def prioritize(
         self,
@@ -94,7 +87,7 @@ class Remembering(Asking):
 
         `positive` selects one sign; None selects both.
         """
-        self._upkeep(scope)
+        self._check_upkeep(scope)
         _from_0_to_1("priority", priority)
 
         def check() -> None:
@@ -114,7 +107,7 @@ class Remembering(Asking):
             )
 
         change = SetPriority(predicate, tuple(args), float(priority), positive, scope)
-        self._write(ChangeSet(self.database, self.tenant, (change,), check))
+        self._commit((change,), check)
 
     def salient(
         self,
@@ -163,13 +156,12 @@ class Remembering(Asking):
                     found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
         return found
 
-    def _write(self, changes: ChangeSet) -> Delta:
-        return self._services.commit(changes)
+    def _upkeep(self) -> UpkeepTarget:
+        return UpkeepTarget(self._commit, self._read_tenant)
 
-    def _upkeep(self, scope: str | None) -> None:
+    def _check_upkeep(self, scope: str | None) -> None:
         """Raise InvalidInput if upkeep cannot write to the scope."""
-        if scope == ALL_SCOPES:
-            raise InvalidInput.at("scope", "'*' can be read, not written")
+        self._check_writable(scope)
 
 
 def _from_0_to_1(name: str, value: float) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kbcore.context.diff import WindowDiff
 from kbcore.context.request import WindowRequest
 from kbcore.context.window import Window
 from kbcore.errors import InvalidInput, ModelNotConfigured
-from kbcore.kb.context_windows import Windowing, check_request
-from kbcore.kb.queries import Asking
+from kbcore.kb.base import TenantHandle
+from kbcore.kb.context_windows import check_request
 from kbcore.language.evidence import Evidence, Query, gather
 from kbcore.language.extract import Extracted, extract, judge
 from kbcore.language.reading import Taken, read_statements_of
@@ -27,12 +27,9 @@ from kbcore.proofs.shapes import ProofOptions
 from kbcore.reason.budget import BudgetWanted
 from kbcore.reason.options import AnswerOptions
 from kbcore.state.facts import Fact, Row
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import RulesOutcome, StoredRule
 from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Variable
-
-if TYPE_CHECKING:
-    from kbcore.kb.knowledge_base import RulesOutcome
 
 PROOF_NODES = 50
 """Maximum number of proof nodes searched for the facts that a conclusion depends on."""
@@ -56,8 +53,33 @@ class Ingested:
     extracted: Extracted | None = field(default=None)
 
 
-class Conversing(Asking, Windowing, ABC):
-    """Natural language of a knowledge base: reads texts and answers questions in words."""
+class NaturalLanguage(TenantHandle, ABC):
+    """Natural language of a knowledge base: reads texts and answers questions in words.
+
+    The abstract methods are those of other parts of a knowledge base.
+    """
+
+    @abstractmethod
+    def infer(self, literal: Literal, options: AnswerOptions = ...) -> list[Row]:
+        """Return the answers of a goal."""
+
+    @abstractmethod
+    def bindings(
+        self, body: Sequence[BodyItem], variables: Sequence[Variable], options: AnswerOptions = ...
+    ) -> list[tuple[str, ...]]:
+        """Return the bindings of variables for which a body holds."""
+
+    @abstractmethod
+    def prove(
+        self, literal: Literal, options: AnswerOptions = ..., proof: ProofOptions = ...
+    ) -> list[dict[str, Any]]:
+        """Return the answers of a goal with their proofs."""
+
+    @abstractmethod
+    def context_with_changes(
+        self, request: WindowRequest, *, wanted: BudgetWanted | None = None
+    ) -> tuple[Window, WindowDiff | None]:
+        """Return a context window and its changes since the session's last window."""
 
     @abstractmethod
     def assert_rules(self, rules: Sequence[Rule], facts: Sequence[Fact] = ()) -> RulesOutcome:
@@ -144,14 +166,10 @@ class Conversing(Asking, Windowing, ABC):
         budget, the stored facts and rules remain.
         """
         self._services.refuse_on_follower()
-        if request.scope == ALL_SCOPES:
-            raise InvalidInput.at("scope", "'*' can be read, not written")
+        self._check_writable(request.scope)
         check_request(request)
-        budget = self._budget(wanted)
-        try:
+        with self._budget(wanted) as budget:
             taken = read_statements_of(text, request.scope, budget.yield_now)
-        finally:
-            budget.turn.leave()
         extracted: Extracted | None = None
         new: list[Fact] = []
         if taken.unread and self._services.model is not None:

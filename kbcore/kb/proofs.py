@@ -29,7 +29,7 @@ The function calls its second argument between pieces of work.
 DEFAULT_PROOF = ProofOptions()
 
 
-class Explaining(TenantHandle):
+class Proofs(TenantHandle):
     """Proofs and plans of a knowledge base.
 
     Answers that are neither true nor false have no proof: the methods that return proofs raise

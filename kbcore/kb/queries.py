@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kbcore.kb.proofs import Explaining
+from kbcore.kb.base import TenantHandle
 from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
@@ -24,7 +24,7 @@ The function calls its second argument between pieces of work.
 """
 
 
-class Asking(Explaining):
+class Queries(TenantHandle):
     """Queries of a knowledge base."""
 
     def infer(

@@ -6,11 +6,18 @@ from collections.abc import Callable
 
 from kbcore.branching.compare import ScopeDiff, compare
 from kbcore.branching.fork import ForkOutcome, check_fork, check_known, one_scope
-from kbcore.branching.merge import MergeOutcome, Stamp, decide, refuse_conflicts, stamp
-from kbcore.errors import Conflict, InvalidInput, PluginFailed
-from kbcore.kb.proofs import Explaining
+from kbcore.branching.merge import (
+    MergeOutcome,
+    Stamp,
+    constant_decision,
+    decide,
+    refuse_conflicts,
+    stamp,
+)
+from kbcore.errors import Conflict, InvalidInput
+from kbcore.kb.base import TenantHandle
 from kbcore.plug.ports import Keep, MergeStrategy
-from kbcore.state.changes import ChangeSet, Delta, DropScope, ForkScope, MergeScope, ScopeChange
+from kbcore.state.changes import Delta, DropScope, ForkScope, MergeScope, Outdated
 from kbcore.state.tenant import Tenant
 
 SOURCE_WINS = "SOURCE_WINS"
@@ -19,11 +26,7 @@ TRIES = 8
 """Maximum number of attempts at a merge whose scopes change during the merge."""
 
 
-class _Outdated(Conflict):
-    """Conflict in which the scopes have changed since the merge decisions were made."""
-
-
-class Scoping(Explaining):
+class Scopes(TenantHandle):
     """Operations of a knowledge base on whole scopes; None is the base partition."""
 
     def scopes(self) -> list[str]:
@@ -47,7 +50,7 @@ class Scoping(Explaining):
         if one_scope("targetScope", target) is None or target == source:
             raise InvalidInput.at("targetScope", "must name another scope than the source")
         fork = ForkScope(source, target, overwrite)
-        delta = self._change(fork, lambda: check_fork(self._whole(), source, target, overwrite))
+        delta = self._commit((fork,), lambda: check_fork(self._whole(), source, target, overwrite))
         return ForkOutcome(delta.details["copied"], delta.at)
 
     def drop_scope(self, scope: str) -> int:
@@ -57,7 +60,7 @@ class Scoping(Explaining):
         """
         if one_scope("scope", scope) is None:
             raise InvalidInput.at("scope", "the base cannot be deleted")
-        delta = self._change(DropScope(scope), lambda: check_known(self._whole(), scope))
+        delta = self._commit((DropScope(scope),), lambda: check_known(self._whole(), scope))
         return int(delta.details["deleted"])
 
     def diff_scopes(self, source: str | None, target: str | None) -> ScopeDiff:
@@ -65,9 +68,8 @@ class Scoping(Explaining):
 
         Raises NotFound and BudgetExceeded.
         """
-        budget = self._budget(None)
         tenant = self._whole()
-        with tenant.lock.read():
+        with self._budget() as budget, tenant.lock.read():
             self._check_both(source, target)
             return compare(tenant, source, target, budget)
 
@@ -87,11 +89,11 @@ class Scoping(Explaining):
         chosen = known.get(strategy)
         if chosen is None:
             raise InvalidInput.at("strategy", f"must be one of {', '.join(sorted(known))}")
-        always = always_of(strategy, chosen)
-        if always is None:
-            delta = self._merge_asking(source, target, strategy, chosen)
+        decision = constant_decision(strategy, chosen)
+        if decision is None:
+            delta = self._merge_by_conflict(source, target, strategy, chosen)
         else:
-            delta = self._merge(source, target, always)
+            delta = self._merge(source, target, decision)
         return MergeOutcome(delta.details["merged"], delta.details["conflicts"], strategy, delta.at)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -103,27 +105,25 @@ class Scoping(Explaining):
         def check() -> None:
             self._check_both(source, target)
             if keep is Keep.REFUSE:
-                refuse_conflicts(self._whole(), source, target, at, self._budget(None))
+                with self._budget() as budget:
+                    refuse_conflicts(self._whole(), source, target, at, budget)
 
-        return self._change(
-            MergeScope(source, target, at, Keep.SOURCE if keep is Keep.REFUSE else keep), check
-        )
+        decision = Keep.SOURCE if keep is Keep.REFUSE else keep
+        return self._commit((MergeScope(source, target, at, decision),), check)
 
-    def _merge_asking(
+    def _merge_by_conflict(
         self, source: str | None, target: str | None, name: str, strategy: MergeStrategy
     ) -> Delta:
         """Merge with a strategy that decides each conflict on the scopes as they are at the write."""
         for _ in range(TRIES):
             tenant = self._whole()
-            with tenant.lock.read():
+            with self._budget() as budget, tenant.lock.read():
                 self._check_both(source, target)
                 seen = stamp(tenant, source, target)
-                change = decide(
-                    tenant, source, target, name, strategy, self._now(), self._budget(None)
-                )
+                change = decide(tenant, source, target, name, strategy, self._now(), budget)
             try:
-                return self._change(change, self._unless_changed(seen, source, target))
-            except _Outdated:
+                return self._commit((change,), self._unless_changed(seen, source, target))
+            except Outdated:
                 continue
         raise Conflict(
             "the scopes change too often for this strategy to decide; try again", {"reason": "busy"}
@@ -134,7 +134,7 @@ class Scoping(Explaining):
     ) -> Callable[[], None]:
         def check() -> None:
             if stamp(self._whole(), source, target) != seen:
-                raise _Outdated("the scopes have changed")
+                raise Outdated("the scopes have changed")
 
         return check
 
@@ -149,19 +149,3 @@ class Scoping(Explaining):
 
     def _now(self) -> int:
         return self._whole().at(self._services.clock.now_ms())
-
-    def _change(self, change: ScopeChange, check: Callable[[], None]) -> Delta:
-        return self._services.commit(ChangeSet(self.database, self.tenant, (change,), check))
-
-
-def always_of(name: str, strategy: MergeStrategy) -> Keep | None:
-    """Return the decision that a strategy takes for every conflict, or None if it depends.
-
-    Raises PluginFailed if the strategy returns an invalid decision.
-    """
-    found = getattr(strategy, "always", Keep.FACTS)
-    if found is Keep.FACTS or not isinstance(found, Keep | None):
-        raise PluginFailed(
-            f"strategy {name} does not say what it decides always; None where that depends"
-        )
-    return found

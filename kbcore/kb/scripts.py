@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kbcore.errors import BudgetExceeded
 from kbcore.language.files import fact_of, rule_of
+from kbcore.reason.ask import body_variables
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.reason.options import AnswerOptions
 from kbcore.reason.unknown import UnknownPredicate
 from kbcore.state.facts import AssertOutcome, Fact, Row
-from kbcore.state.rulebook import StoredRule
+from kbcore.state.rulebook import RulesOutcome, StoredRule
 from kbplanner.ir.terms import BodyItem, Literal, Rule, Variable
 from kbplanner.passes.check import check_statements
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.printer import print_item, print_row
 from kbplanner.syntax.statements import FactStatement, GoalStatement, RuleStatement
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Maximum number of attempts at a script when other writers change what its queries read."""
 
 Signature = tuple[str, int]
@@ -66,27 +66,12 @@ class Block:
 
     rules: list[Rule] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    clauses: list[Fact | Rule] = field(default_factory=list)
+    """The rules and facts in the order of the text."""
     goal: tuple[BodyItem, ...] = ()
 
 
-class Rules(Protocol):
-    """Result of storing rules."""
-
-    @property
-    def rules(self) -> tuple[StoredRule, ...]:
-        """The rules as stored."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings for the author of the rules."""
-
-    @property
-    def asserted(self) -> int:
-        """The number of new facts."""
-
-
-class Doing(Protocol):
+class ScriptTarget(Protocol):
     """The part of a knowledge base that running a script needs."""
 
     def assert_facts(self, facts: Sequence[Fact]) -> AssertOutcome:
@@ -94,7 +79,7 @@ class Doing(Protocol):
 
     def assert_rules(
         self, rules: Sequence[Rule], facts: Sequence[Fact] = (), defined: Iterable[Signature] = ()
-    ) -> Rules:
+    ) -> RulesOutcome:
         """Store rules, and facts with them; `defined` are predicates of later clauses."""
 
     def unknown_predicates(
@@ -117,113 +102,96 @@ def blocks_of(text: str, scope: str | None) -> list[Block]:
     Raises RuleSyntaxError with every error and its position.
     """
     statements = parse_program(text)
-    check_statements([one for one in statements if isinstance(one, RuleStatement)])
-    found = [Block()]
-    for one in statements:
-        block = found[-1]
-        if isinstance(one, GoalStatement):
-            block.goal = one.body
-            found.append(Block())
-        elif isinstance(one, FactStatement):
-            fact = fact_of(one, scope)
+    check_statements([item for item in statements if isinstance(item, RuleStatement)])
+    blocks = [Block()]
+    for statement in statements:
+        block = blocks[-1]
+        if isinstance(statement, GoalStatement):
+            block.goal = statement.body
+            blocks.append(Block())
+        elif isinstance(statement, FactStatement):
+            fact = fact_of(statement, scope)
             block.facts.append(fact)
-            block.told.append(
-                f"Fact Asserted: {print_row(fact.predicate, fact.args, not fact.positive)}"
-            )
+            block.clauses.append(fact)
         else:
-            block.rules.append(rule_of(one, scope))
-            block.told.append("")
-    return found if found[-1].told else found[:-1]
+            rule = rule_of(statement, scope)
+            block.rules.append(rule)
+            block.clauses.append(rule)
+    return blocks if blocks[-1].clauses else blocks[:-1]
 
 
-def run(
-    kb: Doing,
-    blocks: Sequence[Block],
-    together: AbstractContextManager[Doing] | None,
-    scope: str | None,
-    budget: Budget,
-) -> Executed:
-    """Run blocks, inside `together` if given; `budget` is for all queries. Raises BudgetExceeded."""
-    if together is None:
-        return _run(kb, blocks, scope, budget)
-    with together as inside:
-        return _run(inside, blocks, scope, budget)
-
-
-def _run(kb: Doing, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
-    done = Executed()
+def run(kb: ScriptTarget, blocks: Sequence[Block], scope: str | None, budget: Budget) -> Executed:
+    """Run blocks in order; `budget` is for all queries together. Raises BudgetExceeded."""
+    outcome = Executed()
     heads = {(rule.head.predicate, rule.head.arity) for block in blocks for rule in block.rules}
     defined = heads | {(fact.predicate, len(fact.args)) for block in blocks for fact in block.facts}
     for block in blocks:
-        _tell(kb, block, done, defined)
+        _store(kb, block, outcome, defined)
         if block.goal:
-            _ask(kb, block.goal, scope, budget, done)
-    return done
+            _answer(kb, block.goal, AnswerOptions(scope, wanted=_left(budget, outcome)), outcome)
+    return outcome
 
 
-def _tell(kb: Doing, block: Block, done: Executed, defined: Iterable[Signature]) -> None:
+def _store(kb: ScriptTarget, block: Block, outcome: Executed, defined: Iterable[Signature]) -> None:
     stored: Iterator[StoredRule] = iter(())
     if block.rules:
-        taught = kb.assert_rules(block.rules, block.facts, defined)
-        stored = iter(taught.rules)
-        done.rules += taught.rules
-        done.warnings += taught.warnings
-        done.asserted += taught.asserted
+        rules = kb.assert_rules(block.rules, block.facts, defined)
+        stored = iter(rules.rules)
+        outcome.rules += rules.rules
+        outcome.warnings += rules.warnings
+        outcome.asserted += rules.asserted
     elif block.facts:
-        done.asserted += kb.assert_facts(block.facts).asserted
-    done.lines += [line or f"Rule Asserted: {next(stored).text}" for line in block.told]
+        outcome.asserted += kb.assert_facts(block.facts).asserted
+    for clause in block.clauses:
+        if isinstance(clause, Fact):
+            text = print_row(clause.predicate, clause.args, not clause.positive)
+            outcome.lines.append(f"Fact Asserted: {text}")
+        else:
+            outcome.lines.append(f"Rule Asserted: {next(stored).text}")
 
 
-def _ask(
-    kb: Doing, goal: tuple[BodyItem, ...], scope: str | None, budget: Budget, done: Executed
-) -> None:
-    left = int((budget.deadline - budget.clock.monotonic()) * 1000)
-    if left < 1:
+def _left(budget: Budget, outcome: Executed) -> BudgetWanted:
+    """Return what is left of the budget for the next query; raises BudgetExceeded."""
+    left_ms = int((budget.deadline - budget.clock.monotonic()) * 1000)
+    if left_ms < 1:
         raise BudgetExceeded(
             f"the questions of the text took more than {budget.timeout_ms} ms",
             "timeMs",
             budget.timeout_ms,
         )
-    wanted = BudgetWanted(
-        left,
-        budget.limits.rows,
-        budget.limits.steps,
-        budget.limits.bytes,
-        max(1, budget.max_answers - len(done.answers)),
-    )
-    options = AnswerOptions(scope, wanted=wanted)
-    number, shown = len(done.questions), ", ".join(map(print_item, goal))
-    done.lines.append(f"?- {shown}.")
-    before = len(done.answers)
+    limits = budget.limits
+    answers = max(1, budget.max_answers - len(outcome.answers))
+    return BudgetWanted(left_ms, limits.rows, limits.steps, limits.bytes, answers)
+
+
+def _answer(
+    kb: ScriptTarget, goal: tuple[BodyItem, ...], options: AnswerOptions, outcome: Executed
+) -> None:
+    number, goal_text = len(outcome.questions), ", ".join(map(print_item, goal))
+    outcome.lines.append(f"?- {goal_text}.")
+    answers_before = len(outcome.answers)
     if len(goal) == 1 and isinstance(goal[0], Literal):
         args = goal[0].atom.args
         for row in kb.infer(goal[0], options):
-            bound = {
-                f"?{arg.name}": text
-                for arg, text in zip(args, row["args"], strict=True)
+            bindings = {
+                f"?{arg.name}": value
+                for arg, value in zip(args, row["args"], strict=True)
                 if isinstance(arg, Variable) and not arg.anonymous
             }
-            done.answers.append({"question": number, "bindings": bound, **row})
-            done.lines.append("   " + print_row(row["predicate"], row["args"], row["negated"]))
+            outcome.answers.append({"question": number, "bindings": bindings, **row})
+            outcome.lines.append("   " + print_row(row["predicate"], row["args"], row["negated"]))
     else:
-        variables = list(
-            dict.fromkeys(v for item in goal for v in item.variables() if not v.anonymous)
-        )
+        variables = body_variables(goal)
         for values in kb.bindings(goal, variables, options):
-            bound = {
-                f"?{variable.name}": value
-                for variable, value in zip(variables, values, strict=True)
-            }
-            done.answers.append({"question": number, "bindings": bound})
-            done.lines.append(
-                "   " + (", ".join(f"{name} = {value}" for name, value in bound.items()) or "yes")
-            )
-    if len(done.answers) == before:
-        done.lines.append("   no")
+            bindings = {f"?{v.name}": value for v, value in zip(variables, values, strict=True)}
+            outcome.answers.append({"question": number, "bindings": bindings})
+            text = ", ".join(f"{name} = {value}" for name, value in bindings.items())
+            outcome.lines.append("   " + (text or "yes"))
+    if len(outcome.answers) == answers_before:
+        outcome.lines.append("   no")
         atoms = [item.atom for item in goal if isinstance(item, Literal)]
-        unknown = kb.unknown_predicates([(atom.predicate, atom.arity) for atom in atoms], scope)
-        done.unknown += [each for each in unknown if each not in done.unknown]
-    done.questions.append(Question(shown, len(done.answers) - before))
-
-
-__all__ = ["TRIES", "Block", "Executed", "Question", "blocks_of", "run"]
+        unknown = kb.unknown_predicates(
+            [(atom.predicate, atom.arity) for atom in atoms], options.scope
+        )
+        outcome.unknown += [item for item in unknown if item not in outcome.unknown]
+    outcome.questions.append(Question(goal_text, len(outcome.answers) - answers_before))

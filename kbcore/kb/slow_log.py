@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from kbcore.errors import KBError
@@ -30,36 +31,38 @@ _PLAN_CHARS = 4000
 log = logging.getLogger("kbcore.slow")
 
 
-def goal_was_slow(
-    reasoner: Reasoner,
-    whose: tuple[str, str],
-    kind: str,
-    goal: Sequence[BodyItem],
-    seconds: float,
-    used: Budget,
-    spare: Budget,
-    error: BaseException | None,
-) -> None:
-    """Log a slow goal of a database and tenant.
+@dataclass(frozen=True, slots=True)
+class SlowGoal:
+    """A goal that took long: the kind of read, its duration and its budget."""
 
-    `used` is the budget of the goal, `spare` the budget for its plan. The caller holds the tenant's
-    read lock.
+    kind: str
+    goal: Sequence[BodyItem]
+    seconds: float
+    budget: Budget
+
+
+def log_slow_goal(
+    reasoner: Reasoner, slow: SlowGoal, plan_budget: Budget, error: BaseException | None
+) -> None:
+    """Log a slow goal and the error that ended it, if any, with its plan.
+
+    The caller holds the tenant's read lock.
     """
     fields: dict[str, Any] = {
         "id": REQUEST.get() or "-",
-        "database": whose[0],
-        "tenant": whose[1],
-        "kind": kind,
-        "ms": round(seconds * 1000, 2),
-        "limitMs": used.timeout_ms,
-        "rowsMade": used.rows_made,
+        "database": reasoner.tenant.database,
+        "tenant": reasoner.tenant.name,
+        "kind": slow.kind,
+        "ms": round(slow.seconds * 1000, 2),
+        "limitMs": slow.budget.timeout_ms,
+        "rowsMade": slow.budget.rows_made,
         "outcome": "answered" if error is None else type(error).__name__,
-        "goal": ", ".join(_shape(item) for item in goal),
-        "plan": _plan(reasoner, goal, spare),
+        "goal": ", ".join(_shape(item) for item in slow.goal),
+        "plan": _plan(reasoner, slow.goal, plan_budget),
     }
     log.warning("slow goal", extra={"fields": fields})
     if log.isEnabledFor(logging.DEBUG):
-        text = ", ".join(print_item(item) for item in goal)
+        text = ", ".join(print_item(item) for item in slow.goal)
         log.debug("the slow goal as asked", extra={"fields": {"id": fields["id"], "goal": text}})
 
 
@@ -71,10 +74,10 @@ def _shape(item: BodyItem) -> str:
     return f"{signs}{item.atom.predicate}({args})"
 
 
-def _plan(reasoner: Reasoner, goal: Sequence[BodyItem], spare: Budget) -> str:
+def _plan(reasoner: Reasoner, goal: Sequence[BodyItem], budget: Budget) -> str:
     partition = reasoner.tenant.partitions(None) or [reasoner.tenant.new_partition(None)]
     try:
-        text = "; ".join(_lines(plan_data(reasoner, partition[0], goal, spare, analyze=False)))
+        text = "; ".join(_lines(plan_data(reasoner, partition[0], goal, budget, analyze=False)))
     except KBError as error:
         return f"not known: {type(error).__name__}"
     return text if len(text) <= _PLAN_CHARS else text[:_PLAN_CHARS] + "..."

@@ -77,17 +77,17 @@ class TransactionKB(KnowledgeBase):
         self.transaction.used = self._services.clock.monotonic()
         self.transaction.operation.release()
 
-    _again = False
+    _can_retry = False
 
     @contextmanager
-    def _together(self) -> Iterator[KnowledgeBase]:
+    def _transaction(self) -> Iterator[KnowledgeBase]:
         yield self
 
     def _whole(self) -> Tenant:
-        raise InvalidInput("a transaction cannot hold what concerns scopes as a whole")
+        raise InvalidInput("operations on whole scopes cannot be part of a transaction")
 
     def _model(self) -> Model:
-        raise InvalidInput("a language model is not asked inside a transaction")
+        raise InvalidInput("the language model cannot be used inside a transaction")
 
     def commit(self) -> Delta:
         """Commit the staged changes durably, all or none.
@@ -152,8 +152,8 @@ class TransactionKB(KnowledgeBase):
             check()
         return self._stage(changes)
 
-    def _upkeep(self, scope: str | None) -> None:
-        raise InvalidInput("decay, consolidation and priorities are no part of a transaction")
+    def _check_upkeep(self, scope: str | None) -> None:
+        raise InvalidInput("decay, consolidation and priorities cannot be part of a transaction")
 
     def _retract(
         self,
@@ -244,21 +244,39 @@ class TransactionKB(KnowledgeBase):
             transaction.check(tenant, self._services.clock.now_ms())
 
 
+WRITES = frozenset(
+    {
+        "assert_facts",
+        "assert_rows",
+        "assert_rules",
+        "retract_fact",
+        "retract_pattern",
+        "retract_rule",
+        "execute",
+        "ingest",
+        "commit",
+    }
+)
+"""Methods that stage or commit changes: an error in one of them ends the transaction."""
+
+
 class Operations:
     """Methods of a `KnowledgeBase`, each call one operation of a transaction.
 
-    An error in an operation that writes ends the transaction.
+    An error in one of the methods WRITES ends the transaction.
     """
 
     def __init__(self, services: Services, database: str, tenant: str) -> None:
         self._services = services
-        self._where = (database, tenant)
+        self.database = database
+        self.tenant = tenant
         self.id = services.begin(database, tenant)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def operation(*args: Any, **options: Any) -> Any:
-            writes = name.startswith(("assert_", "retract_", "commit", "execute"))
-            with self._services.in_transaction(*self._where, self.id, writes=writes) as kb:
+            with self._services.in_transaction(
+                self.database, self.tenant, self.id, writes=name in WRITES
+            ) as kb:
                 return getattr(kb, name)(*args, **options)
 
         return operation

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from kbcore.errors import Conflict
 from kbcore.state.facts import Fact, FactKey, FactRows, Row
 from kbcore.state.idempotency import Answer, RequestKey
 from kbcore.state.keys import StoredKey
@@ -207,6 +208,11 @@ Change = (
     | ChangeCatalog
     | ChangeKeys
 )
+
+
+class Outdated(Conflict):
+    """Raised by a check: the state from which a change set was computed has changed."""
+
 
 RelationName = tuple[str | None, str, int]
 """Scope, predicate and arity: the relations of both signs."""

@@ -38,6 +38,18 @@ class StoredRule:
     scope: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class RulesOutcome:
+    """Outcome of storing rules: the rules, warnings for their author, and the number of new facts.
+
+    `rules` includes rules that were stored before.
+    """
+
+    rules: tuple[StoredRule, ...]
+    warnings: tuple[str, ...] = ()
+    asserted: int = 0
+
+
 def stored_rule(rule: Rule) -> StoredRule:
     """Give a rule its id.
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbcore.context.summaries import SUFFIX, is_summary
-from kbcore.errors import Conflict
 from kbcore.reason.budget import Budget
-from kbcore.state.changes import AssertFacts, Change, ChangeSet, Delta, EvictFacts, EvictReason
+from kbcore.state.changes import AssertFacts, Change, EvictFacts, EvictReason, Outdated
 from kbcore.state.facts import Fact, FactRows, Row, derived_row
 from kbcore.state.partition import Partition, RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.evict import RECORD_BYTES
+from kbcore.upkeep.evict import RECORD_BYTES, UpkeepTarget
 from kbplanner.engine.backend import Attribute
 from kbplanner.ir.limits import DEFAULT_LIMITS
 from kbplanner.ir.schema import RelationSchema
@@ -30,10 +29,6 @@ from kbplanner.ir.terms import Atom
 
 _FACT_BYTES = 512
 """Maximum size of a summary in a log record without its first argument and predicate, in bytes."""
-
-
-class _Moved(Conflict):
-    """The tenant or the scope was replaced since the decision."""
 
 
 @dataclass(slots=True)
@@ -90,28 +85,29 @@ class ConsolidationLock:
 
 
 def consolidate(
-    commit: Callable[[ChangeSet], Delta],
-    find: Callable[[], Tenant],
+    target: UpkeepTarget,
     scope: str | None,
     predicates: Sequence[str] | None,
-    least: int,
+    min_group_size: int,
     budget: Budget,
     now: int,
     dry_run: bool,
 ) -> ConsolidateOutcome:
     """Update the summaries of one partition, for the given predicates or (None) all.
 
-    A group has at least `least` facts. Sources stay, and summaries are not consolidated again.
+    A group has at least `min_group_size` facts. Sources stay, and summaries are not consolidated again.
     Raises BudgetExceeded before any change.
     """
     while True:
-        tenant = find()
+        tenant = target.find()
         guard = tenant.attached.setdefault("consolidation", ConsolidationLock())
         if not isinstance(guard, ConsolidationLock):
             raise AssertionError("the attachment 'consolidation' has an unexpected type")
         with guard.lock:
             with tenant.lock.read():
-                decided = _decide(tenant, tenant.partition(scope), predicates, least, budget)
+                decided = _decide(
+                    tenant, tenant.partition(scope), predicates, min_group_size, budget
+                )
             outcome = ConsolidateOutcome(
                 sum(group.count for group in decided.groups),
                 [],
@@ -123,11 +119,9 @@ def consolidate(
             if not dry_run:
                 try:
                     for changes in _records(decided, scope):
-                        check = _check(find, tenant, scope, decided.partition)
-                        outcome.timestamp = commit(
-                            ChangeSet(tenant.database, tenant.name, changes, check)
-                        ).at
-                except _Moved:
+                        check = _check(target, tenant, scope, decided.partition)
+                        outcome.timestamp = target.commit(changes, check).at
+                except Outdated:
                     continue
             outcome.facts = list(_rows(tenant, decided, scope, budget, dry_run))
             return outcome
@@ -137,7 +131,7 @@ def _decide(
     tenant: Tenant,
     partition: Partition | None,
     predicates: Sequence[str] | None,
-    least: int,
+    min_group_size: int,
     budget: Budget,
 ) -> _Decided:
     decided = _Decided(partition)
@@ -151,7 +145,7 @@ def _decide(
             continue
         if len(schema.predicate) + len(SUFFIX) > DEFAULT_LIMITS.predicate_chars:
             continue  # the name of its summary would be too long
-        for group in _groups(tenant, stored, least, budget):
+        for group in _groups(tenant, stored, min_group_size, budget):
             same = summaries.setdefault((schema.predicate, group.first, str(group.count)), group)
             same.start, same.end = min(same.start, group.start), max(same.end, group.end)
         budget.check_time()
@@ -167,7 +161,9 @@ def _decide(
     return decided
 
 
-def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) -> Iterator[Group]:
+def _groups(
+    tenant: Tenant, stored: StoredRelation, min_group_size: int, budget: Budget
+) -> Iterator[Group]:
     arity = stored.schema.arity
     rows, ids = stored.relation.match([0] * arity)
     firsts = rows[0::arity]
@@ -181,7 +177,7 @@ def _groups(tenant: Tenant, stored: StoredRelation, least: int, budget: Budget) 
             array("I", [firsts[i] for i in sources]),
             array("I", [ids[i] for i in sources]),
         )
-    counts = {symbol: count for symbol, count in Counter(firsts).items() if count >= least}
+    counts = {symbol: count for symbol, count in Counter(firsts).items() if count >= min_group_size}
     if not counts:
         return
     spans: dict[int, tuple[int, int]] = {}
@@ -251,12 +247,12 @@ def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...
 
 
 def _check(
-    find: Callable[[], Tenant], tenant: Tenant, scope: str | None, partition: Partition | None
+    target: UpkeepTarget, tenant: Tenant, scope: str | None, partition: Partition | None
 ) -> Callable[[], None]:
     def check() -> None:
-        present = find()
+        present = target.find()
         if present is not tenant or present.partition(scope) is not partition:
-            raise _Moved("the scope was replaced")
+            raise Outdated("the scope was replaced")
 
     return check
 

@@ -10,11 +10,11 @@ from typing import Any
 from kbcore.context.salience import Scores
 from kbcore.plug.ports import SalienceScorer
 from kbcore.reason.budget import Budget
-from kbcore.state.changes import ChangeSet, Delta, EvictReason
+from kbcore.state.changes import EvictReason
 from kbcore.state.facts import Row
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.evict import Doomed, evict, expired, still_expired, total
+from kbcore.upkeep.evict import Doomed, UpkeepTarget, evict, expired, still_expired, total
 
 
 @dataclass(slots=True)
@@ -34,8 +34,7 @@ class DecayOutcome:
 
 
 def decay(
-    commit: Callable[[ChangeSet], Delta],
-    find: Callable[[], Tenant],
+    target: UpkeepTarget,
     scope: str | None,
     threshold: float,
     scorer: SalienceScorer,
@@ -48,7 +47,7 @@ def decay(
     Facts that are not valid yet stay. Conclusions from evicted facts no longer hold. Raises
     BudgetExceeded before any change.
     """
-    tenant = find()
+    tenant = target.find()
     with tenant.lock.read():
         partitions = tenant.partitions(scope)
         expired_parts = [_sorted(tenant, part, budget) for part in expired(partitions)]
@@ -79,14 +78,20 @@ def decay(
     listed = len(listed_rows)
     outcome.truncated = listed == budget.max_answers and listed < outcome.expired + outcome.evicted
     if not dry_run:
-        ago, at = evict(commit, find, tenant, expired_parts, EvictReason.EXPIRED, still_expired)
-        weak, later = evict(
-            commit, find, tenant, faded, EvictReason.FADED, _judge(scores, threshold)
+        expired_parts, expired_at = evict(
+            target, tenant, expired_parts, EvictReason.EXPIRED, still_expired
         )
-        if (total(ago), total(weak)) != (outcome.expired, outcome.evicted):
-            listed_rows = _of(listed_rows, [*ago, *weak])
+        faded, faded_at = evict(
+            target, tenant, faded, EvictReason.FADED, _still_faded(scores, threshold)
+        )
+        counts = total(expired_parts), total(faded)
+        if counts != (outcome.expired, outcome.evicted):
+            listed_rows = _of(listed_rows, [*expired_parts, *faded])
         outcome = replace(
-            outcome, expired=total(ago), evicted=total(weak), timestamp=max(now, at, later)
+            outcome,
+            expired=counts[0],
+            evicted=counts[1],
+            timestamp=max(now, expired_at, faded_at),
         )
     outcome.atoms = [row for _, _, row in listed_rows]
     return outcome
@@ -98,7 +103,7 @@ def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
     )
 
 
-def _judge(
+def _still_faded(
     scores: Scores, threshold: float
 ) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
     """Return a judge that keeps facts whose salience rose by an assertion or access since the

@@ -11,8 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kbcore.errors import Conflict
-from kbcore.state.changes import ChangeSet, Delta, EvictFacts, EvictReason
+from kbcore.state.changes import Change, Delta, EvictFacts, EvictReason, Outdated
 from kbcore.state.facts import FactRows
 from kbcore.state.partition import Partition, StoredRelation, located
 from kbcore.state.tenant import Tenant
@@ -30,8 +29,15 @@ The caller holds the read lock.
 """
 
 
-class _Moved(Conflict):
-    """A fact on the list must no longer be evicted."""
+@dataclass(frozen=True, slots=True)
+class UpkeepTarget:
+    """Tenant under upkeep: `commit` writes changes unless their check raises.
+
+    `find` returns the tenant with expiry applied up to now.
+    """
+
+    commit: Callable[[tuple[Change, ...], Callable[[], None]], Delta]
+    find: Callable[[], Tenant]
 
 
 @dataclass(slots=True)
@@ -77,8 +83,7 @@ def still_expired(
 
 
 def evict(
-    commit: Callable[[ChangeSet], Delta],
-    find: Callable[[], Tenant],
+    target: UpkeepTarget,
     tenant: Tenant,
     doomed: Sequence[Doomed],
     reason: EvictReason,
@@ -86,19 +91,18 @@ def evict(
 ) -> tuple[list[Doomed], int]:
     """Evict the facts of `tenant` for which `judge` still agrees at the time of the write.
 
-    Returns the evicted facts and the logged time (0 if there are none). `find` returns the current
-    tenant with expiry applied. A list too long for one log record is split into several; after a
-    crash between two of them, part of the facts is evicted, which is a consistent state.
+    Returns the evicted facts and the logged time (0 if there are none). A list too long for one log
+    record is split into several; after a crash between two of them, part of the facts is evicted,
+    which is a consistent state.
     """
     gone: list[Doomed] = []
     at = 0
     for parts in _records(tenant, doomed):
         while parts:
             change = EvictFacts(tuple(_rows(tenant, part) for part in parts), reason)
-            checked = _check(find, tenant, parts, judge)
             try:
-                delta = commit(ChangeSet(tenant.database, tenant.name, (change,), checked))
-            except _Moved:
+                delta = target.commit((change,), _check(target, tenant, parts, judge))
+            except Outdated:
                 parts = [part for part in parts if part.count]
                 continue
             gone.extend(parts)
@@ -108,16 +112,16 @@ def evict(
 
 
 def _check(
-    find: Callable[[], Tenant], tenant: Tenant, parts: list[Doomed], judge: Judge
+    target: UpkeepTarget, tenant: Tenant, parts: list[Doomed], judge: Judge
 ) -> Callable[[], None]:
     def check() -> None:
-        present = find()
+        present = target.find()
         before = total(parts)
         with present.lock.read():
             for part in parts:
                 _keep(present, part, judge, present is tenant)
         if total(parts) != before:
-            raise _Moved("some of these facts have changed")
+            raise Outdated("some of these facts have changed")
 
     return check
 

@@ -10,7 +10,7 @@ from kbcore.clock import Clock
 from kbcore.errors import KBError
 from kbcore.state.changes import ChangeSet, Delta, EvictReason
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.evict import evict, expired, still_expired, total
+from kbcore.upkeep.evict import UpkeepTarget, evict, expired, still_expired, total
 
 BATCH = 10_000
 """Facts per eviction: a write of a few milliseconds, with a pause in between for other work."""
@@ -84,21 +84,18 @@ class Sweeper:
             self._thread.join()
 
     def _sweep(self, database: str, name: str) -> int:
+        target = UpkeepTarget(
+            lambda changes, check: self._commit(ChangeSet(database, name, changes, check)),
+            lambda: self._find(database, name),
+        )
         evicted = 0
         while not self._stop.is_set():
-            tenant = self._find(database, name)
+            tenant = target.find()
             with tenant.lock.read():
                 doomed = expired(tenant.partitions(), BATCH)
             if not doomed:
                 break
-            gone, _ = evict(
-                self._commit,
-                lambda: self._find(database, name),
-                tenant,
-                doomed,
-                EvictReason.EXPIRED,
-                still_expired,
-            )
+            gone, _ = evict(target, tenant, doomed, EvictReason.EXPIRED, still_expired)
             if not gone:
                 break
             evicted += total(gone)

@@ -66,11 +66,8 @@ def won(kb: EmbeddedKB) -> int:
     tenant.models.clear()
     reasoner = kb._runtime.reasoner(tenant)
     partition = inner._partitions(tenant, None)[0]
-    budget = inner._budget(None)
-    try:
+    with inner._budget() as budget:
         return reasoner.solve(partition, parse_goal("win(?x)").body[0].atom, budget)[1]
-    finally:
-        budget.turn.leave()
 
 
 def won_by_name(kb: EmbeddedKB) -> int:

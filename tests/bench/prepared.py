@@ -37,12 +37,11 @@ class Prepared:
 
     def count(self) -> int:
         """Evaluate and count; leaves what the run did in `stats`."""
-        budget = self._inner._budget(None)
-        run = GoalRun(self._engine, self._goal, self._bind, budget.limits)
-        try:
-            answers = run.count(self._pattern, budget.drive)
-            self.stats = run.run.stats()
-            return answers
-        finally:
-            run.close()
-            budget.turn.leave()
+        with self._inner._budget() as budget:
+            run = GoalRun(self._engine, self._goal, self._bind, budget.limits)
+            try:
+                answers = run.count(self._pattern, budget.drive)
+                self.stats = run.run.stats()
+                return answers
+            finally:
+                run.close()

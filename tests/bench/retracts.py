@@ -53,11 +53,8 @@ def ours(script: Deletions, effort: Effort, tables: bool) -> tuple[Outcomes, lis
 
         def ask(start: str | None) -> int:
             if start is None:
-                budget = kb.kb._budget(None)
-                try:
+                with kb.kb._budget() as budget:
                     return reasoner.solve(partition, atom, budget)[1]
-                finally:
-                    budget.turn.leave()
             return len(list(kb.ask("path", [start, "?y"])))
 
         ask(None)

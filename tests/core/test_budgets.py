@@ -74,9 +74,10 @@ def test_a_request_lowers_a_limit_and_the_error_names_it_and_the_rule(node, want
 
 def test_no_limit_is_raised_above_the_setting():
     with runtime(query_max_rows=500, query_max_answers=10, query_timeout_ms=77) as node:
-        budget = node.knowledge_base()._budget(BudgetWanted(10**9, 10**9, 10**12, 10**15, 10**9))
-        assert budget.limits == Limits(500, node.limits.bytes, node.limits.steps)
-        assert (budget.max_answers, budget.timeout_ms) == (10, 77)
+        wanted = BudgetWanted(10**9, 10**9, 10**12, 10**15, 10**9)
+        with node.knowledge_base()._budget(wanted) as budget:
+            assert budget.limits == Limits(500, node.limits.bytes, node.limits.steps)
+            assert (budget.max_answers, budget.timeout_ms) == (10, 77)
 
 
 def test_answers_and_nodes_of_proofs_are_counted(node):

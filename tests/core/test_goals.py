@@ -8,6 +8,7 @@ import pytest
 
 import kbcore
 from kbcore.errors import BudgetExceeded
+from kbcore.reason.budget import Budget
 from kbplanner.evaluate import race
 
 BASE = "tc(?x, ?y) :- edge(?x, ?y)."
@@ -126,16 +127,15 @@ def test_a_goal_does_work_in_proportion_to_what_it_needs():
                 + [(f"x{n}", f"x{n * 7 % size}") for n in range(size)],
             )
             kb.teach(f"{BASE}\n{FORMS['right']}")
-            budget = kb.kb._budget(None)
             used = []
-            drive = type(budget).drive
+            drive = Budget.drive
 
             def counted(self, run, drive=drive, used=used):
                 drive(self, run)
                 used.append(run.stats().steps)
 
             monkey = pytest.MonkeyPatch()
-            monkey.setattr(type(budget), "drive", counted)
+            monkey.setattr(Budget, "drive", counted)
             assert len(kb.ask("tc", [0, "?x"])) == 50
             monkey.undo()
             steps.append(used)

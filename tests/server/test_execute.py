@@ -141,7 +141,7 @@ def test_what_others_keep_changing_is_begun_anew_a_few_times_only(served: Served
             served.client.tell("p", f"other{len(tries)}")
         return found
 
-    monkeypatch.setattr("kbcore.kb.queries.Asking.infer", infer)
+    monkeypatch.setattr("kbcore.kb.queries.Queries.infer", infer)
     limit = 2
     kb.execute("?- p(?x). q(b).")
     assert len(tries) == 2

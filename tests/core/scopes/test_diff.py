@@ -104,3 +104,14 @@ def test_unknown_scopes_are_not_compared(kb):
             call("*", None)
     with pytest.raises(InvalidInput, match="KEEP_BOTH, REJECT, SOURCE_WINS, TARGET_WINS"):
         kb.merge_scope("s", None, strategy="MINE")
+
+
+def test_a_long_diff_and_a_long_merge_release_their_slots(monkeypatch):
+    monkeypatch.setattr("kbcore.reason.budget.LONG_SECONDS", 0.0)
+    with runtime() as node:
+        kb = node.knowledge_base()
+        kb.assert_facts([Fact("p", (str(n),), scope="s") for n in range(2000)])
+        assert len(kb.diff_scopes(None, "s").added) == 2000
+        assert node.turns.all_working() == 0
+        kb.merge_scope("s", strategy="REJECT")
+        assert node.turns.all_working() == 0

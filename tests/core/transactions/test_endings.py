@@ -13,6 +13,7 @@ from kbcore.errors import (
     TooLarge,
     UnknownTransaction,
 )
+from kbcore.kb.transaction import WRITES, TransactionKB
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.state.changes import CatalogAction, ChangeCatalog, ChangeSet
 from kbplanner.syntax.parser import parse_rule
@@ -44,6 +45,12 @@ def test_a_read_that_fails_does_not(node):
         inside.do(lambda kb: kb.aggregate(AggregateQuery("p", "SUM", arg_index=0)), writes=False)
     inside.commit()
     assert node.ask("p(?x)") == [["a"]]
+
+
+def test_every_method_that_writes_is_listed():
+    assert all(callable(getattr(TransactionKB, name)) for name in WRITES)
+    prefixes = ("assert_", "retract_", "execute", "ingest", "commit")
+    assert {name for name in dir(TransactionKB) if name.startswith(prefixes)} == WRITES
 
 
 def test_a_conflict_strategy_sees_what_is_staged(node):
