@@ -1,0 +1,446 @@
+"""Check of names and prose against the rules in CONTRIBUTING.md; `make lint` runs it.
+
+    python tests/meta/plain_english.py [PATH ...]
+
+Prints `file:line: wording: advice` for each finding and exits with 1 if there is any. The check
+finds only a part of what the rules ask for: a text that passes can still be hard to read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("kbcore", "planner", "plugins", "server", "docs/generate.py", "setup.py")
+CHECKED = (*PRODUCT, "csrc", "docs", "deploy", "tests", "README.md", "ARCHITECTURE.md")
+CHECKED += ("CONTRIBUTING.md", "SECURITY.md", "Makefile", "tox.ini", "pyproject.toml")
+SUFFIXES = {".py", ".c", ".h", ".md", ".lark", ".toml", ".ini", ".yml", ".sh", ""}
+
+WORDINGS = {
+    r"by and by": "write: incrementally, or in small steps",
+    r"meanwhile|anew|hence|whence|thereof|therein|nought|naught": "use a present-day word",
+    r"whoever|whomever|nobody|somebody": "name the subject: the client, the caller, any process",
+    r"so many|such as are|what it comes to|what there is": "write the noun: the number, the result",
+    r"one's own|of its own accord": "name the owner",
+    r"that one|the former|the latter": "repeat the noun",
+    r"(?:is|are) not there|there is none|nothing of (?:it|that)|some that": (
+        "write: does not exist, is not installed, no ..., none of it, any"
+    ),
+    r"beside (?:it|them)": "write: in addition to, next to",
+    r"mends?|mended": "write: fix, repair",
+    r"tak(?:es?|en|ing) back": "write: retract, undo",
+    r"guests?": "write: third-party plugin",
+    r"footprints?": "write: write set, size",
+    r"allegiances?|pledge[ds]?": "write: leader mark",
+    r"foresee\w*": "write: prefetch",
+    r"(?:short|long|lean) way": "write: fast path, Flask route",
+    r"(?:rests?|stands) on|falls with": "write: depends on, is derived from",
+    r"(?:is|was|are|were) told|told of": "write: asserted, stored",
+    r"gets its values nowhere": "write: unsafe variable",
+    r"by the clock": "write: by time, expired",
+}
+"""Regular expressions for wordings that no text uses, with what to write instead."""
+
+LOCAL_NAMES = frozenset(
+    ("found", "one", "made", "kept", "given", "told", "said", "wanted", "shown", "place", "some")
+)
+"""Names that do not say what the value is; no function of the product has such a variable."""
+
+NAME_PARTS = frozenset(
+    ("guest", "guests", "footprint", "footprints", "allegiance", "pledge", "foresee", "mend")
+)
+"""Private terms that no function, class, variable or file is named with."""
+
+CONSTANTS = frozenset(("SOME", "FEW", "MOST", "LEAST", "NEVER", "TOGETHER"))
+"""Constants that carry neither a unit nor a sense."""
+
+DOCSTRING = re.compile(r"(?:What|Whether|How|Who|Whose|Whom|Where|When)\b")
+WORDING = re.compile("|".join(rf"(?P<w{i}>\b(?:{w})\b)" for i, w in enumerate(WORDINGS)), re.I)
+ADVICE = tuple(WORDINGS.values())
+
+ALLOWED: dict[tuple[str, str], str] = {}
+"""Deliberate wordings: file and wording, with the reason."""
+
+PENDING: frozenset[str] = frozenset(
+    (
+        "ARCHITECTURE.md",
+        "SECURITY.md",
+        "csrc/operands.c",
+        "csrc/wellfounded.c",
+        "docs/examples/wordnet/run.py",
+        "docs/explanation/context-windows.md",
+        "docs/explanation/language-models.md",
+        "docs/explanation/three-truth-values.md",
+        "docs/explanation/truth-maintenance.md",
+        "docs/generate.py",
+        "docs/how-to/host-inside-flask.md",
+        "docs/operations/logs.md",
+        "docs/operations/threat-model.md",
+        "docs/reference/configuration.md",
+        "docs/reference/hooks.md",
+        "docs/reference/http.md",
+        "docs/reference/metrics.md",
+        "docs/reference/performance.md",
+        "docs/reference/planner-passes.md",
+        "docs/reference/proofs.md",
+        "docs/reference/python-api.md",
+        "docs/reference/rule-language.md",
+        "docs/reference/tools.md",
+        "docs/tutorial/first-knowledge-base.md",
+        "kbcore/branching/__init__.py",
+        "kbcore/branching/merge.py",
+        "kbcore/config/lint.py",
+        "kbcore/config/parsers.py",
+        "kbcore/config/settings.py",
+        "kbcore/config/storage_urls.py",
+        "kbcore/context/cache.py",
+        "kbcore/context/capacity.py",
+        "kbcore/context/contradictions.py",
+        "kbcore/context/goals/evidence.py",
+        "kbcore/context/goals/near_misses.py",
+        "kbcore/context/goals/proofs.py",
+        "kbcore/context/goals/rules.py",
+        "kbcore/context/optimize.py",
+        "kbcore/context/ranking.py",
+        "kbcore/context/relevance/vectors.py",
+        "kbcore/context/removed.py",
+        "kbcore/context/request.py",
+        "kbcore/context/resolution.py",
+        "kbcore/context/salience.py",
+        "kbcore/context/selection.py",
+        "kbcore/context/summaries.py",
+        "kbcore/context/summary.py",
+        "kbcore/context/text/drafts.py",
+        "kbcore/context/text/phrases.py",
+        "kbcore/context/text/render.py",
+        "kbcore/durable/transactions.py",
+        "kbcore/embed.py",
+        "kbcore/errors.py",
+        "kbcore/events/events.py",
+        "kbcore/kb/base.py",
+        "kbcore/kb/context_windows.py",
+        "kbcore/kb/knowledge_base.py",
+        "kbcore/kb/memory.py",
+        "kbcore/kb/natural_language.py",
+        "kbcore/kb/proofs.py",
+        "kbcore/kb/queries.py",
+        "kbcore/kb/scopes.py",
+        "kbcore/kb/scripts.py",
+        "kbcore/kb/transaction.py",
+        "kbcore/language/candidates.py",
+        "kbcore/language/csv_rows.py",
+        "kbcore/language/grounding.py",
+        "kbcore/metrics/catalogue.py",
+        "kbcore/node/api_keys.py",
+        "kbcore/node/snapshotter.py",
+        "kbcore/offline/migrate.py",
+        "kbcore/offline/rescue.py",
+        "kbcore/plug/manager.py",
+        "kbcore/plug/ports.py",
+        "kbcore/proofs/prover.py",
+        "kbcore/proofs/shapes.py",
+        "kbcore/python_values.py",
+        "kbcore/reason/aggregate.py",
+        "kbcore/reason/annotate.py",
+        "kbcore/reason/inherited.py",
+        "kbcore/replication/follower.py",
+        "kbcore/replication/leader.py",
+        "kbcore/replication/leader_mark.py",
+        "kbcore/replication/role.py",
+        "kbcore/retraction/affected.py",
+        "kbcore/search/bm25.py",
+        "kbcore/search/postings.py",
+        "kbcore/state/access.py",
+        "kbcore/state/changes.py",
+        "kbcore/state/merging/differences.py",
+        "kbcore/state/merging/scopes.py",
+        "kbcore/state/partition.py",
+        "kbcore/upkeep/decay.py",
+        "planner/kbplanner/engine/lexical.py",
+        "planner/kbplanner/passes/instances.py",
+        "planner/kbplanner/passes/order.py",
+        "planner/kbplanner/passes/parts.py",
+        "planner/kbplanner/reference/relation.py",
+        "planner/kbplanner/syntax/expected.py",
+        "planner/kbplanner/syntax/lint.py",
+        "planner/kbplanner/syntax/lowering.py",
+        "planner/kbplanner/syntax/tree.py",
+        "plugins/kbplugins/llm_http/transport.py",
+        "plugins/kbplugins/storage_wal/recovery.py",
+        "plugins/kbplugins/storage_wal/snapshots.py",
+        "plugins/kbplugins/table_log.py",
+        "pyproject.toml",
+        "server/README.md",
+        "server/examples/host_app.py",
+        "server/kbserver/answers.py",
+        "server/kbserver/app.py",
+        "server/kbserver/cli/agents/synthesize.py",
+        "server/kbserver/cli/knowledge/ask.py",
+        "server/kbserver/cli/knowledge/explain.py",
+        "server/kbserver/cli/knowledge/run.py",
+        "server/kbserver/cli/knowledge/scope.py",
+        "server/kbserver/cli/server/config.py",
+        "server/kbserver/cli/server/keys.py",
+        "server/kbserver/cli/server/promote.py",
+        "server/kbserver/cli/server/serve.py",
+        "server/kbserver/cli/shared/language.py",
+        "server/kbserver/cli/shared/status.py",
+        "server/kbserver/cli/shared/upkeep.py",
+        "server/kbserver/cli/storage/restore.py",
+        "server/kbserver/cli/storage/storage.py",
+        "server/kbserver/events/ring.py",
+        "server/kbserver/events/streams.py",
+        "server/kbserver/example_scenarios/prepared_model.py",
+        "server/kbserver/example_scenarios/single_node.py",
+        "server/kbserver/fast_path.py",
+        "server/kbserver/http/connections.py",
+        "server/kbserver/http/etags.py",
+        "server/kbserver/http/idempotency.py",
+        "server/kbserver/http/json_body.py",
+        "server/kbserver/http/paging.py",
+        "server/kbserver/logs.py",
+        "server/kbserver/mcp/guard.py",
+        "server/kbserver/mcp/prompts.py",
+        "server/kbserver/mcp/resources/listing.py",
+        "server/kbserver/mcp/resources/subscriptions.py",
+        "server/kbserver/mcp/streams.py",
+        "server/kbserver/mcp/tools.py",
+        "server/kbserver/mcp/transport.py",
+        "server/kbserver/mcp/versions.py",
+        "server/kbserver/openapi/common.py",
+        "server/kbserver/openapi/document.py",
+        "server/kbserver/process/instruments.py",
+        "server/kbserver/replication/requests.py",
+        "server/kbserver/routes/agents/agent.py",
+        "server/kbserver/routes/agents/memory.py",
+        "server/kbserver/routes/knowledge/reason.py",
+        "server/kbserver/routes/knowledge/rules.py",
+        "server/kbserver/routes/knowledge/scopes.py",
+        "server/kbserver/routes/node/auth.py",
+        "server/kbserver/routes/node/documents.py",
+        "server/kbserver/routes/node/events.py",
+        "server/kbserver/schemas/answers/memory.py",
+        "server/kbserver/schemas/answers/resources.py",
+        "server/kbserver/schemas/context.py",
+        "server/kbserver/schemas/execute.py",
+        "server/kbserver/schemas/facts.py",
+        "server/kbserver/schemas/ingest.py",
+        "server/kbserver/schemas/jsonschema.py",
+        "server/kbserver/schemas/language.py",
+        "server/kbserver/schemas/memory.py",
+        "server/kbserver/schemas/reason.py",
+        "server/kbserver/schemas/scopes.py",
+        "server/kbserver/security/permissions.py",
+        "setup.py",
+        "tests/bench/README.md",
+        "tests/bench/aggregates.py",
+        "tests/bench/bombs.py",
+        "tests/bench/branching.py",
+        "tests/bench/closures.py",
+        "tests/bench/conversations.py",
+        "tests/bench/demand.py",
+        "tests/bench/durability.py",
+        "tests/bench/graphs.py",
+        "tests/bench/http_routes.py",
+        "tests/bench/lexical.py",
+        "tests/bench/loading.py",
+        "tests/bench/measure.py",
+        "tests/bench/memory.py",
+        "tests/bench/peers/asp.py",
+        "tests/bench/peers/sqlite.py",
+        "tests/bench/point_goal.py",
+        "tests/bench/programs.py",
+        "tests/bench/relevance.py",
+        "tests/bench/replication.py",
+        "tests/bench/retracts.py",
+        "tests/bench/run.py",
+        "tests/bench/scopes.py",
+        "tests/bench/storage.py",
+        "tests/bench/table.py",
+        "tests/bench/talk.py",
+        "tests/bench/windows.py",
+        "tests/bench/writes.py",
+        "tests/contract/test_context.py",
+        "tests/contract/test_contract.py",
+        "tests/core/context/test_goals.py",
+        "tests/core/context/test_relevance.py",
+        "tests/core/context/test_removed.py",
+        "tests/core/memory/test_decay.py",
+        "tests/core/memory/test_restart.py",
+        "tests/core/memory/test_salience.py",
+        "tests/core/memory/test_sweeping.py",
+        "tests/core/scopes/test_diff.py",
+        "tests/core/scopes/test_guests.py",
+        "tests/core/test_admin.py",
+        "tests/core/test_budgets.py",
+        "tests/core/test_cascade.py",
+        "tests/core/test_embedder.py",
+        "tests/core/test_hooks.py",
+        "tests/core/test_keys.py",
+        "tests/core/test_llm.py",
+        "tests/core/test_long_proofs.py",
+        "tests/core/test_plans.py",
+        "tests/core/test_quotas.py",
+        "tests/core/test_render.py",
+        "tests/core/test_replay.py",
+        "tests/core/test_replicating.py",
+        "tests/core/test_storage_urls.py",
+        "tests/core/test_well_founded.py",
+        "tests/core/transactions/test_conflicts.py",
+        "tests/core/transactions/test_endings.py",
+        "tests/core/transactions/test_seen.py",
+        "tests/docs/test_deploy.py",
+        "tests/docs/test_http_page.py",
+        "tests/durability/test_replication.py",
+        "tests/durability/test_wal_flips.py",
+        "tests/durability/test_wal_replacing.py",
+        "tests/durability/test_wal_reserve.py",
+        "tests/engine/test_heads.py",
+        "tests/engine/test_memory.py",
+        "tests/engine/test_relations.py",
+        "tests/engine/test_runs.py",
+        "tests/engine/test_salience.py",
+        "tests/engine/test_untouched.py",
+        "tests/fuzz/targets.py",
+        "tests/meta/test_laws.py",
+        "tests/meta/test_plain_english.py",
+        "tests/planner/test_diagnostics.py",
+        "tests/planner/test_golden_passes.py",
+        "tests/planner/test_race.py",
+        "tests/plugins/test_example_project.py",
+        "tests/plugins/test_llm_http.py",
+        "tests/plugins/test_merge_basic.py",
+        "tests/plugins/test_metrics_sinks.py",
+        "tests/plugins/test_storage_postgres.py",
+        "tests/property/test_every_write.py",
+        "tests/property/test_history.py",
+        "tests/property/test_lexical.py",
+        "tests/property/test_profiles.py",
+        "tests/property/test_proofs.py",
+        "tests/property/test_well_founded_peers.py",
+        "tests/protocols/test_mcp_sdk.py",
+        "tests/server/auth/test_door.py",
+        "tests/server/mcp/test_changes.py",
+        "tests/server/mcp/test_messages.py",
+        "tests/server/mcp/test_resources.py",
+        "tests/server/test_a2a.py",
+        "tests/server/test_admin.py",
+        "tests/server/test_bodies.py",
+        "tests/server/test_bombs.py",
+        "tests/server/test_builtins.py",
+        "tests/server/test_cli.py",
+        "tests/server/test_commands.py",
+        "tests/server/test_events.py",
+        "tests/server/test_habits.py",
+        "tests/server/test_host.py",
+        "tests/server/test_idempotency.py",
+        "tests/server/test_isolation.py",
+        "tests/server/test_lean.py",
+        "tests/server/test_limits.py",
+        "tests/server/test_long_goals.py",
+        "tests/server/test_metrics.py",
+        "tests/server/test_openapi.py",
+        "tests/server/test_reason.py",
+        "tests/support/engines.py",
+        "tests/support/examples.py",
+        "tests/support/faulty_files.py",
+        "tests/support/forks.py",
+        "tests/support/http.py",
+        "tests/support/log_model.py",
+        "tests/support/malformed.py",
+        "tests/support/memories.py",
+        "tests/support/naive.py",
+        "tests/support/postgres.py",
+        "tests/support/proofs.py",
+        "tests/support/proxies.py",
+        "tests/support/replicas.py",
+        "tests/support/standin.py",
+        "tests/support/standin_mind.py",
+        "tests/support/weights.py",
+    )
+)
+"""Files that are not checked yet."""
+
+
+class Finding(NamedTuple):
+    """A wording to change, and where it stands."""
+
+    path: str
+    line: int
+    wording: str
+    advice: str
+
+
+def main() -> int:
+    """Check the files named on the command line, or the whole tree."""
+    paths = [Path(path).resolve() for path in sys.argv[1:]] or [ROOT / top for top in CHECKED]
+    findings = [finding for path in files(paths) for finding in check(path)]
+    for path, line, wording, advice in findings:
+        print(f"{path}:{line}: {wording}: {advice}")
+    return bool(findings)
+
+
+def files(tops: Iterable[Path]) -> Iterator[Path]:
+    """Yield the text files under the given paths, each once."""
+    seen = set()
+    for top in tops:
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            ignored = {"__pycache__", "corpus", "golden", "static"} & set(path.parts)
+            if path.is_file() and path.suffix in SUFFIXES and not ignored and path not in seen:
+                seen.add(path)
+                yield path
+
+
+def check(path: Path) -> list[Finding]:
+    """Return the findings of one file that are not allowed."""
+    name = path.relative_to(ROOT).as_posix()
+    if path == Path(__file__) or name in PENDING:
+        return []
+    text = path.read_text(encoding="utf-8")
+    in_product = name.startswith(PRODUCT)
+    hits = [*wordings(text), *(names(text, in_product) if path.suffix == ".py" else ())]
+    hits += ((1, path.name, "rename the file") for _ in NAME_PARTS & set(path.stem.split("_")))
+    return [
+        Finding(name, line, wording, advice)
+        for line, wording, advice in sorted(hits)
+        if (name, wording) not in ALLOWED
+    ]
+
+
+def wordings(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (line number, wording, advice) for each discouraged wording."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in WORDING.finditer(line):
+            yield number, match[0].lower(), ADVICE[int(str(match.lastgroup)[1:])]
+
+
+def names(text: str, in_product: bool) -> Iterator[tuple[int, str, str]]:
+    """Yield findings in the names and docstrings of Python code."""
+    for node in ast.walk(ast.parse(text)):
+        name = ""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = node.name
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        line = getattr(node, "lineno", 1)
+        if NAME_PARTS & set(name.lower().split("_")):
+            yield line, name, "private term; use the term of the glossary"
+        if in_product and name in LOCAL_NAMES and not isinstance(node, ast.FunctionDef):
+            yield line, name, "name the value: rows, tenant, plan, deadline"
+        if in_product and name in CONSTANTS:
+            yield line, name, "say unit and sense: MAX_PAGE_SIZE, RETRY_DELAY_MS"
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring = DOCSTRING.match(ast.get_docstring(node) or "")
+            if docstring:
+                yield line, docstring[0], "start with a verb (function) or a noun (class, module)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
