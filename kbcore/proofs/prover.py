@@ -41,8 +41,9 @@ from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.solved import shortest
-from kbplanner.evaluate.evaluate import Bind, naming_rule
+from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundPlans, GroundRun, Instance
+from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import Complete, Witnesses
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role

@@ -215,7 +215,7 @@ class _Plan:
             "adornment": schema.adornment or mask(columns),
             "mask": mask(columns),
             "relationRows": rows,
-            "relationRowsWhenPlanned": self._goal.sizes.get(schema),
+            "relationRowsWhenPlanned": self._goal.loaded.sizes.get(schema),
         }
 
 

@@ -22,13 +22,14 @@ from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import NO_ROW, SAME
 from kbplanner.evaluate.evaluate import (
-    Bind,
     CompiledGoal,
     adornment_of,
     goal_equalities,
     goal_shape,
 )
 from kbplanner.evaluate.grounding import GroundPlans
+from kbplanner.evaluate.loaded import Bind
+from kbplanner.evaluate.settle import View
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Rule, Term, Variable
 from kbplanner.passes.check import check_evaluable, counterpart
@@ -411,10 +412,8 @@ class Reasoner:
             if noted and answers[1] and (stored := partition.need(schema)).version:
                 tenant.accesses.note(stored, answers[0], pattern, tenant.read_at)
             if self._verify and view.settled:
-                run_budget = budget.limits, budget.work, budget.yield_now
-                with tenant.models.view(
-                    rules, view.denied, (schema,), partition.bind, partition, *run_budget
-                ) as fresh:
+                facts = View(rules, view.denied, partition.bind, partition)
+                with tenant.models.view(facts, (schema,), budget) as fresh:
                     fresh_goal = tenant.plans.get(
                         fresh.rules, bounded, adornment, view.denied, fresh.statistics
                     )

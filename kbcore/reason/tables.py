@@ -19,7 +19,8 @@ from kbcore.reason.budget import Budget, Notes
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.state.partition import PartitionKey
 from kbplanner.engine.backend import Engine, RunState
-from kbplanner.evaluate.evaluate import Bind, CompiledGoal, GoalRun
+from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
+from kbplanner.evaluate.loaded import Bind
 
 Key = tuple[PartitionKey, CompiledGoal, tuple[int, ...]]
 """Partition, plan, and the binding if the plan serves only one binding."""

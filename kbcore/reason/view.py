@@ -36,8 +36,10 @@ def viewed(
     try:
         if denied is None:
             denied = frozenset(s for s in rules.deniable if bind(s).counts().visible)
-        ask = rules, denied, goals, bind, partition, budget.limits, budget.work, budget.yield_now
-        with tenant.models.view(*ask, scope=partition.name, version=version) as view:
+        facts = View(rules, denied, bind, partition)
+        with tenant.models.view(
+            facts, goals, budget, scope=partition.name, version=version
+        ) as view:
             yield view
     finally:
         if as_of_view:

@@ -29,12 +29,10 @@ from kbcore.state.changes import Removed
 from kbcore.state.facts import Row, conclusion
 from kbcore.state.partition import Partition, RowKey
 from kbcore.state.tenant import Tenant
-from kbplanner.compile.build import build
-from kbplanner.compile.bytecode import encode
-from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import Limits, Relation
-from kbplanner.evaluate.evaluate import Bind, CompiledGoal, GoalRun
+from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
+from kbplanner.evaluate.loaded import Bind, load
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.program import Clause
 from kbplanner.ir.schema import RelationSchema
@@ -290,15 +288,14 @@ class Cascades:
             affected = Affected(clauses, removed)
             # Usually few conclusions are affected, so joins should start from the affected relations.
             expecting = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
-            goal = self._compiled(
-                build(rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"}), expecting)
-            )
+            program = rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"})
+            goal = CompiledGoal(load(self._tenant.engine, program, expecting))
             start = None
             if not (affected.signed or affected.incomplete or touched):
                 begun = rewrite(
                     first(clauses, removed), ALL, "", view.statistics, skip={"restrict"}
                 )
-                start = self._compiled(build(begun, view.statistics))
+                start = CompiledGoal(load(self._tenant.engine, begun, view.statistics))
             past = tuple(before(clauses, removed)) if affected.signed else ()
             compiled = _Program(
                 goal, start, past, affected.signed, affected.incomplete or bool(touched)
@@ -319,21 +316,12 @@ class Cascades:
             rewritten = rewrite(
                 program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL
             )
-            goal = self._compiled(build(rewritten, statistics))
+            goal = CompiledGoal(load(self._tenant.engine, rewritten, statistics))
             with self._mutex:
                 self._goals_before[key] = goal
                 if len(self._goals_before) > MAX_PROGRAMS:
                     self._goals_before.popitem(last=False)
         return goal
-
-    def _compiled(self, plan: Plan) -> CompiledGoal:
-        engine = self._tenant.engine
-        return CompiledGoal(
-            plan,
-            engine.load(encode(plan)),
-            tuple(engine.intern(text) for text in plan.parameters),
-            {},
-        )
 
     def _holding(
         self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget

@@ -44,22 +44,8 @@ def compared(
     )
     past = _Past(partition, group)
     try:
-        arguments = (
-            rules,
-            denied,
-            None,
-            past.bind,
-            partition,
-            budget.limits,
-            budget.work,
-            budget.yield_now,
-        )
-        before = _conclusions(
-            tenant,
-            tenant.models.view(*arguments, scope=partition.name, version=-1),
-            reached,
-            budget,
-        )
+        facts = View(rules, denied, past.bind, partition)
+        before = _conclusions(tenant, tenant.models.view(facts, None, budget), reached, budget)
     finally:
         past.close()
     keys: dict[RelationSchema, set[RowKey]] = {}

@@ -38,8 +38,8 @@ writes = st.tuples(
 asks = st.tuples(st.just("ask"), st.sampled_from(GOALS), arguments, st.none() | arguments)
 
 
-class Means:
-    """Everything may be used."""
+class Unlimited:
+    """A run budget without limits."""
 
     limits, fuel, offload = Limits(), 1_000_000, None
 
@@ -80,9 +80,9 @@ def test_a_run_that_is_kept_says_what_a_fresh_one_says(seed, size, steps):
     def ask(goal, pattern):
         place = (goal, tuple(pattern) if goal.plan.one_seed else ())
         run, _ = kept.get(place, (None, None))
-        found = None if run is None else run.ask(pattern, Means)
+        found = None if run is None else run.ask(pattern, Unlimited)
         fresh = GoalRun(engine, goal, bind, Limits())
-        expected = fresh.ask(pattern, Means)
+        expected = fresh.ask(pattern, Unlimited)
         assert found in (None, expected)
         if found is not None:
             fresh.close()

@@ -17,7 +17,7 @@ from kbplanner.evaluate.evaluate import (
     goal_equalities,
     goal_pattern,
 )
-from kbplanner.evaluate.settle import Models
+from kbplanner.evaluate.settle import Models, View
 from kbplanner.ir.operators import COMPARISONS, SUBSTRING_TESTS
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import (
@@ -37,7 +37,7 @@ PLENTY = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Means without budgets: a run goes on in slices of `fuel`."""
+    """A run budget without limits: runs go on in slices of `fuel`."""
 
     fuel: int
     limits: Limits = PLENTY
@@ -49,9 +49,12 @@ class Slices:
     def check_answers(self, count: int) -> None:
         pass
 
-    def finish(self, run: Steps) -> None:
+    def work(self, run: Steps) -> None:
         while run.step(self.fuel) is not RunState.DONE:
             pass
+
+    def finish(self, run: Steps) -> None:
+        self.work(run)
 
 
 CONSTANTS = ["a", "b", "c", "1", "2", "10", "1.0"]
@@ -284,28 +287,20 @@ class World:
             rows, ids = self.bind(schema).match(pattern)
             return self._texts(rows, len(ids), goal.arity)
         denied = frozenset(s for s in self.rules.deniable if self.rows(s))
-        means = Slices(fuel)
-        ask = (
-            self.rules,
-            denied,
-            (schema,),
-            self.bind,
-            self,
-            means.limits,
-            means.finish,
-            means.yield_now,
-        )
-        with self.models.view(*ask, version=self.version if keep else -1) as view:
+        budget = Slices(fuel)
+        facts = View(self.rules, denied, self.bind, self)
+        version = self.version if keep else -1
+        with self.models.view(facts, (schema,), budget, version=version) as view:
             if possible and view.rules.uncertain(denied, schema):
                 schema = replace(schema, truth=POSSIBLE)
             schema = replace(schema, restrictions=goal_equalities(pattern))
             compiled = self.cache.get(
                 view.rules, schema, adornment_of(goal.args), denied, view.statistics
             )
-            return self._ask(goal, pattern, compiled, view.bind, means, keep)
+            return self._ask(goal, pattern, compiled, view.bind, budget, keep)
 
     def _ask(
-        self, goal, pattern, compiled, bind, means: Slices, keep: bool
+        self, goal, pattern, compiled, bind, budget: Slices, keep: bool
     ) -> set[tuple[str, ...]]:
         key = (id(compiled), None if not compiled.plan.one_seed else tuple(pattern))
         run = self.kept.pop(key, None)
@@ -314,7 +309,7 @@ class World:
             run = None
         if run is None:
             run = GoalRun(self.engine, compiled, bind, Limits())
-        answers = run.ask(pattern, means)
+        answers = run.ask(pattern, budget)
         assert answers is not None
         rows, count = answers
         found = self._texts(rows, count, goal.arity)

@@ -5,28 +5,22 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from kbplanner.compile.build import build
-from kbplanner.compile.bytecode import encode
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.backend import (
     NO_ROW,
     SAME,
-    CompiledPlan,
     Engine,
     Limits,
-    Offload,
-    Relation,
     Run,
     RunState,
-    Steps,
 )
 from kbplanner.errors import BudgetExceeded
-from kbplanner.evaluate.race import LimitedSteps, Race
+from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, RunBudget, bound_columns, load
+from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
@@ -34,9 +28,6 @@ from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.magic import can_lose
 from kbplanner.passes.order import Statistics
 from kbplanner.syntax.printer import print_rule
-
-Bind = Callable[[RelationSchema], Relation]
-"""The relation that holds the asserted facts of a stored schema."""
 
 KEPT_SYMBOLS = 1 << 18
 """Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
@@ -47,52 +38,23 @@ PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
 SINGLE, MANY, FULL = "single", "many", "full"
 """A plan for one binding of the goal at a time, for many bindings in one run, and without demand."""
 
-Drive = Callable[[LimitedSteps], None]
-"""Steps a run until it is done; raises BudgetExceeded where it may not continue."""
-
-
-class Means(Protocol):
-    """Budget of a goal: engine limits, the fuel of a first slice in place, then `finish` within the
-    budget.
-    """
-
-    @property
-    def limits(self) -> Limits:
-        """Budgets of the run."""
-
-    @property
-    def fuel(self) -> int:
-        """Steps that may be made at once while other work waits."""
-
-    @property
-    def offload(self) -> Offload | None:
-        """Makes long calls into the engine."""
-
-    def finish(self, run: Steps) -> None:
-        """Step a paused run until it is done; raises BudgetExceeded where it may not continue."""
-
-    def yield_now(self) -> None:
-        """Let other tasks run; called between pieces of long work in Python."""
-
-    def check_answers(self, count: int) -> None:
-        """Raise BudgetExceeded if `count` answers are more than may be returned."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledGoal:
-    """A plan for one predicate and binding pattern, verified, with the symbols of its constants,
-    and its rules.
+    """A loaded plan for one predicate and binding pattern, and its rules.
 
     `full` is the same goal without demand, where demand can cost more than it saves; a run then
     tries both.
     """
 
-    plan: Plan
-    compiled: CompiledPlan
-    params: tuple[int, ...]
-    sizes: Mapping[RelationSchema, int]
+    loaded: LoadedPlan
     rules: tuple[Rule, ...] = ()
     full: CompiledGoal | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.loaded.plan
 
 
 class PlanCache:
@@ -136,7 +98,7 @@ class PlanCache:
         with self._mutex:
             cached = self._plans.get(key)
             if cached is not None and (
-                self._seen.get(key) == version != -1 or not moved(cached.sizes, statistics)
+                self._seen.get(key) == version != -1 or not cached.loaded.is_outdated(statistics)
             ):
                 self._seen[key] = version
                 self._plans.move_to_end(key)
@@ -145,18 +107,10 @@ class PlanCache:
         clauses = rules.clauses(denied)
         relation = replace(goal.derived, restrictions=goal.restrictions)
         program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
-        plan = build(program, statistics)
         full = None
         if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
-        compiled = CompiledGoal(
-            plan,
-            self._engine.load(encode(plan)),
-            tuple(self._engine.intern(text) for text in plan.parameters),
-            {schema: statistics.rows(schema) for schema in plan.base},
-            rules.rules,
-            full,
-        )
+        compiled = CompiledGoal(load(self._engine, program, statistics), rules.rules, full)
         with self._mutex:
             self._plans[key] = compiled
             self._seen[key] = version
@@ -176,17 +130,6 @@ def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
     return rules.endless.isdisjoint(
         rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule
     )
-
-
-def moved(sizes: Mapping[RelationSchema, int], statistics: Statistics) -> bool:
-    """Return True if the size of any relation is ten times, or a tenth of, its size when a plan was
-    made.
-    """
-    for schema, size in sizes.items():
-        now = statistics.rows(schema)
-        if max(now, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(now, 100):
-            return True
-    return False
 
 
 class GoalRun:
@@ -213,11 +156,7 @@ class GoalRun:
         self._dropped_rows = 0
         self._bind = bind
         self._limits = limits
-        self._use(goal, self._open(goal, limits))
-
-    def _open(self, goal: CompiledGoal, limits: Limits) -> Run:
-        relations = [self._bind(schema) for schema in goal.plan.base]
-        return self._engine.open_run(goal.compiled, relations, goal.params, limits)
+        self._use(goal, goal.loaded.open_run(engine, bind, limits))
 
     def _use(self, goal: CompiledGoal, run: Run) -> None:
         """Make this the run of a goal."""
@@ -232,7 +171,7 @@ class GoalRun:
     def ask(
         self,
         pattern: Sequence[int],
-        means: Means,
+        budget: RunBudget,
         bind: Bind | None = None,
         first: int | None = None,
         returns_all: bool = False,
@@ -252,17 +191,17 @@ class GoalRun:
         seed = None if plan.seed is None else [pattern[index] for index in self._bound]
         try:
             state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
-                seed, plan.answer, answer_pattern, means.limits, means.fuel
+                seed, plan.answer, answer_pattern, budget.limits, budget.fuel
             )
             self.rows_made = rows_made + self._dropped_rows
             if state is RunState.STALE:
                 return None
             if rows is None:
                 if state is not RunState.DONE:
-                    self._finish(means.finish, means.limits)
+                    self._finish(budget.finish, budget.limits)
                     plan = self._plan
                     answer_pattern = pattern if self._whole else self._wanted(pattern)
-                rows = self._many(answer_pattern, means, first, returns_all)
+                rows = self._many(answer_pattern, budget, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
         width = len(answer_pattern)
@@ -271,7 +210,7 @@ class GoalRun:
             return rows, count
         rows = _widen(rows, count, pattern, plan.answer_columns)
         return rows if self._ordered else self._engine.sort(
-            rows, len(pattern), means.offload
+            rows, len(pattern), budget.offload
         ), count
 
     def count(self, pattern: Sequence[int], drive: Drive) -> int:
@@ -330,7 +269,12 @@ class GoalRun:
         if full is None:
             drive(self.run)
             return
-        race = Race(self.run, lambda: self._open(full, limits), limits, sum(full.sizes.values()))
+        race = Race(
+            self.run,
+            lambda: full.loaded.open_run(self._engine, self._bind, limits),
+            limits,
+            sum(full.loaded.sizes.values()),
+        )
         try:
             drive(race)
         except BaseException:
@@ -342,7 +286,7 @@ class GoalRun:
             self._use(full, winner)
 
     def _many(
-        self, answer_pattern: Sequence[int], means: Means, first: int | None, returns_all: bool
+        self, answer_pattern: Sequence[int], budget: RunBudget, first: int | None, returns_all: bool
     ) -> array[int]:
         """Return the answers of a run that is done, where one call did not return them."""
         stats = self.run.stats()
@@ -353,16 +297,16 @@ class GoalRun:
         )
         width = len(answer_pattern)
         if first is not None and self._ordered and width:
-            return self._first(answer_pattern, first * width, width, means)
+            return self._first(answer_pattern, first * width, width, budget)
         rows, ids = self.run.relation(self._plan.answer).match(
-            answer_pattern, yield_now=means.yield_now
+            answer_pattern, yield_now=budget.yield_now
         )
         if returns_all:
-            means.check_answers(len(ids))
-        return self._engine.sort(rows, width, means.offload)
+            budget.check_answers(len(ids))
+        return self._engine.sort(rows, width, budget.offload)
 
     def _first(
-        self, answer_pattern: Sequence[int], limit: int, width: int, means: Means
+        self, answer_pattern: Sequence[int], limit: int, width: int, budget: RunBudget
     ) -> array[int]:
         """Return the first `limit` symbols of answers in order; sort and cut the buffer as it
         grows.
@@ -371,9 +315,9 @@ class GoalRun:
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
             best.extend(rows)
             if len(best) > limit + max(limit, KEPT_SYMBOLS):
-                means.yield_now()
-                best = self._engine.sort(best, width, means.offload)[:limit]
-        return self._engine.sort(best, width, means.offload)[:limit]
+                budget.yield_now()
+                best = self._engine.sort(best, width, budget.offload)[:limit]
+        return self._engine.sort(best, width, budget.offload)[:limit]
 
     def _holds(self) -> int:
         """Return the number of rows of the answer relation; without columns, 1 if it has its row."""
@@ -382,13 +326,8 @@ class GoalRun:
     def holding(self, rows: array[int], count: int, drive: Drive) -> list[bool]:
         """Return which of `count` ground rows are answers; the plan must be one for many bindings."""
         plan = self._plan
-        arity = len(plan.adornment)
         if plan.seed is not None:
-            bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
-            seeds = array("I", bytes(4 * count * len(bound)))
-            for column, index in enumerate(bound):
-                seeds[column :: len(bound)] = rows[index::arity]
-            self.run.seed(seeds, count)
+            self.run.seed(bound_columns(plan, rows, count), count)
         self._finish(drive, self._limits)
         return [
             index != NO_ROW for index in self.run.relation(self._plan.answer).locate(rows, count)

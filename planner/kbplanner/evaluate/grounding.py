@@ -14,13 +14,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbplanner.compile.build import build
-from kbplanner.compile.bytecode import encode
 from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet
-from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Run, YieldNow
+from kbplanner.engine.backend import Engine, Limits, YieldNow
 from kbplanner.engine.ground import Ground, paced
-from kbplanner.evaluate.evaluate import Bind, Drive, moved
+from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, load
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Variable
@@ -35,16 +33,18 @@ PlanKey = tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundGoal:
-    """A ground program for one predicate and binding pattern, compiled; `slots` finds the slot of a
+    """A ground program for one predicate and binding pattern, its loaded plan, and the slot of each
     relation.
     """
 
     program: GroundProgram
-    plan: Plan
-    compiled: CompiledPlan
-    params: tuple[int, ...]
+    loaded: LoadedPlan
     slots: Mapping[RelationSchema, int]
-    sizes: Mapping[RelationSchema, int]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.loaded.plan
 
 
 class GroundPlans:
@@ -74,7 +74,7 @@ class GroundPlans:
         key = (rules, goal, adornment, denied, weighed)
         with self._mutex:
             cached = self._plans.get(key)
-            if cached is not None and not moved(cached.sizes, statistics):
+            if cached is not None and not cached.loaded.is_outdated(statistics):
                 self._plans.move_to_end(key)
                 return cached
         # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
@@ -84,15 +84,9 @@ class GroundPlans:
         program = instances(
             rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed
         )
-        plan = build(program.program, statistics)
-        compiled = GroundGoal(
-            program,
-            plan,
-            self._engine.load(encode(plan)),
-            tuple(self._engine.intern(text) for text in plan.parameters),
-            {schema: slot for slot, schema in enumerate(plan.slots)},
-            {schema: statistics.rows(schema) for schema in plan.base},
-        )
+        loaded = load(self._engine, program.program, statistics)
+        slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
+        compiled = GroundGoal(program, loaded, slots)
         with self._mutex:
             self._plans[key] = compiled
             while len(self._plans) > self._capacity:
@@ -142,9 +136,7 @@ class GroundRun:
     def __init__(self, engine: Engine, goal: GroundGoal, bind: Bind, limits: Limits) -> None:
         self.engine = engine
         self.goal = goal
-        self.run: Run = engine.open_run(
-            goal.compiled, [bind(s) for s in goal.plan.base], goal.params, limits
-        )
+        self.run = goal.loaded.open_run(engine, bind, limits)
         self._offsets: dict[RelationSchema, int] = {}
         self.blocks: list[Block] = []
         self.parts = 0
@@ -156,11 +148,7 @@ class GroundRun:
         """Ask for these whole rows of the goal; only the columns that its adornment binds are used."""
         plan = self.goal.plan
         if plan.seed is not None:
-            arity = len(plan.adornment)
-            bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
-            seeds = array("I", bytes(4 * count * len(bound)))
-            for column, index in enumerate(bound):
-                seeds[column :: len(bound)] = rows[index::arity]
+            seeds = bound_columns(plan, rows, count)
             self.run.seed(seeds, count)
             self._seeds, self._seed_count = seeds, count
 

@@ -9,34 +9,25 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kbplanner.compile.build import build
-from kbplanner.compile.bytecode import encode
-from kbplanner.compile.plan import Plan
 from kbplanner.compile.rules import RuleSet, SettledRules
-from kbplanner.engine.backend import (
-    CompiledPlan,
-    Engine,
-    Limits,
-    Relation,
-    RelationCounts,
-    Steps,
-    YieldNow,
-)
+from kbplanner.engine.backend import Engine, Relation, RelationCounts
 from kbplanner.errors import BudgetExceeded
 from kbplanner.evaluate.component import ComponentReader
-from kbplanner.evaluate.evaluate import Bind, moved, naming_rule
+from kbplanner.evaluate.evaluate import naming_rule
+from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 
-MAX_KEPT = 64
+MAX_CACHED_MODELS = 64
 """Maximum number of components whose models are cached."""
 
 Key = tuple[str | None, RuleSet, frozenset[RelationSchema], int]
+"""Scope, rules, which relations of explicit negatives have rows, and the index of a component."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +46,10 @@ class Settled:
     users: int = 0
     dropped: bool = False
 
-    def current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
-        """Return True if nothing that it depends on has changed; nothing has while `version` is the
-        same.
+    def is_current(self, bind: Bind, below: Sequence[Settled], version: int) -> bool:
+        """Return True if nothing that it depends on has changed.
+
+        While `version` is the same, nothing has changed.
         """
         if len(below) != len(self.below) or any(
             a is not b for a, b in zip(below, self.below, strict=True)
@@ -82,6 +74,8 @@ class Settled:
 class View:
     """Rules as they are evaluated, the stored relations they read, and statistics of these
     relations.
+
+    `denied` names the relations of explicit negatives that have rows.
     """
 
     rules: RuleSet
@@ -98,14 +92,11 @@ class View:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    """The overestimate of a component, compiled."""
+    """The overestimate of a component, and its plan."""
 
     part: NegativeComponent
     source: Overestimate
-    plan: Plan
-    compiled: CompiledPlan
-    params: tuple[int, ...]
-    sizes: Mapping[RelationSchema, int]
+    loaded: LoadedPlan
 
 
 class Models:
@@ -114,7 +105,7 @@ class Models:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._mutex = threading.Lock()
-        self._kept: OrderedDict[Key, Settled] = OrderedDict()
+        self._models: OrderedDict[Key, Settled] = OrderedDict()
         self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = (
             OrderedDict()
         )
@@ -123,19 +114,14 @@ class Models:
         )
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._models)
 
     @contextmanager
     def view(
         self,
-        rules: RuleSet,
-        denied: frozenset[RelationSchema],
+        facts: View,
         goals: Iterable[RelationSchema] | None,
-        bind: Bind,
-        statistics: Statistics,
-        limits: Limits,
-        drive: Callable[[Steps], None],
-        yield_now: YieldNow,
+        budget: RunBudget,
         *,
         scope: str | None = None,
         version: int = -1,
@@ -143,33 +129,20 @@ class Models:
         """Settle the components that goals on stored schemas (None: any) need, and yield the view
         to evaluate with.
 
-        `drive` steps a run or a model to its end, `yield_now` is called between pieces of work in
-        Python. Raises BudgetExceeded.
-
-        Models are cached by `scope`, unless `version` is -1. While it stays the same, so do facts.
+        `facts` has the rules and the stored relations. Models are cached by `scope`, unless
+        `version` is -1. While it stays the same, so do facts. Raises BudgetExceeded.
         """
+        rules, denied = facts.rules, facts.denied
         if not rules.negative(denied):
-            yield View(rules, denied, bind, statistics)
+            yield facts
             return
-        source = rules.within
-        own = denied & source.deniable
+        within = replace(facts, rules=rules.within, denied=denied & rules.within.deniable)
         used: dict[int, Settled] = {}
         try:
             for index in rules.needed(denied, goals):
-                used[index] = self._settled(
-                    source,
-                    own,
-                    index,
-                    used,
-                    bind,
-                    statistics,
-                    limits,
-                    drive,
-                    yield_now,
-                    scope,
-                    version,
-                )
-            yield self._view(rules, denied, used, bind, statistics)
+                key = (scope, within.rules, within.denied, index)
+                used[index] = self._settled(key, within, used, budget, version)
+            yield self._over(facts, tuple(used.values()))
         finally:
             for model in used.values():
                 self._release(model)
@@ -177,8 +150,8 @@ class Models:
     def clear(self) -> None:
         """Drop all models."""
         with self._mutex:
-            models = list(self._kept.values())
-            self._kept.clear()
+            models = list(self._models.values())
+            self._models.clear()
             for model in models:
                 model.dropped = True
             unused = [model for model in models if not model.users]
@@ -187,119 +160,124 @@ class Models:
 
     def _settled(
         self,
-        rules: RuleSet,
-        denied: frozenset[RelationSchema],
-        index: int,
+        key: Key,
+        facts: View,
         used: Mapping[int, Settled],
-        bind: Bind,
-        statistics: Statistics,
-        limits: Limits,
-        drive: Callable[[Steps], None],
-        yield_now: YieldNow,
-        scope: str | None,
+        budget: RunBudget,
         version: int,
     ) -> Settled:
-        below = tuple(used[other] for other in rules.below(denied, index))
-        key = (scope, rules, denied, index)
-        if version != -1:
-            with self._mutex:
-                cached = self._kept.get(key)
-                if cached is not None and cached.current(bind, below, version):
-                    self._kept.move_to_end(key)
+        """Return the current model of a component, cached or new, with the caller as a user.
+
+        `used` has the models of the components before it.
+        """
+        index = key[-1]
+        below = tuple(used[other] for other in facts.rules.below(facts.denied, index))
+        with self._mutex:
+            if version != -1:
+                cached = self._models.get(key)
+                if cached is not None and cached.is_current(facts.bind, below, version):
+                    self._models.move_to_end(key)
                     cached.users += 1
                     return cached
-        view = self._view(
-            rules,
-            denied,
-            {i: model for i, model in used.items() if model in below},
-            bind,
-            statistics,
-        )
+        view = self._over(facts, below)
         try:
-            settled = _settle(
-                self._engine, self._program(rules, index, view), view, limits, drive, yield_now
-            )
+            model = self._settle(self._program(facts.rules, index, view), view, budget)
         except BudgetExceeded as error:
-            raise naming_rule(error, rules.rules) from error
-        settled.below, settled.version, settled.users = below, version, 1
-        settled.dropped = version == -1
-        old = []
+            raise naming_rule(error, facts.rules.rules) from error
+        model.below, model.version, model.users = below, version, 1
+        model.dropped = version == -1
         if version != -1:
-            with self._mutex:
-                before = self._kept.pop(key, None)
-                self._kept[key] = settled
-                old = [] if before is None else [before]
-                forgotten = [
-                    other for other in self._kept if other[0] == scope and other[1] is not rules
-                ]
-                old += [
-                    self._kept.pop(other) for other in forgotten
-                ]  # rules that have been replaced are not asked again
-                while len(self._kept) > MAX_KEPT:
-                    old.append(self._kept.popitem(last=False)[1])
-                for model in old:
-                    model.dropped = True
-                old = [model for model in old if not model.users]
-        for model in old:
-            model.drop()
-        return settled
+            self._store(key, model)
+        return model
+
+    def _store(self, key: Key, model: Settled) -> None:
+        """Cache a model; drop those that it replaces and those of rules that have been replaced."""
+        with self._mutex:
+            replaced = [self._models.pop(key)] if key in self._models else []
+            self._models[key] = model
+            scope, rules = key[:2]
+            stale = [other for other in self._models if other[0] == scope and other[1] is not rules]
+            replaced += [self._models.pop(other) for other in stale]
+            while len(self._models) > MAX_CACHED_MODELS:
+                replaced.append(self._models.popitem(last=False)[1])
+            for old in replaced:
+                old.dropped = True
+            unused = [old for old in replaced if not old.users]
+        for old in unused:
+            old.drop()
 
     def _program(self, rules: RuleSet, index: int, view: View) -> _Program:
-        """Return the compiled overestimate of a component; rebuilt when the size of a relation
-        changed tenfold.
+        """Return the overestimate of a component with its plan; made again when the plan is
+        outdated.
         """
         key = (view.rules, view.denied, index)
         with self._mutex:
             cached = self._programs.get(key)
-            if cached is not None and not moved(cached.sizes, view.statistics):
+            if cached is not None and not cached.loaded.is_outdated(view.statistics):
                 self._programs.move_to_end(key)
                 return cached
         parts = rules.negative(view.denied)
         undefined = frozenset(schema for model in view.settled for schema in model.undefined)
         source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
-        plan = build(source.program, view.statistics)
-        params = tuple(self._engine.intern(text) for text in plan.parameters)
-        sizes = {schema: view.statistics.rows(schema) for schema in plan.base}
-        program = _Program(
-            parts[index], source, plan, self._engine.load(encode(plan)), params, sizes
-        )
+        loaded = load(self._engine, source.program, view.statistics)
+        program = _Program(parts[index], source, loaded)
         with self._mutex:
             self._programs[key] = program
-            if len(self._programs) > MAX_KEPT:
+            if len(self._programs) > MAX_CACHED_MODELS:
                 self._programs.popitem(last=False)
         return program
 
     def _release(self, model: Settled) -> None:
         with self._mutex:
             model.users -= 1
-            last = model.dropped and not model.users
-        if last:
+            is_unused = model.dropped and not model.users
+        if is_unused:
             model.drop()
 
-    def _view(
-        self,
-        rules: RuleSet,
-        denied: frozenset[RelationSchema],
-        used: Mapping[int, Settled],
-        bind: Bind,
-        statistics: Statistics,
-    ) -> View:
-        models = tuple(used.values())
+    def _over(self, facts: View, models: tuple[Settled, ...]) -> View:
+        """Return the view of facts and of settled components."""
         undefined = frozenset(schema for model in models for schema in model.undefined)
         with self._mutex:
-            over = self._rules.get((rules, undefined))
-            if over is None:
-                over = self._rules[rules, undefined] = SettledRules(rules, undefined)
-                if len(self._rules) > MAX_KEPT:
+            rules = self._rules.get((facts.rules, undefined))
+            if rules is None:
+                rules = self._rules[facts.rules, undefined] = SettledRules(facts.rules, undefined)
+                if len(self._rules) > MAX_CACHED_MODELS:
                     self._rules.popitem(last=False)
         relations = {
             schema: relation for model in models for schema, relation in model.relations.items()
         }
 
         def read(schema: RelationSchema) -> Relation:
-            return relations[schema] if schema.truth else bind(schema)
+            return relations[schema] if schema.truth else facts.bind(schema)
 
-        return View(over, denied, read, _Sizes(relations, statistics), models)
+        return View(rules, facts.denied, read, _Sizes(relations, facts.statistics), models)
+
+    def _settle(self, program: _Program, view: View, budget: RunBudget) -> Settled:
+        """Return the model of one component."""
+        stored = [(s, view.bind(s)) for s in program.loaded.plan.base if not s.truth]
+        reads = [(schema, relation, relation.counts()) for schema, relation in stored]
+        run = program.loaded.open_run(self._engine, view.bind, budget.limits)
+        try:
+            run.limit(budget.limits)
+            budget.work(run)
+            reader = ComponentReader(
+                self._engine,
+                run,
+                program.loaded.plan,
+                program.part,
+                program.source,
+                budget.yield_now,
+            )
+            model = self._engine.model(reader.ground(), budget.limits)
+            try:
+                budget.work(model)
+                values = model.values()
+            finally:
+                model.close()
+            relations, undefined = reader.settled(values)
+            return Settled(relations, undefined, reads, (), -1)
+        finally:
+            run.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,36 +293,6 @@ class _Sizes:
         return relation.counts().visible if relation else self.stored.rows(schema)
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
-        """Return distinct values of columns of a relation, 0 when not known."""
+        """Return the number of distinct values of columns of a relation; 0 when unknown."""
         relation = self.relations.get(schema)
         return relation.distinct(columns) if relation else self.stored.distinct(schema, columns)
-
-
-def _settle(
-    engine: Engine,
-    program: _Program,
-    view: View,
-    limits: Limits,
-    drive: Callable[[Steps], None],
-    yield_now: YieldNow,
-) -> Settled:
-    """Return the model of one component."""
-    base = [(schema, view.bind(schema)) for schema in program.plan.base]
-    reads = [(schema, relation, relation.counts()) for schema, relation in base if not schema.truth]
-    run = engine.open_run(
-        program.compiled, [relation for _, relation in base], program.params, limits
-    )
-    try:
-        run.limit(limits)
-        drive(run)
-        reader = ComponentReader(engine, run, program.plan, program.part, program.source, yield_now)
-        model = engine.model(reader.ground(), limits)
-        try:
-            drive(model)
-            values = model.values()
-        finally:
-            model.close()
-        relations, undefined = reader.settled(values)
-        return Settled(relations, undefined, reads, (), -1)
-    finally:
-        run.close()

@@ -10,14 +10,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 
-from kbplanner.compile.build import build
-from kbplanner.compile.bytecode import encode
-from kbplanner.compile.plan import Plan
-from kbplanner.engine.backend import CompiledPlan, Engine, Limits, RunState, YieldNow
+from kbplanner.engine.backend import Engine, Limits, RunState, YieldNow
 from kbplanner.engine.ground import Shortest
 from kbplanner.errors import EngineFault
-from kbplanner.evaluate.evaluate import Bind
 from kbplanner.evaluate.grounding import Block, GroundRun, Instance
+from kbplanner.evaluate.loaded import Bind, LoadedPlan, load
 from kbplanner.ir.program import Clause, ClauseAtom, Program
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
@@ -51,7 +48,7 @@ class Witnesses:
         self._statistics = statistics
         self._limits = limits
         self._yield_now = yield_now
-        self._plans: dict[Unseen, tuple[Plan, CompiledPlan, Sequence[int]]] = {}
+        self._plans: dict[Unseen, LoadedPlan] = {}
         self._found: dict[Unseen, dict[Symbols, Symbols]] = {}
 
     def find(self, unseen: Unseen, keys: Sequence[Symbols]) -> list[Symbols]:
@@ -65,14 +62,12 @@ class Witnesses:
 
     def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
         """Find the values for at least one of the keys, and for all of them if that is quick."""
-        plan, compiled, params = self._plan(unseen)
-        run = self._engine.open_run(
-            compiled, [self._bind(schema) for schema in plan.base], params, self._limits
-        )
+        loaded = self._plan(unseen)
+        run = loaded.open_run(self._engine, self._bind, self._limits)
         try:
             run.seed(array("I", (symbol for key in keys for symbol in key)), len(keys))
             fuel = FUEL + FUEL_A_KEY * len(keys)
-            state, rows = run.step(fuel), run.relation(plan.answer)
+            state, rows = run.step(fuel), run.relation(loaded.plan.answer)
             while state is RunState.PAUSED and not rows.counts().rows:
                 self._yield_now()
                 fuel = min(4 * fuel, MOST_FUEL)
@@ -89,27 +84,22 @@ class Witnesses:
         finally:
             run.close()
 
-    def _plan(self, unseen: Unseen) -> tuple[Plan, CompiledPlan, Sequence[int]]:
-        compiled = self._plans.get(unseen)
-        if compiled is None:
+    def _plan(self, unseen: Unseen) -> LoadedPlan:
+        loaded = self._plans.get(unseen)
+        if loaded is None:
             columns = (*unseen.given, *unseen.found)
             seed = RelationSchema("", len(unseen.given), role=Role.GUARD)
             answer = RelationSchema("", len(columns), role=Role.PART)
-            clause = Clause(
-                ClauseAtom(answer, columns), (ClauseAtom(seed, unseen.given), *unseen.items)
-            )
-            plan = build(
-                Program((clause,), answer, seed, answer, tuple(range(len(columns)))),
-                self._statistics,
-            )
-            params = [self._engine.intern(text) for text in plan.parameters]
-            compiled = self._plans[unseen] = plan, self._engine.load(encode(plan)), params
-        return compiled
+            body = (ClauseAtom(seed, unseen.given), *unseen.items)
+            clause = Clause(ClauseAtom(answer, columns), body)
+            program = Program((clause,), answer, seed, answer, tuple(range(len(columns))))
+            loaded = self._plans[unseen] = load(self._engine, program, self._statistics)
+        return loaded
 
     def close(self) -> None:
         """Close the plans."""
-        for _, compiled, _ in self._plans.values():
-            compiled.close()
+        for loaded in self._plans.values():
+            loaded.compiled.close()
         self._plans.clear()
 
 

@@ -1,0 +1,98 @@
+"""Plans that an engine has verified, and what a caller supplies to run them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kbplanner.compile.build import build
+from kbplanner.compile.bytecode import encode
+from kbplanner.compile.plan import Plan
+from kbplanner.engine.backend import CompiledPlan, Engine, Limits, Offload, Relation, Run, Steps
+from kbplanner.evaluate.race import LimitedSteps
+from kbplanner.ir.program import Program
+from kbplanner.ir.schema import RelationSchema
+from kbplanner.passes.order import Statistics
+
+Bind = Callable[[RelationSchema], Relation]
+"""The relation that holds the asserted facts of a stored schema."""
+
+Drive = Callable[[LimitedSteps], None]
+"""Steps a run until it is done; raises BudgetExceeded where it may not continue."""
+
+
+class RunBudget(Protocol):
+    """Budget of a goal: engine limits, the fuel of a first slice in place, and ways to go on."""
+
+    @property
+    def limits(self) -> Limits:
+        """Budgets of the run."""
+
+    @property
+    def fuel(self) -> int:
+        """Steps that may be made at once while other work waits."""
+
+    @property
+    def offload(self) -> Offload | None:
+        """Makes long calls into the engine."""
+
+    def work(self, run: Steps) -> None:
+        """Step a run until it is done; raises BudgetExceeded where it may not continue."""
+
+    def finish(self, run: Steps) -> None:
+        """Step a paused run until it is done; raises BudgetExceeded where it may not continue."""
+
+    def yield_now(self) -> None:
+        """Let other tasks run; called between pieces of long work in Python."""
+
+    def check_answers(self, count: int) -> None:
+        """Raise BudgetExceeded if `count` answers are more than may be returned."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedPlan:
+    """A verified plan, the symbols of its constants, and the sizes of its stored relations when it
+    was made.
+    """
+
+    plan: Plan
+    compiled: CompiledPlan
+    params: tuple[int, ...]
+    sizes: Mapping[RelationSchema, int]
+
+    def open_run(self, engine: Engine, bind: Bind, limits: Limits) -> Run:
+        """Start an evaluation over the relations that `bind` returns."""
+        relations = [bind(schema) for schema in self.plan.base]
+        return engine.open_run(self.compiled, relations, self.params, limits)
+
+    def is_outdated(self, statistics: Statistics) -> bool:
+        """Return True if any stored relation has ten times, or a tenth of, the rows it had when the
+        plan was made.
+        """
+        for schema, size in self.sizes.items():
+            rows = statistics.rows(schema)
+            if max(rows, 100) > 10 * max(size, 100) or max(size, 100) > 10 * max(rows, 100):
+                return True
+        return False
+
+
+def load(engine: Engine, program: Program, statistics: Statistics) -> LoadedPlan:
+    """Build the plan of a rewritten program and load it into an engine."""
+    plan = build(program, statistics)
+    return LoadedPlan(
+        plan,
+        engine.load(encode(plan)),
+        tuple(engine.intern(text) for text in plan.parameters),
+        {schema: statistics.rows(schema) for schema in plan.base},
+    )
+
+
+def bound_columns(plan: Plan, rows: array[int], count: int) -> array[int]:
+    """Return the columns of whole rows of a goal that its adornment binds: rows of the plan's seed."""
+    bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
+    seeds = array("I", bytes(4 * count * len(bound)))
+    for column, index in enumerate(bound):
+        seeds[column :: len(bound)] = rows[index :: len(plan.adornment)]
+    return seeds
