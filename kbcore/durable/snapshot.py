@@ -66,19 +66,19 @@ def encode(captured: Capture, rest: Callable[[], None] = lambda: None) -> Iterat
     return chunks
 
 
-def paced(captured: Capture, give_way: Callable[[], None]) -> Iterator[bytes]:
-    """Return the chunks of a snapshot, with a pause after each millisecond or so of work."""
-    return _paced(encode(captured, give_way), give_way)
+def paced(captured: Capture, yield_in_background: Callable[[], None]) -> Iterator[bytes]:
+    """Return the chunks of a snapshot, with a yield after about every millisecond of work."""
+    return _paced(encode(captured, yield_in_background), yield_in_background)
 
 
-def _paced(chunks: Iterator[bytes], give_way: Callable[[], None]) -> Iterator[bytes]:
+def _paced(chunks: Iterator[bytes], yield_in_background: Callable[[], None]) -> Iterator[bytes]:
     done = 0
     for chunk in chunks:
         yield chunk
         done += CHUNK_COST + len(chunk)
         if done >= STRETCH:
             done = 0
-            give_way()
+            yield_in_background()
 
 
 def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:

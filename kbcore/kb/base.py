@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbcore.errors import BudgetExceeded, InvalidInput
 from kbcore.kb.slow_log import PLAN_MS, SlowGoal, log_slow_goal
 from kbcore.plug.ports import Evaluation
-from kbcore.reason.admission import Caller, Turn
+from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
 from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
@@ -119,7 +119,7 @@ class TenantHandle:
             self._services.meters.exceeded(error)
             raise
         finally:
-            budget.turn.leave()
+            budget.admission.release()
             meters, seconds = self._services.meters, budget.clock.monotonic() - budget.begun
             meters.reads[kind](seconds)
             if budget.rows_made:
@@ -155,12 +155,12 @@ class TenantHandle:
         try:
             yield budget
         finally:
-            budget.turn.leave()
+            budget.admission.release()
 
     def _new_budget(self, wanted: BudgetWanted | None, notes: Notes | None = None) -> Budget:
         """Return a budget with the limits of the settings, lowered as requested.
 
-        The caller must call `budget.turn.leave()` at the end.
+        The caller must call `budget.admission.release()` at the end.
         """
         run, own = self._services, wanted or BudgetWanted()
         config, clock = run.config, run.clock
@@ -179,9 +179,9 @@ class TenantHandle:
             clock.monotonic() + allowed / 1000,
             most,
             clock,
-            Turn(run.turns, (self.database, self.tenant), self._caller),
+            Admission(run.slots, (self.database, self.tenant), self._caller),
             run.offload,
-            run.pause,
+            run.yield_now,
             notes=notes or Notes(),
             max_proof_nodes=config.query_max_proof_nodes,
         )

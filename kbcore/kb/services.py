@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbcore.llm.model import Model
     from kbcore.plug.manager import Plugins
     from kbcore.plug.ports import SalienceScorer
-    from kbcore.reason.admission import Caller, Turns
+    from kbcore.reason.admission import Caller, Slots
     from kbcore.reason.ask import Reasoner
     from kbcore.retraction.cascade import Cascades
     from kbcore.search.embedder import Embedding
@@ -78,7 +78,7 @@ class Services(Protocol):
         """True when a plugin listens to answered goals."""
 
     @property
-    def turns(self) -> Turns:
+    def slots(self) -> Slots:
         """Admission of long goals."""
 
     @property
@@ -94,7 +94,7 @@ class Services(Protocol):
         """Run a function away from the event loop and return its result."""
 
     @property
-    def pause(self) -> Callable[[], None]:
+    def yield_now(self) -> Callable[[], None]:
         """Let other requests run."""
 
     @property

@@ -122,8 +122,8 @@ def collector(runtime: Runtime, recovery_seconds: float) -> Callable[[], Iterato
         yield from _log(runtime)
         yield m.RECOVERY_RECORDS, (), runtime.recovered.records
         yield m.RECOVERY_SECONDS, (), recovery_seconds
-        yield m.INFERENCES_WORKING, (), runtime.turns.all_working()
-        yield m.INFERENCES_WAITING, (), runtime.turns.all_waiting()
+        yield m.INFERENCES_WORKING, (), runtime.slots.all_working()
+        yield m.INFERENCES_WAITING, (), runtime.slots.all_waiting()
         yield m.TRANSACTIONS_OPEN, (), len(runtime.transactions)
         yield m.PLUGINS_LOADED, (), len(runtime.plugins.names())
         yield m.UPTIME, (), runtime.clock.monotonic() - started
@@ -166,7 +166,7 @@ def _state(runtime: Runtime, known: MutableMapping[Tenant, Figures]) -> Iterator
         if reasoner is not None:
             tables = cast("Reasoner", reasoner).tables
             table_count, table_bytes = table_count + len(tables), table_bytes + tables.bytes
-        runtime.pause()
+        runtime.yield_now()
     yield m.FACTS_STORED, (), facts
     yield m.RULES_STORED, (), rules
     yield m.ENGINE_BYTES, (), size

@@ -32,7 +32,7 @@ from kbcore.node.readiness import readiness
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogStatus, LogStore, WorksBeside
-from kbcore.reason.admission import Caller, Turns
+from kbcore.reason.admission import Caller, Slots
 from kbcore.reason.ask import Reasoner
 from kbcore.replication.leader_mark import check_allegiance
 from kbcore.replication.role import Replication, check_settings
@@ -71,17 +71,18 @@ def open_runtime(
     clock: Clock | None = None,
     offload: Callable[[Callable[[], Any]], Any] | None = None,
     offload_disk: Callable[[Callable[[], Any]], Any] | None = None,
-    pause: Callable[[], None] | None = None,
-    give_way: Callable[[], None] | None = None,
+    yield_now: Callable[[], None] | None = None,
+    yield_in_background: Callable[[], None] | None = None,
     on_failure: Callable[[StorageFailed], None] | None = None,
     llm: LLMProvider | None = None,
 ) -> Runtime:
     """Load plugins, open the log, recover the state, and return a node that is ready to serve.
 
     `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one
-    that uses the disk (default: `offload`). `pause` yields between slices of work, `give_way` in
-    background work (default: `pause`). `on_failure` is called when the log failed. `llm` replaces
-    LLM_PROVIDER. Raises ConfigError, StorageBusy, LogCorrupted.
+    that uses the disk (default: `offload`). `yield_now` lets other work run between slices of a
+    request, `yield_in_background` between slices of background work (default: `yield_now`).
+    `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError,
+    StorageBusy, LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
@@ -118,11 +119,11 @@ def open_runtime(
         recovered,
         away,
         disk,
-        pause,
+        yield_now,
         on_failure,
         model,
     )
-    runtime.give_way = give_way or runtime.pause
+    runtime.yield_in_background = yield_in_background or runtime.yield_now
     runtime.token_counter = TokenCounter(tokenizer)
     if embedder is not None:
         runtime.embedding = Embedding(embedder, logged, away, runtime.meters.embedded)
@@ -149,7 +150,7 @@ class Runtime:
         recovered: Recovered,
         offload: Callable[[Callable[[], Any]], Any],
         offload_disk: Callable[[Callable[[], Any]], Any],
-        pause: Callable[[], None] | None,
+        yield_now: Callable[[], None] | None,
         on_failure: Callable[[StorageFailed], None] | None,
         model: Model | None = None,
     ) -> None:
@@ -166,13 +167,13 @@ class Runtime:
         self.recovered = recovered
         self.offload = offload
         self._offload_disk = offload_disk
-        self.pause = self.give_way = pause or _no_yield
+        self.yield_now = self.yield_in_background = yield_now or _no_yield
         self.scorer = plugins.salience_scorer()
         self.model = model
         self.embedding: Embedding | None = None
         self.token_counter = TokenCounter()
         self._quotas = Quotas(config)
-        self.turns = Turns(config.tenant_max_inferences)
+        self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
         self._store = store
         if isinstance(store, WorksBeside):
@@ -204,7 +205,7 @@ class Runtime:
             *built,
             make_catalog=partial(Catalog, _engine_maker(config)),
             offload_disk=offload_disk,
-            pause=self.pause,
+            yield_now=self.yield_now,
             wrote=self._wrote,
         )
         metrics.on_collect(self.replication.values)
@@ -212,7 +213,7 @@ class Runtime:
         self._snapshots = Snapshots(
             *built,
             offload_disk=offload_disk,
-            give_way=lambda: self.give_way(),
+            yield_in_background=lambda: self.yield_in_background(),
             taking=self.replication.replacing,
             droppable=self.replication.leader.droppable,
             told=self.meters.snapshot,
@@ -228,7 +229,12 @@ class Runtime:
         """Start incremental eviction of expired facts; a follower gets evictions with the log."""
         interval = self.config.sweep_interval_ms if self.replication.leader_url is None else 0
         self.sweeper = Sweeper(
-            self._catalog.tenants, self.read_tenant, self.commit, self.clock, self.pause, interval
+            self._catalog.tenants,
+            self.read_tenant,
+            self.commit,
+            self.clock,
+            self.yield_now,
+            interval,
         )
 
     def knowledge_base(

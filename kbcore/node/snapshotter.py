@@ -40,7 +40,7 @@ class Snapshots:
         config: Config,
         *,
         offload_disk: Callable[[Callable[[], Any]], Any],
-        give_way: Callable[[], None],
+        yield_in_background: Callable[[], None],
         taking: AbstractContextManager[Any],
         droppable: Callable[[int], int],
         told: Callable[[float, str], None],
@@ -50,7 +50,7 @@ class Snapshots:
         self._committer = committer
         self._clock = clock
         self._offload_disk = offload_disk
-        self._give_way = give_way
+        self._yield_in_background = yield_in_background
         self._droppable = droppable
         self._told = told
         self._log_bytes = config.snapshot_log_mb << 20
@@ -105,7 +105,7 @@ class Snapshots:
     def _take(self) -> int:
         status, captured = self.captured()
         head = status.head
-        chunks = list(paced(captured, self._give_way))
+        chunks = list(paced(captured, self._yield_in_background))
         self._offload_disk(lambda: self._store.save_snapshot(head, chunks))
         unneeded = self._droppable(head)
         self._offload_disk(lambda: self._store.drop_before(unneeded))

@@ -82,7 +82,7 @@ def running_backup(runtime: Runtime) -> tuple[BackupInfo, Iterator[bytes]]:
     """Return the current state as a backup file, in pieces that can be written while serving."""
     status, captured = runtime.captured()
     info = BackupInfo(status.log_id, status.epoch, status.head, runtime.clock.now_ms())
-    return info, written(info, paced(captured, runtime.give_way))
+    return info, written(info, paced(captured, runtime.yield_in_background))
 
 
 def keep(parts: Iterable[bytes], to: Path) -> BackupInfo:

@@ -1,7 +1,7 @@
-"""Admission of long goals: a limit and a queue per tenant, and cancellation.
+"""Admission of long goals: a number of slots and a queue per tenant, and cancellation.
 
-A goal that ends in its first slice needs no admission. Tenants do not compete for slots: each has
-its own engine, and engine work is done in slices.
+A goal that ends in its first slice needs no slot. Tenants do not compete for slots: each has its
+own engine, and engine work is done in slices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Caller(Protocol):
         """
 
 
-class Turns:
+class Slots:
     """The slots for long goals and their queues by tenant, first come, first served.
 
     Thread-safe.
@@ -40,7 +40,7 @@ class Turns:
         self.limit = limit
         self._mutex = threading.Lock()
         self._working: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[Turn]] = {}
+        self._queues: dict[Hashable, deque[Admission]] = {}
 
     def working(self, tenant: Hashable) -> int:
         """Return the number of admitted goals of a tenant."""
@@ -48,7 +48,7 @@ class Turns:
 
     def waiting(self, tenant: Hashable) -> int:
         """Return the number of queued goals of a tenant."""
-        return len(self._waiting.get(tenant, ()))
+        return len(self._queues.get(tenant, ()))
 
     def all_working(self) -> int:
         """Return the number of admitted goals of all tenants."""
@@ -56,97 +56,101 @@ class Turns:
 
     def all_waiting(self) -> int:
         """Return the number of queued goals of all tenants."""
-        return sum(len(line) for line in list(self._waiting.values()))
+        return sum(len(queue) for queue in list(self._queues.values()))
 
-    def enter(self, turn: Turn) -> bool:
-        """Take a free slot and return True, or join the queue: `turn.come` is set when a slot
-        becomes free.
+    def enter(self, admission: Admission) -> bool:
+        """Take a free slot and return True, or join the queue.
+
+        `admission.granted` is set when a slot becomes free.
         """
+        tenant = admission.tenant
         with self._mutex:
-            if self.working(turn.tenant) < self.limit:
-                self._working[turn.tenant] = self.working(turn.tenant) + 1
+            if self.working(tenant) < self.limit:
+                self._working[tenant] = self.working(tenant) + 1
                 return True
-            self._waiting.setdefault(turn.tenant, deque()).append(turn)
+            self._queues.setdefault(tenant, deque()).append(admission)
             return False
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, admission: Admission) -> None:
         """Pass the slot to the first waiting goal, or leave the queue."""
+        tenant = admission.tenant
         with self._mutex:
-            line = self._waiting.get(turn.tenant)
-            if line and turn in line:
-                line.remove(turn)
-            elif line:
-                line.popleft().come.set()
+            queue = self._queues.get(tenant)
+            if queue and admission in queue:
+                queue.remove(admission)
+            elif queue:
+                queue.popleft().granted.set()
             else:
-                self._working[turn.tenant] -= 1
-                if not self._working[turn.tenant]:
-                    del self._working[turn.tenant]
-            if line is not None and not line:
-                del self._waiting[turn.tenant]
+                self._working[tenant] -= 1
+                if not self._working[tenant]:
+                    del self._working[tenant]
+            if queue is not None and not queue:
+                del self._queues[tenant]
 
 
-class Turn:
+class Admission:
     """The admission of one request with a long goal, and the error that cancels it."""
 
-    def __init__(self, turns: Turns, tenant: Hashable, caller: Caller | None = None) -> None:
+    def __init__(self, slots: Slots, tenant: Hashable, caller: Caller | None = None) -> None:
         self.tenant = tenant
-        self.taken = False
-        self.stopped: KBError | None = None
-        self.come = threading.Event()
-        self._turns = turns
+        self.requested = False
+        self.error: KBError | None = None
+        self.granted = threading.Event()
+        self._slots = slots
         self._caller = caller
         self._unwatch: Callable[[], None] | None = None
-        self._in_line = False
-        self._at_work: Steps | None = None
+        self._holds_place = False
+        self._run: Steps | None = None
 
-    def take(self, seconds: float) -> None:
+    def request(self, seconds: float) -> None:
         """Wait at most `seconds` for a slot, and watch the caller for a disconnect from here on.
 
-        Raises RateLimited if no slot became free in time, or the error that stopped the work.
+        Later calls do nothing. Raises RateLimited if no slot became free in time, or the error that
+        cancelled the work.
         """
-        if self.taken:
+        if self.requested:
             return
-        self.taken = True
+        self.requested = True
         if self._caller is not None:
-            self._unwatch = self._caller.watch(self.stop)
-        self._in_line = True
-        if not self._turns.enter(self) and not self.come.wait(max(seconds, 0)):
-            limit = self._turns.limit
+            self._unwatch = self._caller.watch(self.cancel)
+        self._holds_place = True
+        if not self._slots.enter(self) and not self.granted.wait(max(seconds, 0)):
+            limit = self._slots.limit
             message = (
                 f"{limit} long goals of this tenant are running and none ended in time; retry later"
             )
             raise RateLimited(message, RETRY_SECONDS, {"limit": LIMIT, "value": limit})
         self.check()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the slot at the end of the request, for the next goal in the queue."""
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
-        if self._in_line:
-            self._in_line = False
-            self._turns.leave(self)
+        if self._holds_place:
+            self._holds_place = False
+            self._slots.leave(self)
 
-    def stop(self, error: KBError) -> None:
+    def cancel(self, error: KBError) -> None:
         """Cancel the work with this error; may be called from any thread or greenlet."""
-        self.stopped = self.stopped or error
-        self.come.set()
-        run = self._at_work
+        self.error = self.error or error
+        self.granted.set()
+        run = self._run
         if run is not None:
             run.cancel()
 
     def check(self) -> None:
-        """Raise the error that stopped the work, if any."""
-        if self.stopped is not None:
-            raise self.stopped
+        """Raise the error that cancelled the work, if any."""
+        if self.error is not None:
+            raise self.error
 
     def step(self, run: Steps, fuel: int, offload: Offload | None) -> RunState:
-        """Step a run or a model that `stop` can cancel."""
-        self._at_work = run
+        """Step a run or a model that `cancel` can stop."""
+        self._run = run
         try:
             self.check()
             return run.step(fuel, offload)
         except Cancelled as error:
-            raise self.stopped or error from error
+            raise self.error or error from error
         finally:
-            self._at_work = None
+            self._run = None

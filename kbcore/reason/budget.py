@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
-from kbcore.reason.admission import Turn
+from kbcore.reason.admission import Admission
 from kbplanner.engine.backend import Limits, Offload, RunState, Steps
 from kbplanner.engine.engine import SLICE
 from kbplanner.engine.ground import paced
@@ -90,9 +90,9 @@ class Budget:
     deadline: float
     max_answers: int
     clock: Clock
-    turn: Turn
-    away: Offload | None = None
-    pause: Callable[[], None] | None = None
+    admission: Admission
+    runtime_offload: Offload | None = None
+    runtime_yield: Callable[[], None] | None = None
     fuel: int = FIRST_FUEL
     notes: Notes = field(default_factory=Notes)
     max_proof_nodes: int = 0
@@ -110,11 +110,11 @@ class Budget:
         Raises BudgetExceeded if the deadline has already passed.
         """
         self.check_time()
-        return call() if self.away is None else self.away(call)
+        return call() if self.runtime_offload is None else self.runtime_offload(call)
 
     def slices(self, count: int, size: int = SLICE_ROWS) -> Iterator[range]:
-        """Yield 0 .. count-1 as ranges of about a millisecond of Python work each, with a `yield_now` in
-        between.
+        """Yield 0 .. count-1 as ranges of about a millisecond of Python work each, with calls of
+        `yield_now` in between.
         """
         for start in range(0, count, size):
             if start:
@@ -122,7 +122,7 @@ class Budget:
             yield range(start, min(start + size, count))
 
     def paced(self, items: Iterable[T], every: int = ITEMS_AT_ONCE) -> Iterator[T]:
-        """Yield the items of a cheap loop, with a `yield_now` after every `every` items."""
+        """Yield the items of a cheap loop, with a call of `yield_now` after every `every` items."""
         return paced(items, self.yield_now, every)
 
     def keys(self, rows: array[int], count: int, arity: int) -> Iterator[tuple[int, ...]]:
@@ -137,7 +137,7 @@ class Budget:
 
     def work(self, run: Steps) -> None:
         """Step a run or a model, whose limits are set, to its end; raises BudgetExceeded."""
-        self.finish(run, RunState.PAUSED if self.turn.taken else run.step(self.fuel))
+        self.finish(run, RunState.PAUSED if self.admission.requested else run.step(self.fuel))
 
     def finish(self, run: Steps, state: RunState = RunState.PAUSED) -> None:
         """Step a run or a model from `state` to its end; raises BudgetExceeded."""
@@ -145,17 +145,17 @@ class Budget:
             self.check_time(run)
             if state is RunState.STALE:
                 raise EngineFault("a relation changed under the read lock")
-            self.turn.take(self.deadline - self.clock.monotonic())
-            state = self.turn.step(run, SLICE_FUEL, self.away)
-            if self.pause is not None:
-                self.pause()
+            self.admission.request(self.deadline - self.clock.monotonic())
+            state = self.admission.step(run, SLICE_FUEL, self.runtime_offload)
+            if self.runtime_yield is not None:
+                self.runtime_yield()
 
     def check_time(self, run: Steps | None = None) -> None:
         """Raise BudgetExceeded after the deadline, naming the rule in work.
 
         Or the error that stopped the request.
         """
-        self.turn.check()
+        self.admission.check()
         if self.clock.monotonic() >= self.deadline:
             rule = None if run is None else str(run.stats().rule)
             message = f"the evaluation reached its time limit of {self.timeout_ms} ms"
@@ -167,10 +167,13 @@ class Budget:
         Raises BudgetExceeded.
         """
         self.check_time()
-        if not self.turn.taken and (now := self.clock.monotonic()) - self.begun >= LONG_SECONDS:
-            self.turn.take(self.deadline - now)
-        if self.pause is not None:
-            self.pause()
+        if (
+            not self.admission.requested
+            and (now := self.clock.monotonic()) - self.begun >= LONG_SECONDS
+        ):
+            self.admission.request(self.deadline - now)
+        if self.runtime_yield is not None:
+            self.runtime_yield()
 
     def check_answers(self, count: int) -> None:
         """Raise BudgetExceeded if `count` answers are more than may be returned."""

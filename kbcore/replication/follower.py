@@ -109,7 +109,7 @@ class Follower:
         replica: Replica,
         clock: Clock,
         *,
-        pause: Callable[[], None],
+        yield_now: Callable[[], None],
         poll_ms: int,
         max_bytes: int,
         snapshot_bytes: int,
@@ -120,7 +120,7 @@ class Follower:
         self._source = source
         self._replica = replica
         self._clock = clock
-        self._pause = pause
+        self._yield_now = yield_now
         self._poll_ms = poll_ms
         self._max_bytes = max_bytes
         self._snapshot_bytes = snapshot_bytes
@@ -214,7 +214,7 @@ class Follower:
             if len(batch) >= AT_ONCE or size >= AT_ONCE_BYTES:
                 self._replica.take(batch)
                 batch, size = [], 0
-                self._pause()
+                self._yield_now()
         if batch:
             self._replica.take(batch)
 
@@ -270,7 +270,7 @@ class Follower:
                             self._not_earlier(reading.seed, cursor)
                         chunks.append(chunk)
                         restorer.feed(chunk)
-                        self._pause()
+                        self._yield_now()
             if reading.seed is None or not reading.whole:
                 raise BadShipment("the snapshot ends too early")
             if cursor is not None:

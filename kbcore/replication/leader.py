@@ -99,13 +99,13 @@ class Leader:
     """Ships the log of a node to followers; `synced` advances with every durable batch."""
 
     def __init__(
-        self, store: LogStore, clock: Clock, config: Config, pause: Callable[[], None]
+        self, store: LogStore, clock: Clock, config: Config, yield_now: Callable[[], None]
     ) -> None:
         self.synced = Progress()
         self.closing = False
         self._store = store
         self._clock = clock
-        self._pause = pause
+        self._yield_now = yield_now
         self._retain_bytes = config.wal_retain_mb << 20
         self._retain_seconds = config.wal_retain_hours * 3600
         self._followers: dict[str, FollowerInfo] = {}
@@ -218,7 +218,7 @@ class Leader:
             parts.append(framed(record, log_crc, durable, epoch))
             size += len(parts[-1])
             if len(parts) % _AT_ONCE == 0:
-                self._pause()
+                self._yield_now()
         return b"".join(parts)
 
     def _note(self, name: str, seq: int) -> None:

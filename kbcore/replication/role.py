@@ -116,12 +116,12 @@ class Replication:
         *,
         make_catalog: Callable[[], Catalog],
         offload_disk: Callable[[Callable[[], Any]], Any],
-        pause: Callable[[], None],
+        yield_now: Callable[[], None],
         wrote: Callable[[ChangeSet, Delta], None],
     ) -> None:
         self.role = config.replication_mode
         self.follower: Follower | None = None
-        self.leader = Leader(store, clock, config, pause)
+        self.leader = Leader(store, clock, config, yield_now)
         self.last_commit = LastCommit()
         self.on_became: list[Callable[[], None]] = []
         self.on_led: list[Callable[[], None]] = []
@@ -132,7 +132,7 @@ class Replication:
         self._clock = clock
         self._make_catalog = make_catalog
         self._offload_disk = offload_disk
-        self._pause = pause
+        self._yield_now = yield_now
         self._wrote = wrote
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
@@ -302,7 +302,7 @@ class Replication:
             source,
             self,
             self._clock,
-            pause=self._pause,
+            yield_now=self._yield_now,
             poll_ms=config.replication_poll_ms,
             max_bytes=POLL_BYTES,
             snapshot_bytes=MOST_SNAPSHOT_BYTES,

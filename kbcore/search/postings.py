@@ -134,8 +134,8 @@ class Postings:
             self._add(part, stored, range(start, min(start + BATCH_ROWS, size)), gone)
             if len(part.places) < size:
                 budget.check_time()  # do not wait for a slot here: its holder may be waiting for this index
-                if budget.pause is not None:
-                    budget.pause()
+                if budget.runtime_yield is not None:
+                    budget.runtime_yield()
         for flip in flips:
             self._flip(part, flip >> 2, flip & 3 == FLIP_SHOWN)
         stored.flips = array("Q")

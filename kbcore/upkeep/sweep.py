@@ -33,14 +33,14 @@ class Sweeper:
         find: Callable[[str, str], Tenant],
         commit: Callable[[ChangeSet], Delta],
         clock: Clock,
-        pause: Callable[[], None],
+        yield_now: Callable[[], None],
         interval_ms: int,
     ) -> None:
         self._tenants = tenants
         self._find = find
         self._commit = commit
         self._clock = clock
-        self._pause = pause
+        self._yield_now = yield_now
         self._interval = interval_ms / 1000
         self._swept = clock.monotonic()
         self._stop = threading.Event()
@@ -74,7 +74,7 @@ class Sweeper:
                     tenant.name,
                     error,
                 )
-            self._pause()
+            self._yield_now()
         return evicted
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Sweeper:
             if not gone:
                 break
             evicted += total(gone)
-            self._pause()
+            self._yield_now()
         return evicted
 
     def _run(self) -> None:

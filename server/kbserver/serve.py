@@ -322,8 +322,8 @@ def run(
         plugins=plugins,
         offload=offload,
         offload_disk=disk,
-        pause=pause,
-        give_way=give_way,
+        yield_now=pause,
+        yield_in_background=give_way,
         on_failure=stop_process,
     )
     try:

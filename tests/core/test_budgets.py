@@ -22,7 +22,7 @@ from kbcore.config import Config
 from kbcore.errors import BudgetExceeded, CallerLeft, NotReady, RateLimited
 from kbcore.language.files import bulk_rows
 from kbcore.proofs.shapes import ProofOptions
-from kbcore.reason.admission import Turn, Turns
+from kbcore.reason.admission import Admission, Slots
 from kbcore.reason.aggregate import AggregateQuery
 from kbcore.reason.budget import BudgetWanted
 from kbcore.reason.options import AnswerOptions
@@ -221,7 +221,7 @@ def test_a_long_goal_ends_when_its_caller_leaves(node, error):
     with pytest.raises(type(error)):
         kb.infer(BOMB)
     assert (caller.watched, caller.ended) == (1, 1)
-    assert node.turns.working(("default", "t")) == 0
+    assert node.slots.working(("default", "t")) == 0
     with pytest.raises(type(error)):
         kb.prove(BOMB)
 
@@ -257,68 +257,68 @@ def test_a_goal_at_work_in_the_engine_is_cancelled_from_another_thread(node):
     assert len(raised) == 1
 
 
-def test_turns_are_taken_in_order_and_handed_on():
-    turns = Turns(1)
+def test_slots_are_given_in_order():
+    slots = Slots(1)
     first, second, third, other = (
-        Turn(turns, "t"),
-        Turn(turns, "t"),
-        Turn(turns, "t"),
-        Turn(turns, "u"),
+        Admission(slots, "t"),
+        Admission(slots, "t"),
+        Admission(slots, "t"),
+        Admission(slots, "u"),
     )
-    first.take(0)
-    other.take(0)  # another tenant has turns of its own
-    assert not turns.enter(second)
-    assert not turns.enter(third)
-    assert turns.waiting("t") == 2
-    first.leave()
-    assert (second.come.is_set(), third.come.is_set()) == (True, False)
-    turns.leave(third)  # out of the line, without having had a turn
-    assert turns.working("t") == 1
-    turns.leave(second)
-    other.leave()
-    assert (turns.working("t"), turns.waiting("t"), turns.working("u")) == (0, 0, 0)
+    first.request(0)
+    other.request(0)  # another tenant has slots of its own
+    assert not slots.enter(second)
+    assert not slots.enter(third)
+    assert slots.waiting("t") == 2
+    first.release()
+    assert (second.granted.is_set(), third.granted.is_set()) == (True, False)
+    slots.leave(third)  # out of the line, without a slot
+    assert slots.working("t") == 1
+    slots.leave(second)
+    other.release()
+    assert (slots.working("t"), slots.waiting("t"), slots.working("u")) == (0, 0, 0)
 
 
-def test_whoever_gets_no_turn_in_time_is_told_so_and_leaves_the_line():
-    turns = Turns(2)
-    busy = [Turn(turns, "t") for _ in range(2)]
-    for turn in busy:
-        turn.take(0)
-    late = Turn(turns, "t")
-    with pytest.raises(RateLimited) as told:
-        late.take(0)
-    assert told.value.details == {
+def test_a_goal_without_a_slot_in_time_is_refused_and_leaves_the_queue():
+    slots = Slots(2)
+    busy = [Admission(slots, "t") for _ in range(2)]
+    for admission in busy:
+        admission.request(0)
+    late = Admission(slots, "t")
+    with pytest.raises(RateLimited) as caught:
+        late.request(0)
+    assert caught.value.details == {
         "retryAfterSeconds": 1.0,
         "limit": "TENANT_MAX_INFERENCES",
         "value": 2,
     }
-    late.leave()
-    assert turns.waiting("t") == 0
-    for turn in busy:
-        turn.leave()
-    assert turns.working("t") == 0
+    late.release()
+    assert slots.waiting("t") == 0
+    for admission in busy:
+        admission.release()
+    assert slots.working("t") == 0
 
 
-def test_one_who_waits_in_line_can_be_stopped():
-    turns = Turns(1)
-    busy, late = Turn(turns, "t"), Turn(turns, "t")
-    busy.take(0)
+def test_a_waiting_goal_can_be_cancelled():
+    slots = Slots(1)
+    busy, late = Admission(slots, "t"), Admission(slots, "t")
+    busy.request(0)
     raised = []
 
     def wait():
         try:
-            late.take(60)
+            late.request(60)
         except CallerLeft as error:
             raised.append(error)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    late.stop(CallerLeft())
+    late.cancel(CallerLeft())
     waiting.join(30)
     assert len(raised) == 1
-    late.leave()
-    busy.leave()
-    assert (turns.working("t"), turns.waiting("t")) == (0, 0)
+    late.release()
+    busy.release()
+    assert (slots.working("t"), slots.waiting("t")) == (0, 0)
 
 
 class RunsOut(ManualClock):
@@ -374,7 +374,7 @@ def test_the_time_can_be_over_at_every_rest(name, monkeypatch):
             assert limit_of(lambda: question(kb, goal))[0] == "timeMs"
         clock.left = 1 << 60
         assert question(kb, goal) == whole
-        assert node.turns.working(("default", "t")) == 0
+        assert node.slots.working(("default", "t")) == 0
 
 
 def test_what_an_interrupted_proof_held_is_given_back_at_once(node):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.http import Client, Served, error_of, serve_in_memory
 
-from kbcore.reason.admission import Turn
+from kbcore.reason.admission import Admission
 
 RULES = """
 pairs(?a, ?b, ?c) :- edge(?a, _), edge(?b, _), edge(?c, _).
@@ -138,7 +138,7 @@ def test_a_retraction_stands_where_the_count_of_what_fell_is_cut_short(taught: C
     assert taught.ask("edge", "1", "?x") == []
 
 
-def test_a_tenant_with_all_turns_taken_is_asked_to_come_back() -> None:
+def test_a_tenant_without_a_free_slot_is_asked_to_retry() -> None:
     with serve_in_memory(tenant_max_inferences=1, query_timeout_ms=1) as served:
         client = served.client
         client.post(
@@ -146,8 +146,8 @@ def test_a_tenant_with_all_turns_taken_is_asked_to_come_back() -> None:
             {"facts": [{"predicate": "edge", "args": [str(n), "x"]} for n in range(300)]},
         )
         client.post("/teach", {"text": RULES})
-        busy = Turn(served.runtime.turns, ("default", "t"))
-        busy.take(0)
+        busy = Admission(served.runtime.slots, ("default", "t"))
+        busy.request(0)
         response = client.post("/ask", BOMB)
         found = error_of(response, 429, "RATE_LIMITED")
         assert found["details"] == {
@@ -156,8 +156,8 @@ def test_a_tenant_with_all_turns_taken_is_asked_to_come_back() -> None:
             "value": 1,
         }
         assert response.headers["Retry-After"] == "1"
-        assert client.ask("edge", "1", "?x") == [["1", "x"]]  # short goals need no turn
+        assert client.ask("edge", "1", "?x") == [["1", "x"]]  # short goals need no slot
         other = client.post("/ask", {**BOMB, "maxRows": 10}, {"X-Tenant-ID": "u"})
         assert other.get_json() == []
-        busy.leave()
+        busy.release()
         error_of(client.post("/ask", {**BOMB, "maxRows": 1_000_000}), 422, "BUDGET_EXCEEDED")

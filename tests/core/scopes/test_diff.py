@@ -112,6 +112,6 @@ def test_a_long_diff_and_a_long_merge_release_their_slots(monkeypatch):
         kb = node.knowledge_base()
         kb.assert_facts([Fact("p", (str(n),), scope="s") for n in range(2000)])
         assert len(kb.diff_scopes(None, "s").added) == 2000
-        assert node.turns.all_working() == 0
+        assert node.slots.all_working() == 0
         kb.merge_scope("s", strategy="REJECT")
-        assert node.turns.all_working() == 0
+        assert node.slots.all_working() == 0

@@ -76,7 +76,7 @@ def salient() -> Response:
     rows = kb.salient(
         asked.predicate, asked.args, limit=asked.limit, minimum=asked.minimum, scope=asked.scope
     )
-    return parts_as_json([rows_written(rows, runtime().pause)])
+    return parts_as_json([rows_written(rows, runtime().yield_now)])
 
 
 @bp.post("/memory/query/temporal")
@@ -98,7 +98,7 @@ def recall() -> Response:
         scope=asked.scope,
         limit=asked.limit,
     )
-    return parts_as_json([rows_written(recalled(rows), runtime().pause)])
+    return parts_as_json([rows_written(recalled(rows), runtime().yield_now)])
 
 
 def _alone() -> KnowledgeBase:
@@ -114,5 +114,5 @@ def _with_rows(shape: dict[str, Any], name: str) -> Response:
     """
     place = list(shape).index(name)
     before, after = dict(list(shape.items())[:place]), dict(list(shape.items())[place + 1 :])
-    listed = [b'"%s":' % name.encode(), rows_written(shape[name], runtime().pause)]
+    listed = [b'"%s":' % name.encode(), rows_written(shape[name], runtime().yield_now)]
     return parts_as_json([b"{", members(before), b",", *listed, b",", members(after), b"}"])

@@ -92,4 +92,4 @@ def scopes() -> Response:
 
 
 def _written(rows: list[Row]) -> bytes:
-    return rows_written(rows, runtime().pause)
+    return rows_written(rows, runtime().yield_now)

@@ -153,7 +153,7 @@ def promote() -> Response:
 
 
 def _paced(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    give_way = runtime().give_way
+    give_way = runtime().yield_in_background
 
     def paced() -> Iterator[bytes]:
         for piece in pieces:
