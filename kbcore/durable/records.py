@@ -8,13 +8,16 @@ they follow from facts and rules.
 
 from __future__ import annotations
 
+import operator
 import re
-from typing import Any
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
 
 import orjson
 
-from kbcore.durable.merges import decode_merge, encode_merge
 from kbcore.errors import LogCorrupted
+from kbcore.plug.ports import Keep, Standing
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -24,6 +27,7 @@ from kbcore.state.changes import (
     ChangeCatalog,
     ChangeKeys,
     ChangeSet,
+    Decision,
     DropScope,
     EvictFacts,
     EvictReason,
@@ -59,7 +63,7 @@ def encode_changes(changes: ChangeSet) -> bytes:
     body: dict[str, Any] = {
         "db": changes.database,
         "tenant": changes.tenant,
-        "changes": [_encode(change) for change in changes.changes],
+        "changes": [_encode_change(change) for change in changes.changes],
     }
     if changes.transaction is not None:
         body["tx"] = changes.transaction
@@ -99,45 +103,140 @@ def read_changes(body: dict[str, Any]) -> tuple[int, ChangeSet]:
 
     Raise LogCorrupted for an unknown change.
     """
-    changes: tuple[Change, ...] = tuple(_decode(change) for change in body["changes"])
+    changes: tuple[Change, ...] = tuple(_decode_change(change) for change in body["changes"])
     request = RequestKey(*body["req"]) if "req" in body else None
     return body["at"], ChangeSet(
         body["db"], body["tenant"], changes, transaction=body.get("tx"), request=request
     )
 
 
-def encode_fact(fact: Fact) -> dict[str, Any]:
-    """Return a fact as a JSON object without the members that have default values."""
-    body: dict[str, Any] = {"p": fact.predicate, "a": fact.args}
-    if not fact.positive:
-        body["n"] = True
-    for key, value in (
-        ("s", fact.scope),
-        ("ttl", fact.ttl),
-        ("from", fact.valid_from),
-        ("until", fact.valid_until),
-        ("c", fact.confidence),
-        ("m", fact.metadata or None),
-    ):
-        if value is not None:
-            body[key] = value
-    return body
+class Codec(NamedTuple):
+    """Conversion of a value to JSON and back."""
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
 
 
-def decode_fact(body: dict[str, Any]) -> Fact:
-    """Return the fact that `encode_fact` wrote."""
-    get = body.get
-    return Fact(
-        body["p"],
-        tuple(body["a"]),
-        not get("n"),
-        get("s"),
-        get("ttl"),
-        get("from"),
-        get("until"),
-        get("c"),
-        get("m") or {},
+class Member(NamedTuple):
+    """A member of a JSON object, which holds one attribute of a dataclass.
+
+    An optional member is omitted if its JSON is null; the attribute then has its default value.
+    """
+
+    key: str
+    attribute: str
+    codec: Codec | ObjectCodec | None = None
+    optional: bool = False
+
+
+class ObjectCodec:
+    """Conversion of a dataclass to a JSON object with some members, in their order, and back."""
+
+    def __init__(self, kind: type[Any], *members: Member) -> None:
+        self.kind = kind
+        self._members = members
+
+    def encode(self, value: Any) -> dict[str, Any]:
+        """Return a JSON object."""
+        body: dict[str, Any] = {}
+        for key, attribute, codec, optional in self._members:
+            item = getattr(value, attribute)
+            if codec is not None:
+                item = codec.encode(item)
+            if item is not None or not optional:
+                body[key] = item
+        return body
+
+    def decode(self, body: dict[str, Any]) -> Any:
+        """Return the dataclass of a JSON object."""
+        values: dict[str, Any] = {}
+        for key, attribute, codec, optional in self._members:
+            if key in body or not optional:
+                values[attribute] = body[key] if codec is None else codec.decode(body[key])
+        return self.kind(**values)
+
+
+def _optional(key: str, attribute: str, codec: Codec | None = None) -> Member:
+    return Member(key, attribute, codec, optional=True)
+
+
+def _list(codec: Codec | ObjectCodec) -> Codec:
+    return Codec(
+        lambda items: [codec.encode(item) for item in items],
+        lambda items: tuple(codec.decode(item) for item in items),
     )
+
+
+def _enum(kind: type[Enum]) -> Codec:
+    return Codec(lambda member: member.value, kind)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_TUPLE = Codec(_same, tuple)
+_METADATA = Codec(lambda metadata: metadata or None, _same)
+_ABSENT_IF_POSITIVE = Codec(lambda positive: None if positive else True, operator.not_)
+_NEGATED = Codec(operator.not_, operator.not_)
+_REQUEST = Codec(lambda request: [request.key, request.digest], lambda body: RequestKey(*body))
+_ANSWER = Codec(lambda answer: answer and answer_to_json(answer), answer_from_json)
+
+# A variable is an object, so that it differs from every constant.
+_TERM = Codec(
+    lambda term: {"var": term.name} if isinstance(term, Variable) else term,
+    lambda term: Variable(term["var"]) if isinstance(term, dict) else term,
+)
+
+_FACT = ObjectCodec(
+    Fact,
+    Member("p", "predicate"),
+    Member("a", "args", _TUPLE),
+    _optional("n", "positive", _ABSENT_IF_POSITIVE),
+    _optional("s", "scope"),
+    _optional("ttl", "ttl"),
+    _optional("from", "valid_from"),
+    _optional("until", "valid_until"),
+    _optional("c", "confidence"),
+    _optional("m", "metadata", _METADATA),
+)
+
+_ROWS = _list(
+    ObjectCodec(
+        FactRows,
+        Member("p", "predicate"),
+        Member("k", "arity"),
+        Member("a", "args"),
+        _optional("n", "positive", _ABSENT_IF_POSITIVE),
+        _optional("s", "scope"),
+    )
+)
+
+KEY_CODEC = ObjectCodec(
+    StoredKey,
+    Member("id", "id"),
+    Member("name", "name"),
+    Member("role", "role"),
+    Member("sha256", "digest"),
+    Member("created", "created_at"),
+    Member("dbs", "databases", _TUPLE),
+    Member("tenants", "tenants", _TUPLE),
+    Member("expires", "expires_at"),
+    Member("says", "description"),
+)
+"""The codec of API keys, which have a digest in place of the secret."""
+
+_STANDINGS = _list(
+    ObjectCodec(
+        Standing,
+        Member("n", "positive", _NEGATED),
+        Member("at", "created_at"),
+        Member("from", "valid_from"),
+        Member("until", "valid_until"),
+        Member("c", "confidence"),
+        Member("m", "metadata"),
+    )
+)
 
 
 def encode_rule(rule: Rule) -> dict[str, Any]:
@@ -156,83 +255,80 @@ def decode_rule(body: dict[str, Any]) -> Rule:
     return Rule(rule.head, rule.body, body.get("name"), body.get("c"), body.get("s"))
 
 
-def encode_key(key: StoredKey) -> dict[str, Any]:
-    """Return an API key as a JSON object, with a digest in place of the secret."""
-    return {
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "sha256": key.digest,
-        "created": key.created_at,
-        "dbs": key.databases,
-        "tenants": key.tenants,
-        "expires": key.expires_at,
-        "says": key.description,
-    }
-
-
-def decode_key(body: dict[str, Any]) -> StoredKey:
-    """Return the API key that `encode_key` wrote."""
-    return StoredKey(
-        *(body["id"], body["name"], body["role"], body["sha256"], body["created"]),
-        databases=tuple(body["dbs"]),
-        tenants=tuple(body["tenants"]),
-        expires_at=body["expires"],
-        description=body["says"],
-    )
-
-
-def _encode(change: Change) -> dict[str, Any]:
-    if isinstance(change, AssertFacts):
-        return {"op": "assert", "facts": [encode_fact(fact) for fact in change.facts]}
-    if isinstance(change, AssertRows):
-        return {"op": "rows", "rows": [_encode_rows(rows) for rows in change.rows]}
-    if isinstance(change, AssertRules):
-        return {"op": "teach", "rules": [encode_rule(rule) for rule in change.rules]}
-    if isinstance(change, RetractRule):
-        return {"op": "forgetRule", "id": change.id, "s": change.scope}
-    if isinstance(change, ChangeCatalog):
-        return {"op": "catalog", "action": change.action.value}
-    if isinstance(change, ChangeKeys):
-        return {"op": "keys", "put": [encode_key(key) for key in change.put], "drop": change.drop}
-    if isinstance(change, ForkScope):
-        return {"op": "fork", "from": change.source, "s": change.target, "over": change.overwrite}
-    if isinstance(change, DropScope):
-        return {"op": "dropScope", "s": change.scope}
-    if isinstance(change, MergeScope):
-        return {"op": "merge", **encode_merge(change)}
-    if isinstance(change, NoteAnswer):
-        request, answer = change.request, change.answer
-        return {
-            "op": "answer",
-            "req": [request.key, request.digest],
-            "is": answer and answer_to_json(answer),
-        }
-    if isinstance(change, EvictFacts):
-        return {
-            "op": "evict",
-            "reason": change.reason.value,
-            "rows": [_encode_rows(rows) for rows in change.rows],
-        }
-    body: dict[str, Any] = {"p": change.predicate, "positive": change.positive, "s": change.scope}
-    if isinstance(change, RetractFact):
-        return {"op": "retract", "a": change.args, **body}
-    if isinstance(change, SetPriority):
-        return {"op": "priority", "a": change.args, "v": change.priority, **body}
-    # A variable is an object, so that it differs from every constant.
-    pattern = [
-        {"var": term.name} if isinstance(term, Variable) else term for term in change.pattern
-    ]
-    return {"op": "retractPattern", "a": pattern, **body}
-
-
-def _encode_rows(rows: FactRows) -> dict[str, Any]:
-    body: dict[str, Any] = {"p": rows.predicate, "k": rows.arity, "a": rows.args}
-    if not rows.positive:
-        body["n"] = True
-    if rows.scope is not None:
-        body["s"] = rows.scope
+def _encode_decision(item: tuple[str, tuple[str, ...], Decision]) -> dict[str, Any]:
+    predicate, args, decision = item
+    body: dict[str, Any] = {"p": predicate, "a": args, "keep": decision.keep.value}
+    if decision.keep is Keep.FACTS:
+        body["facts"] = _STANDINGS.encode(decision.facts)
     return body
+
+
+def _decode_decision(body: dict[str, Any]) -> tuple[str, tuple[str, ...], Decision]:
+    facts = _STANDINGS.decode(body.get("facts", ()))
+    return body["p"], tuple(body["a"]), Decision(Keep(body["keep"]), facts)
+
+
+_DECISIONS = _list(Codec(_encode_decision, _decode_decision))
+_EXCEPTIONS = Codec(lambda others: _DECISIONS.encode(others) if others else None, _DECISIONS.decode)
+
+_SCOPE = Member("s", "scope")
+_TARGET = (Member("p", "predicate"), Member("positive", "positive"), _SCOPE)
+
+_CODECS = {
+    "assert": ObjectCodec(AssertFacts, Member("facts", "facts", _list(_FACT))),
+    "rows": ObjectCodec(AssertRows, Member("rows", "rows", _ROWS)),
+    "teach": ObjectCodec(
+        AssertRules, Member("rules", "rules", _list(Codec(encode_rule, decode_rule)))
+    ),
+    "retract": ObjectCodec(RetractFact, Member("a", "args", _TUPLE), *_TARGET),
+    "retractPattern": ObjectCodec(RetractPattern, Member("a", "pattern", _list(_TERM)), *_TARGET),
+    "forgetRule": ObjectCodec(RetractRule, Member("id", "id"), _SCOPE),
+    "evict": ObjectCodec(
+        EvictFacts, Member("reason", "reason", _enum(EvictReason)), Member("rows", "rows", _ROWS)
+    ),
+    "priority": ObjectCodec(
+        SetPriority, Member("a", "args", _TUPLE), Member("v", "priority"), *_TARGET
+    ),
+    "answer": ObjectCodec(
+        NoteAnswer, Member("req", "request", _REQUEST), Member("is", "answer", _ANSWER)
+    ),
+    "fork": ObjectCodec(
+        ForkScope, Member("from", "source"), Member("s", "target"), Member("over", "overwrite")
+    ),
+    "dropScope": ObjectCodec(DropScope, _SCOPE),
+    # The most frequent decision is the usual one, so the record grows with the exceptions only.
+    "merge": ObjectCodec(
+        MergeScope,
+        Member("from", "source"),
+        Member("s", "target"),
+        Member("as", "at"),
+        Member("usual", "usual", _enum(Keep)),
+        _optional("others", "others", _EXCEPTIONS),
+    ),
+    "catalog": ObjectCodec(ChangeCatalog, Member("action", "action", _enum(CatalogAction))),
+    "keys": ObjectCodec(
+        ChangeKeys, Member("put", "put", _list(KEY_CODEC)), Member("drop", "drop", _TUPLE)
+    ),
+}
+"""The members of every change by its `op`. Records of all versions are read by this table: members
+may be added as optional ones, but not renamed."""
+
+_OPS = {codec.kind: op for op, codec in _CODECS.items()}
+
+
+def _encode_change(change: Change) -> dict[str, Any]:
+    op = _OPS[type(change)]
+    return {"op": op, **_CODECS[op].encode(change)}
+
+
+def _decode_change(body: dict[str, Any]) -> Change:
+    codec = _CODECS.get(body["op"])
+    if codec is None:
+        raise LogCorrupted(
+            f"unknown change {body['op']!r} in a log record", directory="", segment="", offset=0
+        )
+    change: Change = codec.decode(body)
+    return change
 
 
 _PLAIN = frozenset("pans")
@@ -248,7 +344,7 @@ def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
     rows: list[FactRows] = []
     for change in body["changes"]:
         if change["op"] == "rows":
-            rows += _decode_rows(change["rows"])
+            rows += _ROWS.decode(change["rows"])
         elif change["op"] == "assert" and all(
             len(fact) == 2 or fact.keys() <= _PLAIN for fact in change["facts"]
         ):
@@ -258,46 +354,6 @@ def plain_rows(body: dict[str, Any]) -> list[FactRows] | None:
         else:
             return None
     return rows
-
-
-def _decode_rows(groups: list[dict[str, Any]]) -> tuple[FactRows, ...]:
-    return tuple(FactRows(r["p"], r["k"], r["a"], not r.get("n"), r.get("s")) for r in groups)
-
-
-def _decode(body: dict[str, Any]) -> Change:
-    op = body["op"]
-    if op == "assert":
-        return AssertFacts(tuple(decode_fact(fact) for fact in body["facts"]))
-    if op == "rows":
-        return AssertRows(_decode_rows(body["rows"]))
-    if op == "evict":
-        return EvictFacts(_decode_rows(body["rows"]), EvictReason(body["reason"]))
-    if op == "priority":
-        return SetPriority(body["p"], tuple(body["a"]), body["v"], body["positive"], body["s"])
-    if op == "answer":
-        return NoteAnswer(RequestKey(*body["req"]), answer_from_json(body["is"]))
-    if op == "teach":
-        return AssertRules(tuple(decode_rule(rule) for rule in body["rules"]))
-    if op == "forgetRule":
-        return RetractRule(body["id"], body["s"])
-    if op == "catalog":
-        return ChangeCatalog(CatalogAction(body["action"]))
-    if op == "keys":
-        return ChangeKeys(tuple(decode_key(key) for key in body["put"]), tuple(body["drop"]))
-    if op == "fork":
-        return ForkScope(body["from"], body["s"], body["over"])
-    if op == "dropScope":
-        return DropScope(body["s"])
-    if op == "merge":
-        return decode_merge(body)
-    if op == "retract":
-        return RetractFact(body["p"], tuple(body["a"]), body["positive"], body["s"])
-    if op == "retractPattern":
-        terms = tuple(
-            Variable(term["var"]) if isinstance(term, dict) else term for term in body["a"]
-        )
-        return RetractPattern(body["p"], terms, body["positive"], body["s"])
-    raise LogCorrupted(f"unknown change {op!r} in a log record", directory="", segment="", offset=0)
 
 
 _OWNER = re.compile(rb'"db":"([^"\\]{1,128})","tenant":"([^"\\]{0,128})"')

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from kbcore.durable.capture import Capture, RelationState, TenantState
-from kbcore.durable.records import decode_key, decode_rule, encode_key, encode_rule
+from kbcore.durable.records import KEY_CODEC, decode_rule, encode_rule
 from kbcore.state.catalog import Catalog
 from kbcore.state.partition import RowKey
 from kbcore.state.rulebook import stored_rule
@@ -85,7 +85,10 @@ def _encode(captured: Capture, rest: Callable[[], None]) -> Iterator[bytes]:
     waiting = list(reversed(captured.tenants))
     try:
         yield b""
-        keys = {"used": captured.keys_used, "known": [encode_key(key) for key in captured.keys]}
+        keys = {
+            "used": captured.keys_used,
+            "known": [KEY_CODEC.encode(key) for key in captured.keys],
+        }
         yield orjson.dumps({"kind": "databases", "databases": captured.databases, "keys": keys})
         while waiting:
             state = waiting[-1].state()
@@ -203,7 +206,7 @@ class Restorer:
                 self._catalog.need_database(database["name"], database["createdAt"])
             keys = body.get("keys")
             if keys and keys["used"]:  # older snapshots have no keys
-                self._catalog.keys.change((decode_key(key) for key in keys["known"]), ())
+                self._catalog.keys.change((KEY_CODEC.decode(key) for key in keys["known"]), ())
         elif body["kind"] == "tenant":
             self._tenant = self._catalog.need_tenant(body["db"], body["tenant"], body["createdAt"])
             self._tenant.generation = body["generation"]

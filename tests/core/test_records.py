@@ -1,0 +1,123 @@
+"""The JSON of every change in the log, which every later version reads and writes unchanged."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
+from kbcore.errors import LogCorrupted
+from kbcore.plug.ports import Keep, Standing
+from kbcore.state.changes import (
+    AssertFacts,
+    AssertRows,
+    AssertRules,
+    CatalogAction,
+    Change,
+    ChangeCatalog,
+    ChangeKeys,
+    ChangeSet,
+    Decision,
+    DropScope,
+    EvictFacts,
+    EvictReason,
+    ForkScope,
+    MergeScope,
+    NoteAnswer,
+    RetractFact,
+    RetractPattern,
+    RetractRule,
+    SetPriority,
+)
+from kbcore.state.facts import Fact, FactRows
+from kbcore.state.idempotency import Answer, RequestKey
+from kbcore.state.keys import StoredKey
+from kbplanner.ir.terms import Variable
+from kbplanner.syntax.parser import parse_rule
+
+FULL = Fact("p", ("a", "é"), False, "s", 5, 6, 7, 0.5, {"k": [1, None]})
+RULE = parse_rule("q(?x) :- not p(?x).")
+ROWS = (FactRows("p", 2, ["a", "b", "c", "d"]), FactRows("q", 0, [], False, "s"))
+NAMED = type(RULE)(RULE.head, RULE.body, "n", 0.25, "s")
+STANDING = Standing(False, 1, 2, None, 0.5, {"k": [1]})
+DECISIONS = (
+    ("p", ("a",), Decision(Keep.FACTS, (STANDING, Standing(True, 3, 4, 5)))),
+    ("on", (), Decision(Keep.TARGET)),
+    ("off", (), Decision(Keep.FACTS)),
+)
+KEY = StoredKey("i", "n", "reader", "00ff", 1, ("d",), ("t", "u"), 9, "why")
+
+WRITTEN: list[tuple[Change, str]] = [
+    (
+        AssertFacts((Fact("p", ()), FULL)),
+        '{"op":"assert","facts":[{"p":"p","a":[]},{"p":"p","a":["a","é"],"n":true,"s":"s","ttl":5,"from":6,"until":7,"c":0.5,"m":{"k":[1,null]}}]}',
+    ),
+    (
+        AssertRows(ROWS),
+        '{"op":"rows","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}]}',
+    ),
+    (
+        AssertRules((RULE, NAMED)),
+        '{"op":"teach","rules":[{"text":"q(?x) :- not p(?x)."},{"text":"q(?x) :- not p(?x).","name":"n","c":0.25,"s":"s"}]}',
+    ),
+    (
+        RetractFact("p", ("a",), True, "s"),
+        '{"op":"retract","a":["a"],"p":"p","positive":true,"s":"s"}',
+    ),
+    (
+        RetractPattern("p", (Variable("x"), "a")),
+        '{"op":"retractPattern","a":[{"var":"x"},"a"],"p":"p","positive":null,"s":null}',
+    ),
+    (RetractRule("id", "s"), '{"op":"forgetRule","id":"id","s":"s"}'),
+    (
+        EvictFacts(ROWS, EvictReason.FADED),
+        '{"op":"evict","reason":"faded","rows":[{"p":"p","k":2,"a":["a","b","c","d"]},{"p":"q","k":0,"a":[],"n":true,"s":"s"}]}',
+    ),
+    (
+        SetPriority("p", ("a",), 0.75, False),
+        '{"op":"priority","a":["a"],"v":0.75,"p":"p","positive":false,"s":null}',
+    ),
+    (NoteAnswer(RequestKey("k", "00"), None), '{"op":"answer","req":["k","00"],"is":null}'),
+    (
+        NoteAnswer(RequestKey("k", "00"), Answer(200, (("ETag", "x"),), "ok")),
+        '{"op":"answer","req":["k","00"],"is":[200,[["ETag","x"]],"ok"]}',
+    ),
+    (ForkScope(None, "s", True), '{"op":"fork","from":null,"s":"s","over":true}'),
+    (DropScope("s"), '{"op":"dropScope","s":"s"}'),
+    (
+        MergeScope("s", None, 7, Keep.BOTH, DECISIONS),
+        '{"op":"merge","from":"s","s":null,"as":7,"usual":"both","others":[{"p":"p","a":["a"],"keep":"facts","facts":[{"n":true,"at":1,"from":2,"until":null,"c":0.5,"m":{"k":[1]}},{"n":false,"at":3,"from":4,"until":5,"c":null,"m":{}}]},{"p":"on","a":[],"keep":"target"},{"p":"off","a":[],"keep":"facts","facts":[]}]}',
+    ),
+    (MergeScope(None, "s", 7), '{"op":"merge","from":null,"s":"s","as":7,"usual":"source"}'),
+    (ChangeCatalog(CatalogAction.NUKE_TENANT), '{"op":"catalog","action":"nukeTenant"}'),
+    (
+        ChangeKeys((KEY,), ("old",)),
+        '{"op":"keys","put":[{"id":"i","name":"n","role":"reader","sha256":"00ff","created":1,"dbs":["d"],"tenants":["t","u"],"expires":9,"says":"why"}],"drop":["old"]}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), WRITTEN, ids=lambda value: type(value).__name__)
+def test_a_change_has_the_same_bytes_in_every_version(change: Change, text: str) -> None:
+    changes = ChangeSet("d", "t", (change,))
+    payload = stamp(encode_changes(changes), 9)
+    assert payload.decode() == f'{{"at":9,"db":"d","tenant":"t","changes":[{text}]}}'
+    assert decode_changes(CHANGES, VERSION, payload) == (9, changes)
+
+
+def test_every_kind_of_change_is_tested() -> None:
+    assert {type(change) for change, _ in WRITTEN} == set(get_args(Change))
+
+
+def test_transactions_and_requests_are_members_of_the_record() -> None:
+    changes = ChangeSet("d", "t", (), transaction="x", request=RequestKey("k", "00"))
+    payload = stamp(encode_changes(changes), 9)
+    assert payload == b'{"at":9,"db":"d","tenant":"t","changes":[],"tx":"x","req":["k","00"]}'
+    assert decode_changes(CHANGES, VERSION, payload) == (9, changes)
+
+
+def test_an_unknown_change_is_refused() -> None:
+    payload = b'{"at":9,"db":"d","tenant":"t","changes":[{"op":"unknown"}]}'
+    with pytest.raises(LogCorrupted, match="unknown change 'unknown'"):
+        decode_changes(CHANGES, VERSION, payload)
