@@ -232,46 +232,43 @@ def planner_passes() -> str:
     parts = [
         "# Planner passes",
         "",
-        "What happens to rules between their text and the engine, in this order. The first four run when rules are",
+        "What happens to rules between their text and the engine, in this order. The first five run when rules are",
         "written, so that a refused rule changes nothing; the others when a goal is first asked with a new binding",
-        "pattern. Examples show the rules, a goal, and what there is after the pass: the first of each golden file in",
-        "`tests/planner/golden/passes/`. `b` marks a bound argument, `f` a free one.",
+        "pattern. Examples show rules with a goal, and the clauses after the pass. `b` marks a bound argument, `f` a",
+        "free one.",
     ]
     for name in PASS_ORDER:
         module = importlib.import_module(
             f"kbplanner.passes.{name}" if name != "build" else "kbplanner.compile.build"
         )
         parts += ["", f"## {name}", "", inspect.cleandoc(module.__doc__ or "")]
-        golden = (
-            ROOT.parent
-            / "tests"
-            / "planner"
-            / "golden"
-            / "passes"
-            / f"{'plan' if name == 'build' else name}.kb"
-        )
-        if golden.exists():
-            first = golden.read_text(encoding="utf-8").split("\n\n")[0]
+        if name == "build":
+            plans = ROOT.parent / "tests" / "planner" / "golden" / "passes" / "plan.kb"
+            first = plans.read_text(encoding="utf-8").split("\n\n")[0]
             parts += ["", "```text", first, "```"]
     return "\n".join(parts)
 
 
 PASS_ORDER = (
-    *(
-        "check",
-        "lower",
-        "linearise",
-        "wellfounded",
-        "restrict",
-        "slice",
-        "adorn",
-        "order",
-        "turn",
-        "magic",
-    ),
-    *("stratify", "verify", "build"),
+    "check",
+    "lower",
+    "aggregate",
+    "linearise",
+    "wellfounded",
+    "restrict",
+    "slice",
+    "adorn",
+    "order",
+    "linear_recursion",
+    "magic",
+    "stratify",
+    "verify",
+    "build",
+    "instances",
+    "parts",
 )
-"""Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others."""
+"""Modules of `kbplanner.passes` as a rule meets them; `order` and `verify` serve the others, `instances` and
+`parts` are for proofs."""
 
 
 def tools() -> str:

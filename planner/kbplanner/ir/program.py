@@ -227,6 +227,12 @@ def components(clauses: Sequence[Clause]) -> list[Component]:
     return parts
 
 
+def single_relations(clauses: Sequence[Clause]) -> set[RelationSchema]:
+    """Return the relations that are components by themselves."""
+    parts = (part.relations for part in components(clauses))
+    return {next(iter(relations)) for relations in parts if len(relations) == 1}
+
+
 def _enter(
     node: RelationSchema,
     graph: Mapping[RelationSchema, Mapping[RelationSchema, None]],

@@ -10,12 +10,12 @@ from kbplanner.errors import EngineFault
 from kbplanner.ir.program import Clause, Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.adorn import adorn
+from kbplanner.passes.linear_recursion import rewrite_linear_recursion
 from kbplanner.passes.magic import magic
 from kbplanner.passes.order import NoStatistics, Statistics
 from kbplanner.passes.restrict import restrict
 from kbplanner.passes.slice import slice_program
 from kbplanner.passes.stratify import widen
-from kbplanner.passes.turn import turn
 from kbplanner.passes.verify import verify
 
 
@@ -33,12 +33,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("restrict", lambda program, context: restrict(program)),
     ("slice", lambda program, context: slice_program(program)),
     ("adorn", lambda program, context: adorn(program, context.adornment, context.statistics)),
-    ("turn", lambda program, context: turn(program)),
+    ("linear_recursion", lambda program, context: rewrite_linear_recursion(program)),
     ("magic", lambda program, context: magic(program)),
 )
 """Name and function of each pass, in order. Those in OPTIONAL may be skipped; the others build on each other."""
 
-OPTIONAL = frozenset({"restrict", "turn"})
+OPTIONAL = frozenset({"restrict", "linear_recursion"})
 
 
 def rewrite(

@@ -1,12 +1,27 @@
 """Propagation of the goal's bindings into the rules: the bound arguments of each derived relation.
 
-Sideways information passing follows the join order: an argument is bound where the head's binding,
-a constant or an earlier item of the body binds it. Where a recursion passes an argument through
-unchanged, and another argument is bound too, the first is left free: `not reach(?a, ?x)` for many x
-is one search from each a, not one for each x. Where an atom would be asked for all pairs of values
-of two unconnected parts of a body, the others are left free instead, because a binding saves
-nothing there. A relation asked in a more general and a more special way is asked in the general way
-only: its answers contain the special ones.
+An adornment has a letter for each argument: `b` bound, `f` free. Sideways information passing
+follows the join order: an argument is bound where the head's binding, a constant or an earlier item
+of the body binds it.
+
+Before:
+
+    cousin(?x, ?y) :- parent(?p, ?x), parent(?q, ?y), sibling(?p, ?q).
+    sibling(?x, ?y) :- parent(?p, ?x), parent(?p, ?y), ?x != ?y.
+    ?- cousin(ann, ?y).
+
+After:
+
+    cousin/2[bf](?x, ?y) :- parent/2(?p, ?x), sibling/2[bf](?p, ?q), parent/2(?q, ?y).  % rule 1
+    cousin/2[bf](?a0, ?a1) :- cousin/2(?a0, ?a1).
+    sibling/2[bf](?x, ?y) :- parent/2(?p, ?x), parent/2(?p, ?y), ?x != ?y.  % rule 2
+    sibling/2[bf](?a0, ?a1) :- sibling/2(?a0, ?a1).
+
+Where a recursion passes an argument through unchanged, and another argument is bound too, the first
+is left free: `not reach(?a, ?x)` for many x is one search from each a, not one for each x. Where an
+atom would be asked for all pairs of values of two unconnected parts of a body, the others are left
+free instead, because a binding saves nothing there. A relation asked in a more general and a more
+special way is asked in the general way only: its answers contain the special ones.
 """
 
 from __future__ import annotations

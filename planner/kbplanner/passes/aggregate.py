@@ -1,14 +1,20 @@
 """Translation of a rule with aggregates in its head to clauses, one of which counts and sums.
 
 The distinct bindings of the body's named variables become a relation (BINDINGS), those of the group
-first; a clause derives one row from it for each group (GROUPS); the head takes its arguments from
-there:
+first. A clause derives one row from it for each group (GROUPS), and the head takes its arguments
+from there.
+
+Before:
 
     total(?c, sum(?v)) :- order(?c, ?o, ?v).
+    ?- total(?c, ?s).
 
-    bindings total#1/3(?c, ?o, ?v) :- order(?c, ?o, ?v).
-    groups total#1/2(?c, ?sum#1) :- bindings total#1/3(?c, ?o, ?v), ?sum#1 := sum(?v).
-    total/2(?c, ?sum#1) :- groups total#1/2(?c, ?sum#1).
+After:
+
+    bindings total#1/3(?c, ?o, ?v) :- order/3(?c, ?o, ?v).  % rule 1
+    groups total#1/2(?c, ?sum#1) :- bindings total#1/3(?c, ?o, ?v), ?sum#1 := sum(?v).  % rule 1
+    total/2(?c, ?sum#1) :- groups total#1/2(?c, ?sum#1).  % rule 1
+    total/2(?a0, ?a1) :- total/2(?a0, ?a1).
 
 `count(?x)` counts bindings of the group and `?x` alone, and `min` and `max` need no more either:
 they have a relation of these, derived from that of all bindings where another aggregate of the head

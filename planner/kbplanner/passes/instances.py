@@ -1,15 +1,26 @@
 """Rule instances as rows: a relation of variable values for each clause.
 
-    anc[bb](?x, ?z) :- demand anc[bb](?x, ?z), par(?x, ?y), anc[bb](?y, ?z).
+No clause reads these relations, so they are filled once, after the fixpoint, and a finished run
+holds the ground program of its answers: proofs, and the confidence and validity of conclusions, are
+computed from it.
 
-gets `instance 0(?x, ?z, ?y) :-` with the same body. No clause reads these relations, so they are
-filled once, after the fixpoint, and a finished run holds the ground program of its answers: proofs,
-and the confidence and validity of conclusions, are computed from it. Only the clauses that the
-goal's own conclusions can depend on get instances: atoms that are merely absent have none. Nor have
-clauses that aggregate: their groups depend on all their bindings.
+Before:
 
+    uncle(?x, ?z) :- parent(?x, ?y), brother(?y, ?z).
+    ?- uncle(ann, ?z).
+
+After:
+
+    uncle/2[bf](?x, ?z) :- demand uncle/2[bf](?x), parent/2(?x, ?y), brother/2(?y, ?z).  % rule 1
+    uncle/2[bf](?a0, ?a1) :- demand uncle/2[bf](?a0), uncle/2(?a0, ?a1).
+    instance 0/2(?a0, ?a1) :- demand uncle/2[bf](?a0), uncle/2(?a0, ?a1).
+    instance 1/2(?x, ?z) :- demand uncle/2[bf](?x), parent/2(?x, ?y), brother/2(?y, ?z).  % rule 1
+
+Only the clauses that the goal's own conclusions can depend on get instances: atoms that are merely
+absent have none. Nor have clauses that aggregate: their groups depend on all their bindings.
 Instances without a relevant difference are one row: there are columns for variables of conclusions
-alone, and independent choices are parts with instances of their own (`parts.py`).
+alone, as for `?x` and `?z` here, and independent choices are parts with instances of their own
+(`parts.py`).
 """
 
 from __future__ import annotations

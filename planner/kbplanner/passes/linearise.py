@@ -1,16 +1,27 @@
 """Rewriting of a transitive closure with two recursive atoms to a linear recursion.
 
-`p(x, z) :- p(x, y), p(y, z)` together with non-recursive clauses defines p as their closure. An
-equivalent form extends each of those clauses by p, and the `turn` pass can rewrite this form:
+Where one clause closes a relation over itself and all others are not recursive, an equivalent form
+extends each of the others by the relation. The `linear_recursion` pass can rewrite that form.
 
-    p(x, z) :- q(x, y), p(y, z)        for each clause p(x, y) :- q(x, y)
+Before:
+
+    path(?x, ?y) :- edge(?x, ?y).
+    path(?x, ?z) :- path(?x, ?y), path(?y, ?z).
+    ?- path(a, ?z).
+
+After:
+
+    path/2(?x, ?y) :- edge/2(?x, ?y).  % rule 1
+    path/2(?a0, ?a1) :- path/2(?a0, ?a1).
+    path/2(?x, ?end#) :- edge/2(?x, ?y), path/2(?y, ?end#).  % rule 2
+    path/2(?a0, ?end#) :- path/2(?a0, ?a1), path/2(?a1, ?end#).  % rule 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbplanner.ir.program import Clause, ClauseAtom, by_head, components
+from kbplanner.ir.program import Clause, ClauseAtom, by_head, single_relations
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Variable
 
@@ -20,29 +31,27 @@ _END = Variable("end#")
 def linearise(clauses: Sequence[Clause]) -> tuple[Clause, ...]:
     """Make every closure of this form linear; other clauses do not change."""
     own = by_head(clauses)
-    alone = {next(iter(part.relations)) for part in components(clauses) if len(part.relations) == 1}
+    single = single_relations(clauses)
     linear: list[Clause] = []
     done: set[RelationSchema] = set()
     for clause in clauses:
         schema = clause.head.schema
         if schema in done:
             continue
-        closing = _closing(own[schema], schema) if schema in alone else None
+        closing = _closing(own[schema], schema) if schema in single else None
         if closing is None:
             linear.append(clause)
             continue
         done.add(schema)
         base = [other for other in own[schema] if other is not closing]
         linear.extend(base)
-        linear.extend(_prolonged(other, schema, closing.rule) for other in base)
+        linear.extend(_extended(other, schema, closing.rule) for other in base)
     return tuple(linear)
 
 
 def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None:
     """Return the clause that closes the relation, if it is the only recursive one."""
-    recursive = [
-        c for c in clauses if any(isinstance(i, ClauseAtom) and i.schema == schema for i in c.body)
-    ]
+    recursive = [c for c in clauses if any(atom.schema == schema for atom in c.all_atoms())]
     if len(recursive) != 1 or len(recursive[0].body) != 2 or schema.arity != 2:
         return None
     clause = recursive[0]
@@ -70,7 +79,7 @@ def _closing(clauses: Sequence[Clause], schema: RelationSchema) -> Clause | None
     return None
 
 
-def _prolonged(clause: Clause, schema: RelationSchema, rule: int) -> Clause:
+def _extended(clause: Clause, schema: RelationSchema, rule: int) -> Clause:
     start, middle = clause.head.args
     head = ClauseAtom(schema, (start, _END))
     return Clause(head, (*clause.body, ClauseAtom(schema, (middle, _END))), rule)

@@ -1,12 +1,29 @@
 """Translation of rules to clauses: signs, roles and `not` become plain relations and plain absence.
 
-- A predicate with rules becomes a DERIVED relation that also takes over the asserted facts of its STORED one.
-- `not p(t)` holds iff `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist it is plain absence. Otherwise the
-  rule is written twice, once with the absence of `p(t)` and once with `~p(t)`; with anonymous arguments, where that
-  would not be the same, it is the absence of `p(t)` that is not denied (an UNDENIED relation).
-- `not ~p(t)` holds iff `~p(t)` is not derivable. It is always plain absence: whether `p(t)` is derivable plays no part.
+- A predicate with rules becomes a DERIVED relation that also takes over the asserted facts of its
+  STORED one: the last clauses of the example. Both have the same name in listings.
+- `not p(t)` holds if `p(t)` is not derivable or `~p(t)` is. Where no `~p` can exist, `not p(t)` is
+  plain absence. Otherwise the rule is written twice, once with the absence of `p(t)` and once with
+  `~p(t)`. With anonymous arguments that would not be the same; then it is the absence of a `p(t)`
+  that is not denied (an UNDENIED relation).
+- `not ~p(t)` holds if `~p(t)` is not derivable. It is always plain absence: whether `p(t)` is
+  derivable plays no part.
 - Aggregates become clauses that count and sum (`aggregate.py`).
-- Expressions become computations (`expressions.py`).
+- Expressions become computations (`ir/expressions.py`).
+
+Before:
+
+    grounded(?x) :- bird(?x), not flies(?x).
+    ~flies(?x) :- age(?x, ?days), ?days * 24 < 100.
+    ?- grounded(?x).
+
+After:
+
+    grounded/1(?x) :- bird/1(?x), absent flies/1(?x).  % rule 1
+    grounded/1(?x) :- bird/1(?x), ~flies/1(?x).  % rule 1
+    ~flies/1(?x) :- age/2(?x, ?days), ?value#1 := ?days * 24, ?value#1 < 100.  % rule 2
+    grounded/1(?a0) :- grounded/1(?a0).
+    ~flies/1(?a0) :- ~flies/1(?a0).
 """
 
 from __future__ import annotations

@@ -2,6 +2,20 @@
 
 Magic sets (Bancilhon, Maier, Sagiv, Ullman 1986): each clause is guarded by the demand for its
 head, and demand for a body atom arises from the demand for the head and the items before the atom.
+
+Before:
+
+    same(?x, ?y) :- flat(?x, ?y).
+    same(?x, ?y) :- up(?x, ?a), same(?a, ?b), down(?b, ?y).
+    ?- same(ann, ?y).
+
+After:
+
+    same/2[bf](?x, ?y) :- demand same/2[bf](?x), flat/2(?x, ?y).  % rule 1
+    demand same/2[bf](?a) :- demand same/2[bf](?x), up/2(?x, ?a).
+    same/2[bf](?x, ?y) :- demand same/2[bf](?x), up/2(?x, ?a), same/2[bf](?a, ?b), down/2(?b, ?y).  % rule 2
+    same/2[bf](?a0, ?a1) :- demand same/2[bf](?a0), same/2(?a0, ?a1).
+
 Clauses that an earlier pass has guarded keep their guard. Demand for a relation used under absence
 is derived in the same way; where that would make demand recursive through absence, the `stratify`
 pass computes the relation in full and this pass leaves it unguarded.
@@ -61,7 +75,7 @@ def can_lose(program: Program) -> bool:
 
     In such a component each new answer makes new demand, which derives new answers, so that the
     guarded rules end up deriving most of the relation one binding at a time. Linear recursion does
-    not have this form, nor do the relations that the `turn` pass rewrote. `program` is the result
+    not have this form, nor do the relations that the `linear_recursion` pass rewrote. `program` is the result
     of the `magic` pass.
     """
     for part in components(program.clauses):

@@ -1,4 +1,15 @@
-"""The order of a join: the variables already bound decide which atom comes next."""
+"""The order of a join: the variables already bound decide which atom comes next.
+
+Before:
+
+    cousin(?x, ?y) :- sibling(?p, ?q), parent(?q, ?y), parent(?p, ?x), ?x != ?y.
+    ?- cousin(ann, ?y).
+
+After:
+
+    cousin/2(?x, ?y) :- parent/2(?p, ?x), sibling/2(?p, ?q), parent/2(?q, ?y), ?x != ?y.  % rule 1
+    cousin/2(?a0, ?a1) :- cousin/2(?a0, ?a1).
+"""
 
 from __future__ import annotations
 

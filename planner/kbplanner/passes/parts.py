@@ -1,21 +1,30 @@
 """Splitting of a clause into parts, whose instances add up instead of multiplying.
 
+The clause of the example has as many instances as `a` has rows times those of `b`, but a proof
+needs one row of each, chosen independently.
+
+Before:
+
     r(?x) :- i(?x), a(?u), b(?v).
+    ?- r(?x).
 
-has as many instances as `a` has rows times those of `b`, but a proof needs one row of each, chosen
-independently. With `a` and `b` concluded by rules the clause becomes
+After:
 
-    r(?x) :- i(?x), part 0(), part 1().        part 0() :- guard 0(), a(?u).        guard 0() :- r(?x).
+    r/1(?x) :- i/1(?x), part 0/0(), part 1/0().  % rule 1
+    guard 0/0() :- r/1(?x).  % rule 1
+    guard 1/0() :- r/1(?x).  % rule 1
+    part 1/0() :- guard 1/0(), b/1(?v).  % rule 1
+    part 0/0() :- guard 0/0(), a/1(?u).  % rule 1
 
-and `part 1` in the same way. A part is a group of body items that are connected by variables of
-their own; its head has the variables it shares with the rest, and its guard the useful values of
-these. Where all items are connected, the variables of one atom, the root, count as shared, so that
-a body shaped like a tree falls into parts of one atom each (Yannakakis, "Algorithms for acyclic
-database schemes", 1981).
+A part is a group of body items that are connected by variables that occur nowhere else. Its head
+has the variables it shares with the other items, and its guard the useful values of these. Where
+all items are connected, the variables of one atom, the root, count as shared, so that a body shaped
+like a tree is split into parts of one atom each (Yannakakis, "Algorithms for acyclic database
+schemes", 1981).
 
-Only atoms for which `tells` is true distinguish instances. Items that are connected with none of
-them need no columns, because it only matters that they hold for some values. They are the `Unseen`,
-whose values `witness.py` finds later.
+Only atoms for which the caller's predicate is true distinguish instances. Items that are connected
+with none of them need no columns, because it only matters that they hold for some values. They are
+the `Unseen`, whose values `evaluate/witness.py` searches for later.
 """
 
 from __future__ import annotations

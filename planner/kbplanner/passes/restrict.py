@@ -1,19 +1,27 @@
 """Propagation of equalities and comparisons of a caller into the rules it calls.
 
-`pair(x, x)` needs the diagonal of `pair` only, and `pair(x, y), x < 2` a part of it. Where a body
-calls a relation with a repeated variable, the relation gets a restricted version, in whose clauses
-the arguments are unified. Comparisons of an argument with a constant go into the version too if all
-calls of this version have them, so that no two versions do the same work. Restrictions go from
-callers to callees through all relations that are not recursive:
+`pair(?x, ?x)` needs the diagonal of `pair` only, and `pair(?x, ?y), ?x < 2` a part of it. Where a
+body calls a relation with a repeated variable, the relation gets a restricted version, in whose
+clauses the arguments are unified. Comparisons of an argument with a constant go into the version
+too if all calls of this version have them, so that no two versions do the same work. Restrictions
+go from callers to callees through all relations that are not recursive.
 
-    query(x) :- pair(x, x), x < 2.          pair(x, y) :- nat(x), nat(y).
+Before:
 
-becomes, with `{1 = 2, 1 < _}` for the version that has equal arguments, the first below a constant,
+    query(?x) :- pair(?x, ?x), ?x < 2.
+    pair(?x, ?y) :- nat(?x), nat(?y).
+    ?- query(?x).
 
-    query(x) :- pair{1 = 2, 1 < _}(x, x), x < 2.          pair{1 = 2, 1 < _}(x, x) :- nat(x), nat(x), x < 2.
+After:
 
-Constant arguments need no version: `adorn` binds them. Rules used under absence, aggregates and
-recursive relations keep their general form.
+    query/1(?x) :- pair/2{1 == 2, 1 < _}(?x, ?x), ?x < 2.  % rule 1
+    query/1(?a0) :- query/1(?a0).
+    pair/2{1 == 2, 1 < _}(?x, ?x) :- nat/1(?x), ?x < 2.  % rule 2
+    pair/2{1 == 2, 1 < _}(?a0, ?a0) :- pair/2(?a0, ?a0), ?a0 < 2.
+
+`{1 == 2, 1 < _}` marks the version whose arguments are equal and whose first one is below a
+constant. Constant arguments need no version: `adorn` binds them. Rules used under absence,
+aggregates and recursive relations keep their general form.
 """
 
 from __future__ import annotations

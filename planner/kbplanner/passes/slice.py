@@ -1,4 +1,16 @@
-"""Removal of clauses that the goal does not depend on."""
+"""Removal of clauses that the goal does not depend on.
+
+Before:
+
+    grandparent(?x, ?z) :- parent(?x, ?y), parent(?y, ?z).
+    adult(?x) :- age(?x, ?n), ?n >= 18.
+    ?- grandparent(ann, ?z).
+
+After:
+
+    grandparent/2(?x, ?z) :- parent/2(?x, ?y), parent/2(?y, ?z).  % rule 1
+    grandparent/2(?a0, ?a1) :- grandparent/2(?a0, ?a1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Strata: a relation is complete before it is used under absence or aggregated."""
+"""Strata: a relation is complete before it is used under absence or aggregated.
+
+Before:
+
+    isolated(?x) :- node(?x), not linked(?x).
+    linked(?x) :- edge(?x, ?y), open(?y).
+    linked(?x) :- edge(?x, ?y), linked(?y).
+    ?- isolated(?x).
+
+After:
+
+    stratum 1 (recursive): demand linked/1[b]
+    stratum 2 (recursive): linked/1[b]
+    stratum 3: isolated/1[f]
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,27 @@
 """Removal of recursion through negation: the components concerned are evaluated beforehand.
 
-    win(?x) :- move(?x, ?y), not win(?y).
+In the example, `win` is a *negative component*: it depends on itself through absence. Its
+well-founded model is computed separately, in full (`evaluate/settle.py`), and gives two relations:
+the rows that are true, and the rows that are possible, true or undefined. To all other rules they
+are facts. Where a row is undefined, clauses that depend on it are evaluated twice, as a lower and
+an upper bound: true rows follow from true rows and the absence of possible ones; possible rows
+follow from possible rows and the absence of true ones. This is one step of the alternating fixpoint
+of Van Gelder (1993), and it suffices above the component.
 
-is a *negative component*: it depends on itself through absence. Its well-founded model is computed
-separately, in full (`settle.py`), and gives two relations: the rows that are true, and the rows
-that are possible, true or undefined. To all other rules they are facts. Where a row is undefined,
-clauses that depend on it are evaluated twice, as a lower and an upper bound: true rows follow from
-true rows and the absence of possible ones; possible rows follow from possible rows and the absence
-of true ones. This is one step of the alternating fixpoint of Van Gelder (1993), and it suffices
-above the component.
+Before:
+
+    win(?x) :- move(?x, ?y), not win(?y).
+    lost(?x) :- player(?x), not win(?x).
+    ?- lost(?x).
+
+After:
+
+    lost/1(?x) :- player/1(?x), absent possible win/1(?x).  % rule 2
+    possible lost/1(?x) :- player/1(?x), absent win/1(?x).  % rule 2
+    lost/1(?a0) :- lost/1(?a0).
+    possible lost/1(?a0) :- lost/1(?a0).
+    win/1(?a0) :- true win/1(?a0).
+    possible win/1(?a0) :- possible win/1(?a0).
 """
 
 from __future__ import annotations

@@ -1,21 +1,28 @@
 """Rewriting of linear recursion for the binding of the goal.
 
 A recursive clause is *right-linear* for an adornment when its free head arguments are passed on
-unchanged by the one recursive atom: `p(x, z) :- q(x, y), p(y, z)` asked with x bound. Plain magic
-sets would store all of `p(y, z)` for every y on the way. Here only the reachable bindings are
-stored, and answers are taken from the base clauses at the end:
+unchanged by the one recursive atom, as in the example. Plain magic sets would store all of
+`path(?y, ?z)` for every y on the way. Here only the reachable bindings are stored, and answers are
+taken from the base clauses at the end. Where the step is a base clause as well, as in a plain
+closure, one traversal does both.
 
-    demand(y) :- demand(x), q(x, y).        answer(z) :- demand(x), base(x, z).
+Before:
 
-and where `q` is a base clause as well, as in a plain closure, one traversal does both:
+    path(?x, ?y) :- edge(?x, ?y).
+    path(?x, ?z) :- edge(?x, ?y), path(?y, ?z).
+    ?- path(a, ?z).
 
-    reach(y) :- demand(x), q(x, y).         reach(z) :- reach(y), q(y, z).          answer(z) :- reach(z).
+After:
+
+    reach path/2[bf](?y) :- demand path/2[bf](?x), edge/2(?x, ?y).  % rule 2
+    reach path/2[bf](?y) :- reach path/2[bf](?x), edge/2(?x, ?y).  % rule 2
+    answer path/2[bf](?a0) :- reach path/2[bf](?a0).  % rule 2
+    answer path/2[bf](?a1) :- demand path/2[bf](?a0), path/2(?a0, ?a1).
+    answer path/2[bf](?a1) :- reach path/2[bf](?a0), path/2(?a0, ?a1).
 
 The mirror image is *left-linear*: the recursive atom takes over the bound head arguments unchanged,
-as in `p(x, z) :- p(x, y), q(y, z)` asked with x bound. There the answers themselves are what is
-reached, and need not carry the binding:
-
-    answer(z) :- demand(x), base(x, z).     answer(z) :- answer(y), q(y, z).
+as in `path(?x, ?z) :- path(?x, ?y), edge(?y, ?z)` asked with x bound. There the answers themselves
+are what is reached, and need not carry the binding.
 
 For the goal itself, which has one seed, this is enough. Where other clauses call a right-linear
 relation, each reached binding carries the seed it came from. Without a free argument that would
@@ -28,30 +35,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, components
+from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem, Program, single_relations
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Term, Variable, numbered_variables
 from kbplanner.passes.adorn import bound_args
 
 
-def turn(program: Program) -> Program:
-    """Rewrite every relation of the adorned program whose recursive clauses are all right-linear."""
+def rewrite_linear_recursion(program: Program) -> Program:
+    """Rewrite the relations of an adorned program whose recursive clauses are all right-linear, and
+    the goal's relation also if they are all left-linear.
+    """
     clauses: list[Clause] = []
     heads = program.heads()
-    alone = {
-        next(iter(part.relations))
-        for part in components(program.clauses)
-        if len(part.relations) == 1
-    }
-    answered = program
+    single = single_relations(program.clauses)
+    rewritten = program
     for schema, own in heads.items():
-        by_itself = schema in alone and schema.bare not in program.full and "b" in schema.adornment
-        right = by_itself and _throughout(_right_linear, schema, own)
+        candidate = schema in single and schema.bare not in program.full and "b" in schema.adornment
+        right = candidate and _recursion_has_form(_is_right_linear, schema, own)
         left = (
-            by_itself
+            candidate
             and not right
             and "f" in schema.adornment
-            and _throughout(_left_linear, schema, own)
+            and _recursion_has_form(_is_left_linear, schema, own)
         )
         if schema == program.goal and (right or left):
             free = tuple(i for i, mark in enumerate(schema.adornment) if mark == "f")
@@ -59,31 +64,33 @@ def turn(program: Program) -> Program:
                 free.index(i) if i in free else None for i in range(len(schema.adornment))
             )
             answer = replace(schema, role=Role.ANSWER, arity=len(free))
-            answered = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
-            clauses.extend((_turned_goal if right else _reached_goal)(schema, answer, own))
+            rewritten = replace(program, seed=schema.demand, answer=answer, answer_columns=columns)
+            rewrite = _right_linear_goal if right else _left_linear_goal
+            clauses.extend(rewrite(schema, answer, own))
         elif right and "f" in schema.adornment:
-            clauses.extend(_turned(schema, own))
+            clauses.extend(_with_seeds(schema, own))
         else:
             clauses.extend(own)
-    return replace(answered, clauses=tuple(clauses))
+    return replace(rewritten, clauses=tuple(clauses))
 
 
-def _throughout(
+def _recursion_has_form(
     form: Callable[[RelationSchema, Clause], bool],
     schema: RelationSchema,
     clauses: Sequence[Clause],
 ) -> bool:
     """Return True if there are recursive clauses, all of this form."""
-    recursive = [clause for clause in clauses if any(_calls(item, schema) for item in clause.body)]
+    recursive = [clause for clause in clauses if _calls(schema, clause)]
     return bool(recursive) and all(form(schema, clause) for clause in recursive)
 
 
-def _calls(item: object, schema: RelationSchema) -> bool:
-    return isinstance(item, ClauseAtom) and item.schema == schema
+def _calls(schema: RelationSchema, clause: Clause) -> list[ClauseAtom]:
+    """Return the atoms of the relation in the clause's body."""
+    return [atom for atom in clause.all_atoms() if atom.schema == schema]
 
 
-def _right_linear(schema: RelationSchema, clause: Clause) -> bool:
-    calls = [item for item in clause.body if isinstance(item, ClauseAtom) and item.schema == schema]
+def _is_right_linear(schema: RelationSchema, clause: Clause) -> bool:
+    calls = _calls(schema, clause)
     if len(calls) != 1 or calls[0].absent:
         return False
     call = calls[0]
@@ -100,8 +107,8 @@ def _right_linear(schema: RelationSchema, clause: Clause) -> bool:
     return bound_args(call) != bound_args(clause.head)
 
 
-def _left_linear(schema: RelationSchema, clause: Clause) -> bool:
-    calls = [item for item in clause.body if isinstance(item, ClauseAtom) and item.schema == schema]
+def _is_left_linear(schema: RelationSchema, clause: Clause) -> bool:
+    calls = _calls(schema, clause)
     bound = bound_args(clause.head)
     return (
         len(calls) == 1
@@ -112,14 +119,14 @@ def _left_linear(schema: RelationSchema, clause: Clause) -> bool:
     )
 
 
-def _reached_goal(
+def _left_linear_goal(
     schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
 ) -> list[Clause]:
     rewritten = []
     for clause in clauses:
         bound = bound_args(clause.head)
         guard = ClauseAtom(schema.demand, bound)
-        call, rest = _split(schema, clause)
+        call, rest = _call_and_rest(schema, clause)
         head = ClauseAtom(answer, _free_args(schema, clause.head))
         if call is None:
             rewritten.append(Clause(head, (guard, *rest), clause.rule))
@@ -135,16 +142,16 @@ def _free_args(schema: RelationSchema, atom: ClauseAtom) -> tuple[Term, ...]:
     return tuple(arg for arg, mark in zip(atom.args, schema.adornment, strict=True) if mark == "f")
 
 
-def _turned_goal(
+def _right_linear_goal(
     schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
 ) -> list[Clause]:
-    once = _walked_once(schema, answer, clauses)
-    if once is not None:
-        return once
+    one_traversal = _one_traversal(schema, answer, clauses)
+    if one_traversal is not None:
+        return one_traversal
     rewritten = []
     for clause in clauses:
         guard = ClauseAtom(schema.demand, bound_args(clause.head))
-        call, rest = _split(schema, clause)
+        call, rest = _call_and_rest(schema, clause)
         if call is None:
             head = ClauseAtom(answer, _free_args(schema, clause.head))
         else:
@@ -153,18 +160,18 @@ def _turned_goal(
     return rewritten
 
 
-def _walked_once(
+def _one_traversal(
     schema: RelationSchema, answer: RelationSchema, clauses: Sequence[Clause]
 ) -> list[Clause] | None:
-    """Return clauses for a relation whose steps are base clauses too: reached bindings are answers
-    themselves.
+    """Return clauses for a relation whose recursive steps are base clauses too: reached bindings
+    are answers themselves. None for any other relation.
     """
-    steps = [clause for clause in clauses if _split(schema, clause)[0] is not None]
-    bases = [clause for clause in clauses if _split(schema, clause)[0] is None]
+    steps = [clause for clause in clauses if _call_and_rest(schema, clause)[0] is not None]
+    bases = [clause for clause in clauses if _call_and_rest(schema, clause)[0] is None]
     rewritten: list[Clause] = []
     reach = replace(schema, role=Role.REACH, arity=answer.arity, source=schema.role)
     for clause in steps:
-        call, rest = _split(schema, clause)
+        call, rest = _call_and_rest(schema, clause)
         if call is None or schema.adornment.count("b") != answer.arity:
             return None
         start, end = bound_args(clause.head), bound_args(call)
@@ -212,13 +219,13 @@ def _shape(
     return tuple(shape)
 
 
-def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
+def _with_seeds(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
     seeds = tuple(Variable(f"seed#{i}") for i in range(schema.adornment.count("b")))
     reach = replace(schema, role=Role.REACH, arity=2 * len(seeds), source=schema.role)
     rewritten = [Clause(ClauseAtom(reach, seeds + seeds), (ClauseAtom(schema.demand, seeds),))]
     for clause in clauses:
         guard = ClauseAtom(reach, seeds + bound_args(clause.head))
-        call, rest = _split(schema, clause)
+        call, rest = _call_and_rest(schema, clause)
         if call is None:
             carried = iter(seeds)
             args = tuple(
@@ -232,8 +239,9 @@ def _turned(schema: RelationSchema, clauses: Sequence[Clause]) -> list[Clause]:
     return rewritten
 
 
-def _split(
+def _call_and_rest(
     schema: RelationSchema, clause: Clause
 ) -> tuple[ClauseAtom | None, tuple[ClauseItem, ...]]:
-    call = next((i for i in clause.body if isinstance(i, ClauseAtom) and i.schema == schema), None)
+    """Return the recursive atom of the body, if there is one, and the other items."""
+    call = next(iter(_calls(schema, clause)), None)
     return call, tuple(item for item in clause.body if item is not call)
