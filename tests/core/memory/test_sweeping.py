@@ -58,7 +58,7 @@ def test_the_sweeper_works_in_batches_with_others_in_between(node, kb, clock, mo
     clock.advance(10)
     generation = kb._read_tenant().generation
     pauses = []
-    monkeypatch.setattr(node.sweeper, "_pause", lambda: pauses.append(stored(kb)))
+    monkeypatch.setattr(node.sweeper, "_yield_now", lambda: pauses.append(stored(kb)))
     assert node.sweeper.sweep() == 11
     assert kb._read_tenant().generation == generation + 3
     assert [len(found) for found in pauses] == [7, 3, 0, 0]
