@@ -12,6 +12,7 @@ from kbcore.kb.slow_log import PLAN_MS, SlowGoal, log_slow_goal
 from kbcore.plug.ports import Evaluation
 from kbcore.reason.admission import Admission, Caller
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
+from kbcore.reason.match import StoredPattern, matching, sorted_rows
 from kbcore.reason.options import AnswerOptions, GoalOptions
 from kbcore.reason.unknown import Signature, UnknownPredicate, unknown_predicates
 from kbcore.state.changes import Change, ChangeSet, Delta
@@ -66,6 +67,25 @@ class TenantHandle:
                 offset, limit = offset - skipped, None if limit is None else limit - len(rows)
             answers.append((partition, rows))
         return answers
+
+    def _stored_rows(
+        self,
+        tenant: Tenant,
+        pattern: StoredPattern,
+        scope: str | None,
+        limit: int | None,
+        as_of: int | None,
+        budget: Budget,
+    ) -> list[Row]:
+        """Return the first `limit` stored facts that match a pattern, partition by partition."""
+        result: list[Row] = []
+        for partition in self._partitions(tenant, scope):
+            for stored, rows, ids in matching(tenant, partition, pattern, as_of, budget):
+                if limit is None:
+                    budget.check_answers(len(result) + len(ids))
+                left = None if limit is None else limit - len(result)
+                result.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
+        return result
 
     def unknown_predicates(
         self, asked: Iterable[Signature], scope: str | None = None

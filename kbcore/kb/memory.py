@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kbcore.context.salience import Scores
 from kbcore.errors import InvalidInput, NotFound
 from kbcore.kb.base import TenantHandle
-from kbcore.reason.match import matching, sorted_rows
+from kbcore.reason.match import StoredPattern
 from kbcore.state.changes import SetPriority
 from kbcore.state.facts import Row
 from kbcore.upkeep.consolidate import ConsolidateOutcome, consolidate
@@ -127,10 +127,10 @@ class Memory(TenantHandle):
         with self._reads(None, kind="salient") as (tenant, budget):
             tenant.accesses.settle_shown()
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
-            found = scores.most(self._partitions(tenant, scope), predicate, args, limit, minimum)
-            budget.check_answers(len(found))
-            rows = scores.rows(found)
-            scores.touch(found)
+            ranked = scores.most(self._partitions(tenant, scope), predicate, args, limit, minimum)
+            budget.check_answers(len(ranked))
+            rows = scores.rows(ranked)
+            scores.touch(ranked)
         return rows
 
     def recall(
@@ -144,17 +144,9 @@ class Memory(TenantHandle):
         limit: int | None = None,
     ) -> list[Row]:
         """Return matching facts valid at a point in time (epoch ms), with their current metadata."""
-        found: list[Row] = []
+        pattern = StoredPattern(predicate, args, positive)
         with self._reads(None, kind="recall") as (tenant, budget):
-            for partition in self._partitions(tenant, scope):
-                for stored, rows, ids in matching(
-                    tenant, partition, predicate, args, positive, at, budget
-                ):
-                    if limit is None:
-                        budget.check_answers(len(found) + len(ids))
-                    left = None if limit is None else limit - len(found)
-                    found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
-        return found
+            return self._stored_rows(tenant, pattern, scope, limit, at, budget)
 
     def _upkeep(self) -> UpkeepTarget:
         return UpkeepTarget(self._commit, self._read_tenant)

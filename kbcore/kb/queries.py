@@ -9,11 +9,11 @@ from kbcore.reason.aggregate import AggregateOutcome, AggregateQuery, aggregate
 from kbcore.reason.annotate import Answers
 from kbcore.reason.ask import Reasoner, terms_of
 from kbcore.reason.budget import Budget, BudgetWanted, Notes
-from kbcore.reason.match import matching, sorted_rows
+from kbcore.reason.match import StoredPattern
 from kbcore.reason.options import DEFAULT_OPTIONS, AnswerOptions, GoalOptions
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
-from kbcore.state.tenant import ALL_SCOPES, Tenant
+from kbcore.state.tenant import ALL_SCOPES
 from kbplanner.ir.terms import Atom, BodyItem, Literal, Term, Variable
 from kbplanner.passes.check import counterpart
 
@@ -94,17 +94,16 @@ class Queries(TenantHandle):
         with self._reads(wanted, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
                 (partition,) = self._partitions(tenant, scope)
-                found = self._services.reasoner(tenant).written_facts(
+                parts = self._services.reasoner(tenant).written_facts(
                     partition, atom, positive, budget, limit
                 )
-                if found is not None:
-                    return found
-            rows = self._stored(
-                tenant, atom.predicate, terms_of(atom), positive, scope, limit, as_of, budget
-            )
+                if parts is not None:
+                    return parts
+            pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
+            rows = self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
             for part in budget.slices(len(rows)):
-                for place in part:
-                    rows[place]["truthVal"] = not rows[place]["negated"]
+                for row in rows[part.start : part.stop]:
+                    row["truthVal"] = not row["negated"]
             return [write(rows, budget.yield_now)]
 
     def query_rows(
@@ -123,7 +122,8 @@ class Queries(TenantHandle):
         `positive` selects one sign; None selects both, positive facts first.
         """
         with self._reads(wanted, kind="query") as (tenant, budget):
-            return self._stored(tenant, predicate, args, positive, scope, limit, as_of, budget)
+            pattern = StoredPattern(predicate, args, positive)
+            return self._stored_rows(tenant, pattern, scope, limit, as_of, budget)
 
     def aggregate(
         self,
@@ -175,28 +175,6 @@ class Queries(TenantHandle):
         return self._tuples((Literal(atom),), atom.arity, options, solve)
 
     # -- inside ------------------------------------------------------------------------------------
-
-    def _stored(
-        self,
-        tenant: Tenant,
-        predicate: str,
-        args: Sequence[Term],
-        positive: bool | None,
-        scope: str | None,
-        limit: int | None,
-        as_of: int | None,
-        budget: Budget,
-    ) -> list[Row]:
-        found: list[Row] = []
-        for partition in self._partitions(tenant, scope):
-            for stored, rows, ids in matching(
-                tenant, partition, predicate, args, positive, as_of, budget
-            ):
-                if limit is None:
-                    budget.check_answers(len(ids))
-                left = None if limit is None else limit - len(found)
-                found.extend(sorted_rows(tenant, stored, rows, len(ids), left, budget))
-        return found
 
     def _tuples(
         self,

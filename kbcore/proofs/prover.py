@@ -37,12 +37,11 @@ from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
-from kbcore.state.tenant import Tenant
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.solved import shortest
 from kbplanner.evaluate.evaluate import naming_rule
-from kbplanner.evaluate.grounding import GroundPlans, GroundRun, Instance
+from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
 from kbplanner.evaluate.witness import Complete, Witnesses
 from kbplanner.ir.program import ClauseAtom
@@ -137,31 +136,33 @@ class ProofNode:
         return Atom(self.predicate, tuple(self.args), self.positive)
 
 
+@dataclass(frozen=True, slots=True)
+class ProofContext:
+    """The inputs that all proofs of a request in one partition share.
+
+    At most `inputs` inputs of an aggregate are shown; without `rows` nodes have no stored rows.
+    """
+
+    reasoner: Reasoner
+    partition: Partition
+    rules: RuleSet
+    budget: Budget
+    inputs: int = INPUTS
+    rows: bool = True
+
+
 class Prover:
     """Prover for answers in one partition under one rule set, now or as of a point in time.
 
-    The caller holds the tenant's read lock. At most `inputs` inputs of an aggregate are shown;
-    without `rows` nodes have no stored rows.
+    The caller holds the tenant's read lock.
     """
 
-    def __init__(
-        self,
-        tenant: Tenant,
-        plans: GroundPlans,
-        partition: Partition,
-        rules: RuleSet,
-        budget: Budget,
-        as_of: int | None,
-        inputs: int = INPUTS,
-        rows: bool = True,
-    ) -> None:
-        self._inputs = inputs
-        self._rows = rows
-        self._tenant = tenant
-        self._plans = plans
-        self._partition = partition
-        self._rules = rules
-        self._budget = budget
+    def __init__(self, context: ProofContext, as_of: int | None) -> None:
+        self._context = context
+        self._tenant = context.reasoner.tenant
+        self._partition = context.partition
+        self._rules = context.rules
+        self._budget = context.budget
         self._as_of = as_of
 
     def without_rules(self) -> Proof:
@@ -194,7 +195,7 @@ class Prover:
                     proof = self._proof(view.bind)
                     yield from ((proof.fact(schema, row), proof) for row in rows)
                     continue
-                goal = self._plans.get(
+                goal = self._context.reasoner.ground_plans.get(
                     view.rules, schema, "b" * schema.arity, view.denied, view.statistics
                 )
                 run = GroundRun(engine, goal, view.bind, self._budget.limits)
@@ -210,8 +211,7 @@ class Prover:
                     run.close()
 
     def _proof(self, bind: Bind, solved: Solved | None = None) -> Proof:
-        tenant, rules, budget = self._tenant, self._rules, self._budget
-        return Proof(tenant, self._partition, rules, budget, bind, solved, self._inputs, self._rows)
+        return Proof(self._context, bind, solved)
 
     def _ground(self, run: GroundRun) -> Ground:
         """Step the run to its end and read the ground program; BudgetExceeded names the rule."""
@@ -224,23 +224,11 @@ class Prover:
 class Proof:
     """The proofs of answers from one ground program; each fact has a single shared node."""
 
-    def __init__(
-        self,
-        tenant: Tenant,
-        partition: Partition,
-        rules: RuleSet,
-        budget: Budget,
-        bind: Bind,
-        solved: Solved | None = None,
-        inputs: int = INPUTS,
-        rows: bool = True,
-    ) -> None:
-        self._inputs = inputs
-        self._rows = rows
-        self._tenant = tenant
-        self._partition = partition
-        self._rules = rules
-        self._budget = budget
+    def __init__(self, context: ProofContext, bind: Bind, solved: Solved | None = None) -> None:
+        self._context = context
+        self._tenant = context.reasoner.tenant
+        self._partition = context.partition
+        self._budget = context.budget
         self._bind = bind
         self._solved = solved
         self._expanded = 0
@@ -295,7 +283,7 @@ class Proof:
     def _rule(self, source: InstanceRelation) -> StoredRule:
         number = source.clause.rule
         if number not in self._stored:
-            self._stored[number] = stored_rule(self._rules.rules[number - 1])
+            self._stored[number] = stored_rule(self._context.rules.rules[number - 1])
         return self._stored[number]
 
     def _replay(self, number: int, solved: Solved) -> None:
@@ -365,7 +353,7 @@ class Proof:
         members = max((solved.ground.of(group) for group in groups), key=len)
         inputs: list[dict[str, str]] = []
         premises: list[ProofNode] = []
-        for member in members[: self._inputs]:
+        for member in members[: self._context.inputs]:
             bindings, below = self._gathered(rule, solved.gathered(member))
             inputs.append(bindings)
             premises.extend(below)
@@ -430,7 +418,7 @@ class Proof:
                     row for row, node in zip(rows, nodes, strict=True) if not node.depth
                 ),
             )
-        if self._rows and asserted:
+        if self._context.rows and asserted:
             relation = self._partition.need(stored)
             stored_rows = relation.rows(
                 self._tenant.engine, symbols, relation.relation.locate(symbols, len(asserted))
@@ -498,9 +486,7 @@ def goal_prover(
     rows.
     """
     rules = reasoner.tenant.rules.visible(partition.name)
-    return Prover(
-        reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of, inputs, rows
-    )
+    return Prover(ProofContext(reasoner, partition, rules, budget, inputs, rows), as_of)
 
 
 def body_prover(
@@ -515,4 +501,4 @@ def body_prover(
     are.
     """
     rules, head = reasoner.body_rules(partition, body, variables)
-    return Prover(reasoner.tenant, reasoner.ground_plans, partition, rules, budget, as_of), head
+    return Prover(ProofContext(reasoner, partition, rules, budget), as_of), head

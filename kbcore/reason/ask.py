@@ -12,7 +12,7 @@ from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
 from kbcore.reason.json_rows import Written, array_of, plain
-from kbcore.reason.match import matching
+from kbcore.reason.match import StoredPattern, matching
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.reason.tables import GoalTables, TableCounts
 from kbcore.reason.view import viewed
@@ -340,18 +340,16 @@ class Reasoner:
         """Return matching stored facts of one sign (None: both), each with its truth value, as
         `written` does.
         """
+        pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
         parts: list[bytes] = []
-        for stored, rows, ids in matching(
-            self.tenant, partition, atom.predicate, terms_of(atom), positive, None, budget
-        ):
+        total = 0
+        for stored, rows, ids in matching(self.tenant, partition, pattern, None, budget):
             if not plain(stored):
                 return None
-            count = len(ids)
+            count = len(ids) if limit is None else min(len(ids), limit - total)
+            total += count
             if limit is None:
-                budget.check_answers(count)
-            else:
-                count = min(count, limit)
-                limit -= count
+                budget.check_answers(total)
             rows = self.tenant.engine.sort(rows, atom.arity, budget.offload)
             parts.extend(
                 self.writer.rows(
@@ -382,10 +380,8 @@ class Reasoner:
             return array("I"), 0
         pattern, adornment = shape
         if schema not in rules.derived:
-            matched = matching(
-                tenant, partition, atom.predicate, terms_of(atom), atom.positive, as_of, budget
-            )
-            for stored, rows, ids in matched:
+            stored_pattern = StoredPattern(atom.predicate, terms_of(atom), atom.positive)
+            for stored, rows, ids in matching(tenant, partition, stored_pattern, as_of, budget):
                 if noted and as_of is None and len(ids):
                     tenant.accesses.note(stored, rows, pattern, tenant.read_at)
                 return tenant.engine.sort(rows, atom.arity, budget.offload), len(ids)

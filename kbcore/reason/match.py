@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from kbcore.reason.as_of import held
 from kbcore.reason.budget import Budget
@@ -14,26 +15,36 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.terms import Term
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPattern:
+    """Pattern over the stored facts of a predicate: variables match anything.
+
+    `positive` selects one sign; None selects both.
+    """
+
+    predicate: str
+    args: Sequence[Term]
+    positive: bool | None = None
+
+
 def matching(
     tenant: Tenant,
     partition: Partition,
-    predicate: str,
-    args: Sequence[Term],
-    positive: bool | None,
+    pattern: StoredPattern,
     as_of: int | None,
     budget: Budget,
 ) -> Iterator[tuple[StoredRelation, array[int], array[int]]]:
     """Yield for each requested sign the stored relation, the rows that match now or at `as_of`, and
     their ids.
     """
-    pattern = goal_pattern(args, tenant.find)
-    if pattern is None:
+    symbols = goal_pattern(pattern.args, tenant.find)
+    if symbols is None:
         return
-    for stored in partition.named(predicate, len(args), positive):
+    for stored in partition.named(pattern.predicate, len(pattern.args), pattern.positive):
         if as_of is None:
-            rows, ids = stored.relation.match(pattern, yield_now=budget.yield_now)
+            rows, ids = stored.relation.match(symbols, yield_now=budget.yield_now)
         else:
-            rows, ids = held(stored, pattern, as_of, budget)
+            rows, ids = held(stored, symbols, as_of, budget)
         yield stored, rows, ids
 
 

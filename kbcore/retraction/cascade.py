@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -110,174 +110,33 @@ class Cascades:
 
         The caller holds the read lock of the state after the retraction.
         """
-        limits = budget.limits
-        limits_within = Limits(
-            min(MAX_ROWS, limits.rows), limits.bytes, min(MAX_STEPS, limits.steps)
+        limits = Limits(
+            min(MAX_ROWS, budget.limits.rows),
+            budget.limits.bytes,
+            min(MAX_STEPS, budget.limits.steps),
         )
-        within = replace(budget, limits=limits_within)
+        cascade_budget = replace(budget, limits=limits)
         by_scope: dict[str | None, list[Removed]] = {}
         for change in removed:
             by_scope.setdefault(change.scope, []).append(change)
-        for scope, group in by_scope.items():
+        for scope, changes in by_scope.items():
             partition = self._tenant.partition(scope)
             rules = self._tenant.rules.visible(scope)
-            if partition is None or (rules.reads | rules.deniable).isdisjoint(
-                change.schema for change in group
-            ):
+            removed_schemas = frozenset(change.schema for change in changes)
+            if partition is None or (rules.reads | rules.deniable).isdisjoint(removed_schemas):
                 continue
+            denied = partition.denied(rules.deniable) | (rules.deniable & removed_schemas)
             try:
-                self._settle(partition, rules, group, within, result)
+                with viewed(
+                    self._tenant, partition, rules, None, cascade_budget, None, denied
+                ) as view:
+                    cascade = _Cascade(self, self._tenant, partition, changes, cascade_budget, view)
+                    cascade.count(rules, result)
             except BudgetExceeded:
                 result.truncated = True
 
-    def _settle(
-        self,
-        partition: Partition,
-        rules: RuleSet,
-        group: Sequence[Removed],
-        budget: Budget,
-        result: Fallen,
-    ) -> None:
-        removed = frozenset(change.schema for change in group)
-        denied = partition.denied(rules.deniable) | (rules.deniable & removed)
-        with viewed(self._tenant, partition, rules, None, budget, None, denied) as view:
-            self._count(partition, rules, view, group, budget, result)
-
-    def _count(
-        self,
-        partition: Partition,
-        rules: RuleSet,
-        view: View,
-        group: Sequence[Removed],
-        budget: Budget,
-        result: Fallen,
-    ) -> None:
-        engine = self._tenant.engine
-        program = self._program(rules, frozenset(change.schema for change in group), view)
-        if program.incomplete:
-            try:
-                self._count_whole(partition, rules, group, budget, result)
-                return
-            except BudgetExceeded:
-                result.truncated = True
-        removed: dict[RelationSchema, Relation] = {}
-        keys: dict[RelationSchema, set[RowKey]] = {}
-        for change in group:
-            keys.setdefault(change.schema, set()).update(budget.paced(change.keys))
-        run: GoalRun | None = None
-        try:
-            self._fill(removed, group, budget)
-            if program.first is not None and self._nothing_fell(
-                program.first, view, removed, keys, budget
-            ):
-                return
-            run = GoalRun(
-                engine, program.goal, lambda s: removed.get(s) or view.bind(s), budget.limits
-            )
-            run.ask([], budget)
-            for slot, schema in sorted(
-                enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1])
-            ):
-                original = affected_of(schema)
-                if original is not None:
-                    rows, ids = run.run.relation(slot).match(
-                        [0] * schema.arity, yield_now=budget.yield_now
-                    )
-                    rows, arity = engine.sort(rows, schema.arity, budget.offload), schema.arity
-                    affected = budget.keys(rows, len(ids), arity)
-                    gone = keys.get(original)
-                    candidates = (
-                        [row for row in affected if row not in gone] if gone else list(affected)
-                    )
-                    self._compare(
-                        partition, view, program, removed, original, candidates, budget, result
-                    )
-        finally:
-            if run is not None:
-                run.close()
-            for relation in removed.values():
-                relation.drop()
-
-    def _nothing_fell(
-        self,
-        goal: CompiledGoal,
-        view: View,
-        removed: Mapping[RelationSchema, Relation],
-        gone: Mapping[RelationSchema, set[RowKey]],
-        budget: Budget,
-    ) -> bool:
-        """Return True if all conclusions with a removed premise still hold.
-
-        False also if the budget is exceeded.
-        """
-        run = GoalRun(
-            self._tenant.engine, goal, lambda s: removed.get(s) or view.bind(s), budget.limits
-        )
-        try:
-            run.ask([], budget)
-            for slot, schema in enumerate(goal.plan.slots):
-                original = affected_of(schema)
-                if original is not None:
-                    rows, ids = run.run.relation(slot).match(
-                        [0] * schema.arity, yield_now=budget.yield_now
-                    )
-                    candidates = set(budget.keys(rows, len(ids), schema.arity)) - gone.get(
-                        original, set()
-                    )
-                    if not self._all_hold(view, original, candidates, budget):
-                        return False
-            return True
-        except BudgetExceeded:
-            return False
-        finally:
-            run.close()
-
-    def _all_hold(
-        self, view: View, schema: RelationSchema, candidates: set[RowKey], budget: Budget
-    ) -> bool:
-        """Return True if all candidates hold.
-
-        False also for candidates without a common constant.
-        """
-        if not candidates:
-            return True
-        pattern = _common(candidates)
-        if not any(pattern) and pattern:
-            return False
-        return candidates <= self._answers(view, schema, pattern, budget)
-
-    def _answers(
-        self, view: View, schema: RelationSchema, pattern: Sequence[int], budget: Budget
-    ) -> set[RowKey]:
-        """Return the answers of a goal on the state after the retraction.
-
-        0 in `pattern` is a variable.
-        """
-        adornment = "".join("b" if symbol else "f" for symbol in pattern)
-        goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
-        run = GoalRun(self._tenant.engine, goal, view.bind, budget.limits)
-        try:
-            answers = run.ask(pattern, budget)
-            if answers is None:
-                raise EngineFault("a relation changed under the read lock")
-            return set(budget.keys(*answers, schema.arity))
-        finally:
-            run.close()
-
-    def _count_whole(
-        self,
-        partition: Partition,
-        rules: RuleSet,
-        group: Sequence[Removed],
-        budget: Budget,
-        result: Fallen,
-    ) -> None:
-        fell, appeared = compared(self._tenant, partition, rules, group, budget)
-        result.appeared += appeared
-        for schema, rows in fell.items():
-            self._note(partition, schema, rows, result)
-
-    def _program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
+    def program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
+        """Return the compiled programs for a removal from these stored relations."""
         key = (view.rules, removed, view.denied)
         with self._mutex:
             compiled = self._programs.get(key)
@@ -306,9 +165,10 @@ class Cascades:
                     self._programs.popitem(last=False)
         return compiled
 
-    def _goal_before(
+    def goal_before(
         self, program: _Program, schema: RelationSchema, statistics: Statistics
     ) -> CompiledGoal:
+        """Return the goal that evaluates conclusions of a schema before the removal."""
         key = (program, schema)
         with self._mutex:
             goal = self._goals_before.get(key)
@@ -323,38 +183,147 @@ class Cascades:
                     self._goals_before.popitem(last=False)
         return goal
 
-    def _holding(
-        self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey], budget: Budget
-    ) -> list[bool]:
-        rows = array("I", chain.from_iterable(budget.paced(candidates)))
-        run = GoalRun(self._tenant.engine, goal, bind, budget.limits)
+
+class _Cascade:
+    """The evaluation of one removal in one partition, on a view of the state after the removal."""
+
+    def __init__(
+        self,
+        cascades: Cascades,
+        tenant: Tenant,
+        partition: Partition,
+        changes: Sequence[Removed],
+        budget: Budget,
+        view: View,
+    ) -> None:
+        self._cascades = cascades
+        self._tenant = tenant
+        self._engine = tenant.engine
+        self._partition = partition
+        self._changes = changes
+        self._budget = budget
+        self._view = view
+        self._removed: dict[RelationSchema, Relation] = {}
+        self._removed_keys: dict[RelationSchema, set[RowKey]] = {}
+
+    def count(self, rules: RuleSet, result: Fallen) -> None:
+        """Add the fallen and the new conclusions to `result`. Raises BudgetExceeded."""
+        schemas = frozenset(change.schema for change in self._changes)
+        program = self._cascades.program(rules, schemas, self._view)
+        if program.incomplete:
+            try:
+                fallen, appeared = compared(
+                    self._tenant, self._partition, rules, self._changes, self._budget
+                )
+                result.appeared += appeared
+                for schema, rows in fallen.items():
+                    self._note(schema, rows, result)
+                return
+            except BudgetExceeded:
+                result.truncated = True
+        run: GoalRun | None = None
         try:
-            return run.holding(rows, len(candidates), budget.drive)
+            self._fill()
+            if program.first is not None and self._nothing_fell(program.first):
+                return
+            run = self._opened(program.goal)
+            run.ask([], self._budget)
+            slots = sorted(enumerate(program.goal.plan.slots), key=lambda pair: str(pair[1]))
+            for slot, schema in slots:
+                original = affected_of(schema)
+                if original is not None:
+                    affected = self._affected(run, slot, schema.arity, ordered=True)
+                    self._compare(program, original, list(affected), result)
+        finally:
+            if run is not None:
+                run.close()
+            for relation in self._removed.values():
+                relation.drop()
+
+    def _fill(self) -> None:
+        """Create the relations of removed facts."""
+        for change in self._changes:
+            self._removed_keys.setdefault(change.schema, set()).update(
+                self._budget.paced(change.keys)
+            )
+            schema = removed_schema(change.schema)
+            if schema not in self._removed:
+                self._removed[schema] = self._engine.relation(schema.arity)
+            symbols = array("I", chain.from_iterable(self._budget.paced(change.keys)))
+            self._removed[schema].insert(symbols, len(change.keys))
+
+    def _bind(self, schema: RelationSchema) -> Relation:
+        return self._removed.get(schema) or self._view.bind(schema)
+
+    def _opened(self, goal: CompiledGoal) -> GoalRun:
+        return GoalRun(self._engine, goal, self._bind, self._budget.limits)
+
+    def _affected(
+        self, run: GoalRun, slot: int, arity: int, ordered: bool = False
+    ) -> Iterator[RowKey]:
+        """Yield the rows of a relation of affected conclusions, except the removed facts."""
+        budget = self._budget
+        rows, ids = run.run.relation(slot).match([0] * arity, yield_now=budget.yield_now)
+        if ordered:
+            rows = self._engine.sort(rows, arity, budget.offload)
+        original = affected_of(run.goal.plan.slots[slot])
+        removed = self._removed_keys.get(original, set()) if original is not None else set()
+        return (row for row in budget.keys(rows, len(ids), arity) if row not in removed)
+
+    def _nothing_fell(self, goal: CompiledGoal) -> bool:
+        """Return True if all conclusions with a removed premise still hold.
+
+        False also if the budget is exceeded.
+        """
+        run = self._opened(goal)
+        try:
+            run.ask([], self._budget)
+            for slot, schema in enumerate(goal.plan.slots):
+                original = affected_of(schema)
+                if original is not None:
+                    candidates = set(self._affected(run, slot, schema.arity))
+                    if not self._all_hold(original, candidates):
+                        return False
+            return True
+        except BudgetExceeded:
+            return False
         finally:
             run.close()
 
-    def _fill(
-        self, relations: dict[RelationSchema, Relation], group: Sequence[Removed], budget: Budget
-    ) -> None:
-        """Insert the removed facts into `relations`, by schema."""
-        for change in group:
-            schema = removed_schema(change.schema)
-            if schema not in relations:
-                relations[schema] = self._tenant.engine.relation(schema.arity)
-            relation = relations[schema]
-            relation.insert(
-                array("I", chain.from_iterable(budget.paced(change.keys))), len(change.keys)
-            )
+    def _all_hold(self, schema: RelationSchema, candidates: set[RowKey]) -> bool:
+        """Return True if all candidates hold.
+
+        False also for candidates without a common constant.
+        """
+        if not candidates:
+            return True
+        pattern = _common(candidates)
+        if not any(pattern) and pattern:
+            return False
+        return candidates <= self._answers(schema, pattern)
+
+    def _answers(self, schema: RelationSchema, pattern: Sequence[int]) -> set[RowKey]:
+        """Return the answers of a goal on the state after the retraction.
+
+        0 in `pattern` is a variable.
+        """
+        view = self._view
+        adornment = "".join("b" if symbol else "f" for symbol in pattern)
+        goal = self._tenant.plans.get(view.rules, schema, adornment, view.denied, view.statistics)
+        run = GoalRun(self._engine, goal, view.bind, self._budget.limits)
+        try:
+            answers = run.ask(pattern, self._budget)
+            if answers is None:
+                raise EngineFault("a relation changed under the read lock")
+            return set(self._budget.keys(*answers, schema.arity))
+        finally:
+            run.close()
 
     def _compare(
         self,
-        partition: Partition,
-        view: View,
         program: _Program,
-        removed: Mapping[RelationSchema, Relation],
         schema: RelationSchema,
         candidates: Sequence[RowKey],
-        budget: Budget,
         result: Fallen,
     ) -> None:
         """Count the candidates that held before and do not hold now, and those that hold only now."""
@@ -362,47 +331,50 @@ class Cascades:
             return
         held = [True] * len(candidates)
         if program.signed:
-            past = self._goal_before(program, schema, view.statistics)
-            held = self._holding(past, lambda s: removed.get(s) or view.bind(s), candidates, budget)
-        holds = self._hold(view, schema, candidates, budget)
-        gone = [
+            past = self._cascades.goal_before(program, schema, self._view.statistics)
+            held = self._holding(past, self._bind, candidates)
+        holds = self._hold(schema, candidates)
+        fallen = [
             row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now
         ]
-        self._note(partition, schema, gone, result)
+        self._note(schema, fallen, result)
         result.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
 
-    def _hold(
-        self, view: View, schema: RelationSchema, candidates: Sequence[RowKey], budget: Budget
-    ) -> list[bool]:
+    def _hold(self, schema: RelationSchema, candidates: Sequence[RowKey]) -> list[bool]:
         """Return for each candidate whether it holds after the retraction, with one goal per group
         if possible.
         """
         groups = _groups(candidates)
         if groups:
             try:
-                known: set[RowKey] = set()
+                true: set[RowKey] = set()
                 for group in groups:
-                    known |= self._answers(view, schema, _common(group), budget)
-                return [row in known for row in candidates]
+                    true |= self._answers(schema, _common(group))
+                return [row in true for row in candidates]
             except BudgetExceeded:
-                budget.check_time()  # the goals with fewer constants have too many answers: check each candidate instead
+                # The goals with fewer constants have too many answers: check each candidate.
+                self._budget.check_time()
+        view = self._view
         goal = self._tenant.plans.get(
             view.rules, schema, "b" * schema.arity, view.denied, view.statistics, many=True
         )
-        return self._holding(goal, view.bind, candidates, budget)
+        return self._holding(goal, view.bind, candidates)
 
-    def _note(
-        self, partition: Partition, schema: RelationSchema, gone: Sequence[RowKey], result: Fallen
-    ) -> None:
+    def _holding(self, goal: CompiledGoal, bind: Bind, candidates: Sequence[RowKey]) -> list[bool]:
+        rows = array("I", chain.from_iterable(self._budget.paced(candidates)))
+        run = GoalRun(self._engine, goal, bind, self._budget.limits)
+        try:
+            return run.holding(rows, len(candidates), self._budget.drive)
+        finally:
+            run.close()
+
+    def _note(self, schema: RelationSchema, fallen: Sequence[RowKey], result: Fallen) -> None:
         """Count fallen conclusions and add the first of them as rows."""
-        result.count += len(gone)
-        listed = gone[: MAX_SHOWN - len(result.rows)]
-        texts, arity = (
-            self._tenant.engine.texts(array("I", chain.from_iterable(listed))),
-            schema.arity,
-        )
+        result.count += len(fallen)
+        listed, arity = fallen[: MAX_SHOWN - len(result.rows)], schema.arity
+        texts = self._engine.texts(array("I", chain.from_iterable(listed)))
         starts = range(0, len(listed) * arity, arity) if arity else [0] * len(listed)
-        predicate, positive, scope = schema.predicate, schema.positive, partition.name
+        predicate, positive, scope = schema.predicate, schema.positive, self._partition.name
         result.rows += [
             conclusion(predicate, positive, texts[at : at + arity], scope) for at in starts
         ]
