@@ -1,6 +1,6 @@
-"""The build facts that pyproject.toml cannot say, and one clear sentence when the tools to build are not there.
+"""The build settings that pyproject.toml cannot express, and an error message for missing build tools.
 
-`python setup.py --check-tools` says that sentence without building; it needs nothing but Python.
+`python setup.py --check-tools` only checks the tools; it needs nothing but Python.
 """
 
 import shutil

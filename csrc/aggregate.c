@@ -1,18 +1,19 @@
 /* aggregate.c - AGGREGATE: one row for each group of rows, with counts, sums and extremes.
- * Owns: what is gathered of the group at work, so that a run can pause within it. Never: sees a row twice; the
- * planner makes relations whose rows are the distinct bindings, and each group complete when it first appears.
- * The Python twin is aggregates.py. */
+ * Owns: the aggregates of the current group, so that a run can pause within it. Never: sees a row
+ * twice: the planner makes relations whose rows are the distinct bindings, and each group is
+ * complete when it first appears. The reference implementation in Python is aggregates.py. */
 #include "machine.h"
 #include <math.h>
 
-#define AHEAD 16u                     /* rows of a group lie apart: how far ahead they are fetched */
+#define PREFETCH_DISTANCE 16u         /* prefetch distance: rows of a group are not adjacent */
 
 static const kb_pair *folds_of(const kb_run *run, const kb_step *step)
 {
     return run->plan->pairs + step->b;
 }
 
-/* Sets the cursor before the first group all of whose rows are new: groups stand in the order of their first rows. */
+/* Set the cursor to the first group all of whose rows are new: groups are in the order of their
+ * first rows. */
 static void enter(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     uint32_t low = run->low[step->mark], first = 0, last;
@@ -35,7 +36,7 @@ static void enter(kb_run *run, const kb_step *step, kb_cursor *cursor)
     cursor->entry = first;
 }
 
-/* Opens the group the cursor stands at; 0: no group is left. */
+/* Open the group at the cursor. Return 0 if no group is left. */
 static int open_group(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_pair *loads = run->plan->pairs + step->pairs;
@@ -81,8 +82,9 @@ static void add_value(kb_run *run, uint32_t function, kb_fold *fold, kb_sym sym)
         fold->best = sym;
 }
 
-/* The sum or mean; 0: it has none, because nothing was added or no number is that large. */
-static int total(uint32_t function, kb_sum *sum, kb_number *out)
+/* Compute the sum or mean. Return 0 if it has no value: nothing was added, or it is out of
+ * range. */
+static int compute_sum(uint32_t function, kb_sum *sum, kb_number *out)
 {
     int64_t whole = (int64_t)sum->low;
     int fits = !sum->reals && sum->high == (whole < 0 ? -1 : 0);
@@ -104,7 +106,8 @@ static int total(uint32_t function, kb_sum *sum, kb_number *out)
     return isfinite(out->real);
 }
 
-/* Loads the registers of the folds; `*has_value` 0: one of them has no value, so that the group gives no row. */
+/* Load the registers of the folds. `*has_value` is 0 if one of them has no value: the group then
+ * makes no row. */
 static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
 {
     const kb_pair *pairs = folds_of(run, step);
@@ -125,7 +128,7 @@ static kb_status close_group(kb_run *run, const kb_step *step, int *has_value)
         }
         value.kind = 1;
         value.integer = (int64_t)fold->sum.count;
-        if (function != KB_FOLD_COUNT && !total(function, &fold->sum, &value)) {
+        if (function != KB_FOLD_COUNT && !compute_sum(function, &fold->sum, &value)) {
             run->stats.warnings += fold->sum.count != 0;
             *has_value = 0;
         } else {
@@ -154,8 +157,8 @@ kb_status kb_aggregate(kb_run *run, const kb_step *step, kb_cursor *cursor, int 
             uint32_t id = list == NULL ? cursor->at : list[cursor->at];
             const kb_sym *row = relation->cells + (size_t)id * step->arity;
 
-            if (list != NULL && cursor->end - cursor->at > AHEAD)
-                KB_PREFETCH(relation->cells + (size_t)list[cursor->at + AHEAD] * step->arity);
+            if (list != NULL && cursor->end - cursor->at > PREFETCH_DISTANCE)
+                KB_PREFETCH(relation->cells + (size_t)list[cursor->at + PREFETCH_DISTANCE] * step->arity);
             for (uint32_t i = 0; i < step->a; i++)
                 add_value(run, pairs[2 * i].column, run->folds + i, step->arity == 0 ? 0 : row[pairs[2 * i].with]);
         }

@@ -1,8 +1,8 @@
-/* ask.c - a small goal in one call: demand in, answers out.
- * Owns: the order of the steps. Never: works or keeps anything of its own. */
+/* ask.c - answers a small goal in one call: demand in, answers out.
+ * Owns: the order of the calls. Never: evaluates or stores anything itself. */
 #include "machine.h"
 
-/* The row itself, when the pattern leaves nothing open: then the set knows, and no row is looked at. */
+/* Return 1 if the pattern binds every column: the set then has the answer, and no row is read. */
 static int is_ground(const kb_sym *pattern, uint32_t arity)
 {
     for (uint32_t i = 0; i < arity; i++)
@@ -16,8 +16,8 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
 {
     kb_relation *relation;
     uint64_t cursor = 0;
-    size_t found = 0;
-    uint32_t worked = 0;
+    size_t count = 0;
+    uint32_t evaluated = 0;
     kb_status status;
 
     if (run == NULL || limits == NULL || out == NULL || rows == NULL || room == 0 || slot >= run->plan->slot_count)
@@ -30,26 +30,26 @@ kb_status kb_run_ask(kb_run *run, const kb_sym *seed, const kb_limits *limits, u
     if ((status = kb_run_check(run)) == KB_OK) {
         kb_run_limits(run, limits);
         status = kb_run_step(run, fuel);
-        worked = 1;
+        evaluated = 1;
     }
     if (status != KB_DONE)
         return status;
     if (relation->arity != 0 && is_ground(pattern, relation->arity)) {
         if (kb_relation_ready(relation) < 0)
             return KB_NOMEM;
-        found = (size_t)kb_relation_has(relation, pattern);
+        count = (size_t)kb_relation_has(relation, pattern);
         memcpy(rows, pattern, relation->arity * sizeof *rows);
-    } else if ((status = kb_relation_match(run->engine, relation, pattern, 0, &cursor, rows, NULL, room, &found)) < 0) {
+    } else if ((status = kb_relation_match(run->engine, relation, pattern, 0, &cursor, rows, NULL, room, &count)) < 0) {
         return status;
     }
-    if (found == room && cursor < relation->rows)
-        found++;                      /* perhaps more; kb_match will tell */
-    else if (found > 1 && (status = kb_sort_rows(run->engine, rows, relation->arity, found)) < 0)
+    if (count == room && cursor < relation->rows)
+        count++;                      /* there may be more: kb_match will return them */
+    else if (count > 1 && (status = kb_sort_rows(run->engine, rows, relation->arity, count)) < 0)
         return status;
-    out->count = found;
+    out->count = count;
     out->bytes = run->heap.used;
     out->warnings = run->stats.warnings;
     out->rows_made = run->stats.rows_made;
-    out->worked = worked;
+    out->evaluated = evaluated;
     return KB_DONE;
 }

@@ -1,5 +1,5 @@
-/* attributes.c - 8-byte cells beside the rows.
- * Owns: which columns exist and what a cell never set reads as. Never: knows what a value means. */
+/* attributes.c - columns of 8-byte cells, one cell per row.
+ * Owns: which columns exist, and defaults. Never: interprets a value. */
 #include "internal.h"
 
 int64_t kb_attribute_default(uint32_t attribute)
@@ -18,6 +18,11 @@ int64_t kb_attribute_default(uint32_t attribute)
     }
 }
 
+int64_t kb_attribute_cell(const kb_relation *relation, uint32_t attribute, uint32_t id)
+{
+    return relation->columns[attribute] == NULL ? kb_attribute_default(attribute) : relation->columns[attribute][id];
+}
+
 static void fill(int64_t *column, uint32_t attribute, uint32_t first, uint32_t end)
 {
     int64_t value = kb_attribute_default(attribute);
@@ -26,7 +31,7 @@ static void fill(int64_t *column, uint32_t attribute, uint32_t first, uint32_t e
         column[id] = value;
 }
 
-/* Cells past the last row always hold the default, so a new row needs no writing. */
+/* Cells past the last row always hold the default, so that a new row needs no writing. */
 kb_status kb_attributes_grow(kb_relation *relation, uint32_t capacity)
 {
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++) {
@@ -52,8 +57,8 @@ void kb_attributes_reset(kb_relation *relation, uint32_t first, uint32_t end)
 
 static kb_status writable(kb_engine *engine, kb_rel rel, uint32_t attribute, kb_relation **out)
 {
-    *out = kb_engine_relation(engine, rel);
-    return *out == NULL || (*out)->owned || (*out)->freezing != NULL || attribute >= KB_ATTRIBUTES ? KB_MISUSE : KB_OK;
+    *out = kb_engine_writable(engine, rel);
+    return *out == NULL || attribute >= KB_ATTRIBUTES ? KB_MISUSE : KB_OK;
 }
 
 static kb_status need_column(kb_relation *relation, uint32_t attribute)
@@ -91,7 +96,7 @@ kb_status kb_attribute_set(kb_engine *engine, kb_rel rel, uint32_t attribute, co
     if (count != 0 && need_column(relation, attribute) < 0)
         return KB_NOMEM;
     for (size_t i = 0; i < count; i++) {
-        kb_frozen_keep(relation, ids[i], 1);
+        kb_snapshots_save(relation, ids[i], 1);
         relation->columns[attribute][ids[i]] = values[i];
     }
     return KB_OK;
@@ -115,7 +120,7 @@ kb_status kb_attribute_fill(kb_engine *engine, kb_rel rel, uint32_t attribute, u
         return KB_MISUSE;
     if (count != 0 && need_column(relation, attribute) < 0)
         return KB_NOMEM;
-    kb_frozen_keep(relation, first, count);
+    kb_snapshots_save(relation, first, count);
     for (size_t i = 0; i < count; i++)
         relation->columns[attribute][first + i] = value;
     return KB_OK;
@@ -138,13 +143,13 @@ kb_status kb_attribute_get(const kb_engine *engine, kb_rel rel, uint32_t attribu
     return KB_OK;
 }
 
-static void touch(int64_t *last, int64_t *accesses, int64_t now)
+static void add_access(int64_t *last, int64_t *accesses, int64_t now)
 {
     *last = *last < now ? now : *last;
     *accesses += *accesses != INT64_MAX;
 }
 
-kb_status kb_touch(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, int64_t now)
+kb_status kb_record_access(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t count, int64_t now)
 {
     kb_relation *relation;
 
@@ -156,8 +161,8 @@ kb_status kb_touch(kb_engine *engine, kb_rel rel, const uint32_t *ids, size_t co
     if (count != 0 && (need_column(relation, KB_LAST_ACCESS) < 0 || need_column(relation, KB_ACCESSES) < 0))
         return KB_NOMEM;
     for (size_t i = 0; i < count; i++) {
-        kb_frozen_keep(relation, ids[i], 1);
-        touch(relation->columns[KB_LAST_ACCESS] + ids[i], relation->columns[KB_ACCESSES] + ids[i], now);
+        kb_snapshots_save(relation, ids[i], 1);
+        add_access(relation->columns[KB_LAST_ACCESS] + ids[i], relation->columns[KB_ACCESSES] + ids[i], now);
     }
     return KB_OK;
 }

@@ -1,17 +1,18 @@
-/* blocks.c - the set of a run's own relation as bits.
- * Owns: the table of blocks, and the choice between it, a rectangle of bits (matrix.c) and the table of row ids.
- * Never: holds the set of a base relation, whose rows are asked for by their id and may be deleted.
- * A block is 64 neighbouring values of the last column under one value of the first, as bits: names that come in
- * together get neighbouring symbols, so that a closure fills its blocks, and to ask whether a pair is there reads
- * one place where a table of ids reads two, in a table that is many times smaller. Where the blocks stay nearly
- * empty they cost more than they give, and the table of ids is kept. */
+/* blocks.c - the set of a derived relation as a bitmap.
+ * Owns: the table of blocks, and the choice between it, a rectangle of bits (matrix.c) and the
+ * table of row ids. Never: holds the set of a base relation, whose rows are looked up by id and may
+ * be deleted.
+ * A block has one bit for each of 64 neighbouring values of the last column, under one value of the
+ * first. Names that are interned together get neighbouring symbols, so a closure fills its blocks,
+ * and a membership test reads one slot instead of two, in a table that is many times smaller. Where
+ * the blocks stay nearly empty, the table of ids is smaller and is kept. */
 #include "internal.h"
 
-#define DENSE 4u                      /* rows a block has to hold for the change to blocks */
-#define SPARSE 2u                     /* fewer than this, and the change is reverted */
-#define FULL 4u                       /* words that a rectangle may have for each block */
+#define MIN_ROWS_PER_BLOCK 4u         /* rows per block that make the change to blocks pay */
+#define LOW_ROWS_PER_BLOCK 2u         /* with fewer the change is reverted */
+#define MAX_WORDS_PER_BLOCK 4u        /* words that a rectangle may have for each block */
 
-/* A table of twice the size, or at first of 64. */
+/* Double the table; its first size is 64. */
 static kb_status grow(kb_relation *relation)
 {
     uint64_t size = relation->blocks == NULL ? 64 : (relation->block_mask + UINT64_C(1)) * 2;
@@ -30,7 +31,8 @@ static kb_status grow(kb_relation *relation)
     return KB_OK;
 }
 
-/* The blocks become a rectangle of words if they fill one. Without the room for it they stay what they are. */
+/* Change the blocks to a rectangle of words if they fill one. Return 0 otherwise, and if out of
+ * memory. */
 static int try_matrix(kb_relation *relation)
 {
     uint32_t low_a = UINT32_MAX, high_a = 0, low_b = UINT32_MAX, high_b = 0;
@@ -51,7 +53,7 @@ static int try_matrix(kb_relation *relation)
     edges.left = low_b;
     edges.height = high_a - low_a + 1;
     edges.width = high_b - low_b + 1;
-    return (uint64_t)edges.height * edges.width / FULL <= relation->block_count && kb_matrix_make(relation, edges) == KB_OK;
+    return (uint64_t)edges.height * edges.width / MAX_WORDS_PER_BLOCK <= relation->block_count && kb_matrix_make(relation, edges) == KB_OK;
 }
 
 void kb_blocks_free(kb_relation *relation)
@@ -61,19 +63,19 @@ void kb_blocks_free(kb_relation *relation)
     relation->block_mask = relation->block_count = 0;
 }
 
-/* Room for one block more, in any representation. */
+/* Reserve space for one more block, in any representation. */
 static kb_status reserve_block(kb_relation *relation)
 {
     if (relation->block_count < (relation->block_mask + UINT64_C(1)) / 2 || try_matrix(relation))
         return KB_OK;
-    if (relation->rows / SPARSE < relation->block_count && kb_relation_place(relation) == KB_OK) {
+    if (relation->rows / LOW_ROWS_PER_BLOCK < relation->block_count && kb_relation_place(relation) == KB_OK) {
         kb_blocks_free(relation);
         return KB_OK;
     }
     return grow(relation);
 }
 
-/* There is room for its block. */
+/* Set bits; space for their block is reserved. */
 static void add_block(kb_relation *relation, uint64_t key, uint64_t bits)
 {
     kb_block *block = kb_block_seek(relation, key);
@@ -162,7 +164,7 @@ int kb_bits_try(kb_relation *relation)
     if (!relation->owned || relation->by_id || relation->arity == 0 || relation->arity > 2)
         return 0;
     for (uint32_t id = 0; id < relation->rows; id++) {
-        const kb_sym *row = relation->cells + (size_t)id * relation->arity;
+        const kb_sym *row = kb_row(relation, id);
 
         if (relation->blocks == NULL || relation->block_count >= (relation->block_mask + UINT64_C(1)) / 2)
             if (grow(relation) < 0) {
@@ -170,7 +172,7 @@ int kb_bits_try(kb_relation *relation)
                 return 0;
             }
         add_block(relation, kb_block_key(row, relation->arity), kb_block_bit(row, relation->arity));
-        if (relation->block_count > relation->rows / DENSE) {
+        if (relation->block_count > relation->rows / MIN_ROWS_PER_BLOCK) {
             kb_blocks_free(relation);
             return 0;
         }

@@ -1,6 +1,6 @@
-"""The cffi build of the engine: the declarations are cut from kbengine.h, so there is one header and no copy.
+"""The cffi build of the engine, with the declarations of kbengine.h.
 
-`setup.py` asks for `ffibuilder`; `python setup.py build_ext --inplace` compiles into planner/kbplanner.
+`setup.py` uses `ffibuilder`; `python setup.py build_ext --inplace` compiles into planner/kbplanner.
 KB_WERROR=1 makes warnings errors.
 """
 
@@ -15,16 +15,16 @@ SOURCES = sorted(f"csrc/{path.name}" for path in HERE.glob("*.c"))
 
 
 def declarations() -> str:
-    """The part of kbengine.h between the marks."""
+    """Return the part of kbengine.h between the cdef marks."""
     header = (HERE / "kbengine.h").read_text(encoding="utf-8")
     return header.partition("/* cdef: begin */")[2].partition("/* cdef: end */")[0]
 
 
 def make_ffibuilder() -> FFI:
-    """The recipe; paths are relative to the project, where setuptools works, so that builds are reproducible."""
+    """Return the cffi builder; paths are relative to the project, so that builds are reproducible."""
     flags = ["-std=c11", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"]
     if os.environ.get("KB_WERROR") == "1":
-        # cffi's own glue casts integers to enums and leaves parameters unused
+        # the code that cffi generates casts integers to enums and leaves parameters unused
         flags += ["-Werror", "-Wno-error=unused-parameter", "-Wno-error=sign-compare"]
     builder = FFI()
     builder.cdef(declarations())

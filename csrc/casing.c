@@ -1,16 +1,18 @@
-/* casing.c - small letters and capitals beyond ASCII: the simple case mappings of Unicode 14.
- * Owns: two tables of runs of characters, made with tests/support/casing.py. They lie here and are not asked of the host, so that
- * a rule has the same answers everywhere. Never: maps one character to several. */
+/* casing.c - lower and upper case beyond ASCII: the simple case mappings of Unicode 14.
+ * Owns: two tables of character ranges, generated with tests/support/casing.py. They are fixed here
+ * instead of using the host's tables, so that a rule has the same answers everywhere. Never: maps
+ * one character to several. */
 #include "internal.h"
 
-typedef struct kb_letters {           /* first, first + stride, ...: `added` gives the other case */
+typedef struct kb_letters {           /* first, first + stride, ...: adding `added` gives the other
+                                       * case */
     uint32_t first;
     uint16_t count;
     uint16_t stride;
     int32_t added;
 } kb_letters;
 
-static const kb_letters capitals[] = {   /* to small letters */
+static const kb_letters uppercase[] = {   /* to lower case */
     {0xC0,23,1,32},{0xD8,7,1,32},{0x100,24,2,1},{0x130,1,1,-199},{0x132,3,2,1},{0x139,8,2,1},{0x14A,23,2,1},
     {0x178,1,1,-121},{0x179,3,2,1},{0x181,1,1,210},{0x182,2,2,1},{0x186,1,1,206},{0x187,1,1,1},{0x189,2,1,205},
     {0x18B,1,1,1},{0x18E,1,1,79},{0x18F,1,1,202},{0x190,1,1,203},{0x191,1,1,1},{0x193,1,1,205},{0x194,1,1,207},
@@ -39,7 +41,7 @@ static const kb_letters capitals[] = {   /* to small letters */
     {0x1058C,7,1,39},{0x10594,2,1,39},{0x10C80,51,1,64},{0x118A0,32,1,32},{0x16E40,32,1,32},{0x1E900,34,1,34},
 };
 
-static const kb_letters smalls[] = {     /* to capitals */
+static const kb_letters lowercase[] = {     /* to upper case */
     {0xB5,1,1,743},{0xE0,23,1,-32},{0xF8,7,1,-32},{0xFF,1,1,121},{0x101,24,2,-1},{0x131,1,1,-232},{0x133,3,2,-1},
     {0x13A,8,2,-1},{0x14B,23,2,-1},{0x17A,3,2,-1},{0x17F,1,1,-300},{0x180,1,1,195},{0x183,2,2,-1},{0x188,1,1,-1},
     {0x18C,1,1,-1},{0x192,1,1,-1},{0x195,1,1,97},{0x199,1,1,-1},{0x19A,1,1,163},{0x19E,1,1,130},{0x1A1,3,2,-1},
@@ -76,7 +78,7 @@ static uint32_t mapped(const kb_letters *letters, uint32_t count, uint32_t point
 {
     uint32_t low = 0, high = count, distance;
 
-    while (low < high) {              /* the last run that starts at or before the point */
+    while (low < high) {              /* the last range that starts at or before the character */
         uint32_t middle = low + (high - low) / 2;
 
         if (letters[middle].first <= point)
@@ -97,12 +99,12 @@ uint32_t kb_lower(uint32_t point)
 {
     if (point < 128)
         return point >= 'A' && point <= 'Z' ? point + 32 : point;
-    return mapped(capitals, sizeof capitals / sizeof *capitals, point);
+    return mapped(uppercase, sizeof uppercase / sizeof *uppercase, point);
 }
 
 uint32_t kb_upper(uint32_t point)
 {
     if (point < 128)
         return point >= 'a' && point <= 'z' ? point - 32 : point;
-    return mapped(smalls, sizeof smalls / sizeof *smalls, point);
+    return mapped(lowercase, sizeof lowercase / sizeof *lowercase, point);
 }

@@ -1,12 +1,13 @@
-/* compute.c - CALL: the values of operators and functions, made into symbols while a run goes on.
- * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles. Never: traps; what has no value fails its
- * literal and is counted. The Python twin is compute.py. */
+/* compute.c - CALL: values of operators and functions, interned as symbols during a run.
+ * Owns: arithmetic: integers of 64 bits exactly, other numbers as doubles. Never: traps; a call
+ * without a value fails its literal and is counted. The reference implementation in Python is
+ * compute.py. */
 #include "machine.h"
 #include <math.h>
 
-#define MOST_PLACES 15                /* that ROUND keeps */
+#define MAX_PLACES 15                 /* decimal places of ROUND, at most */
 
-/* By number of the function: fewest and most arguments. */
+/* By number of the function: minimum and maximum of arguments. */
 static const struct { uint8_t least, most; } arities[KB_FUNCTIONS] = {
     { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 2, 2 }, { 1, 1 }, { 1, KB_MAX_ARITY }, { 1, KB_MAX_ARITY }, { 1, 2 },
     { 1, KB_MAX_ARITY }, { 1, 1 }, { 1, 1 }, { 1, 1 },
@@ -42,7 +43,7 @@ static int multiply(int64_t a, int64_t b, int64_t *out)
     return 1;
 }
 
-/* The remainder has the sign of the divisor, the quotient is rounded down. */
+/* The remainder has the sign of the divisor; the quotient is rounded down. */
 static int64_t floor_mod(int64_t a, int64_t b)
 {
     int64_t rest = b == -1 ? 0 : a % b;
@@ -50,7 +51,7 @@ static int64_t floor_mod(int64_t a, int64_t b)
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-static int whole(uint32_t function, int64_t a, int64_t b, kb_number *out)
+static int integer_value(uint32_t function, int64_t a, int64_t b, kb_number *out)
 {
     out->kind = 1;
     switch (function) {
@@ -60,7 +61,7 @@ static int whole(uint32_t function, int64_t a, int64_t b, kb_number *out)
     case KB_FUNCTION_MOD:
         out->integer = b == 0 ? 0 : floor_mod(a, b);
         return b != 0;
-    default:                          /* DIVIDE, where it leaves no rest, and DIV */
+    default:                          /* DIVIDE without a remainder, and DIV */
         if (b == 0 || (a == INT64_MIN && b == -1))
             return 0;
         out->integer = a / b - (a % b != 0 && (a % b < 0) != (b < 0));
@@ -85,7 +86,7 @@ static double real_div(double a, double b)
     return quotient - down > 0.5 ? down + 1.0 : down;
 }
 
-static int real(uint32_t function, double a, double b, kb_number *out)
+static int real_value(uint32_t function, double a, double b, kb_number *out)
 {
     out->kind = 2;
     if (b == 0.0 && (function == KB_FUNCTION_DIVIDE || function == KB_FUNCTION_DIV || function == KB_FUNCTION_MOD))
@@ -119,7 +120,7 @@ static int absolute(const kb_number *a, kb_number *out)
     return 1;
 }
 
-/* Of an integer and a real of the same value the integer. */
+/* Return the minimum or maximum; of an integer and a real of the same value, the integer. */
 static void extreme(int sign, const kb_number *values, uint32_t count, kb_number *out)
 {
     *out = values[0];
@@ -135,7 +136,7 @@ static int rounded(const kb_number *values, uint32_t count, kb_number *out)
 {
     int64_t places = count == 1 ? 0 : values[1].integer;
 
-    if (count == 2 && (values[1].kind != 1 || places < 0 || places > MOST_PLACES))
+    if (count == 2 && (values[1].kind != 1 || places < 0 || places > MAX_PLACES))
         return 0;
     *out = values[0];
     if (out->kind == 2)
@@ -143,7 +144,7 @@ static int rounded(const kb_number *values, uint32_t count, kb_number *out)
     return 1;
 }
 
-/* 0: there is no value. */
+/* Return 0 if there is no value. */
 static int arithmetic(uint32_t function, const kb_number *values, uint32_t count, kb_number *out)
 {
     switch (function) {
@@ -153,8 +154,8 @@ static int arithmetic(uint32_t function, const kb_number *values, uint32_t count
     case KB_FUNCTION_ROUND: return rounded(values, count, out);
     default:
         if (is_whole(function, values, values + 1))
-            return whole(function, values[0].integer, values[1].integer, out);
-        return real(function, values[0].real, values[1].real, out);
+            return integer_value(function, values[0].integer, values[1].integer, out);
+        return real_value(function, values[0].real, values[1].real, out);
     }
 }
 
@@ -163,7 +164,7 @@ kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
     kb_number values[KB_MAX_ARITY], value;
     kb_sym args[KB_MAX_ARITY];
     char text[KB_NUMBER_TEXT];
-    int fits = 1;
+    int are_numbers = 1;
 
     memset(values, 0, 2 * sizeof *values);
     kb_gather(run, step, args);
@@ -175,15 +176,16 @@ kb_status kb_compute(kb_run *run, const kb_step *step, int *has_value)
         run->stats.warnings += !*has_value;
         return status;
     }
-    for (uint32_t i = 0; i < step->keys && fits; i++) {
+    for (uint32_t i = 0; i < step->keys && are_numbers; i++) {
         const char *bytes;
         size_t len;
 
         kb_symbol_get(&run->engine->symbols, args[i], &bytes, &len, values + i);
-        fits = values[i].kind != 0;
+        are_numbers = values[i].kind != 0;
     }
-    *has_value = fits && arithmetic(step->compare, values, step->keys, &value)
-                 && (value.kind == 1 || isfinite(value.real));   /* a number too large to be a double is worth infinity */
+    *has_value = are_numbers && arithmetic(step->compare, values, step->keys, &value)
+                 /* a number too large for a double is parsed as infinity */
+                 && (value.kind == 1 || isfinite(value.real));
     if (!*has_value) {
         run->stats.warnings++;
         return KB_OK;

@@ -1,13 +1,16 @@
-/* copy.c - a relation again, as one of its own.
- * Owns: what of a relation is copied. Never: changes the relation it copies; makes indexes, which come with their first use.
- * Where few rows are dead, cells, states, columns and the table of ids are copied as they lie, ids and all, as fast as memory
- * can be written. Otherwise the living move together, in their order, and the table of ids is made for them. */
+/* copy.c - copies a relation, and counts the bytes of one.
+ * Owns: which parts of a relation are copied. Never: changes the relation it copies; builds
+ * indexes, which are built on first use.
+ * Where few rows are deleted, cells, states, columns and the table of ids are copied as they are,
+ * with all ids. Otherwise the live rows move together, in their order, and a new table of ids is
+ * built. */
 #include "internal.h"
 
-#define DEAD_SHARE 8u                 /* with at most one dead row in 8, rows are not tested one by one */
+#define DEAD_SHARE 8u                 /* with at most one deleted row in 8, deleted rows are copied
+                                       * too */
 
-/* Items of `size` bytes, those of dead rows left out. */
-static void pack(void *to, const void *from, size_t size, const uint8_t *state, uint32_t rows)
+/* Copy items of `size` bytes, except those of deleted rows. */
+static void copy_live(void *to, const void *from, size_t size, const uint8_t *state, uint32_t rows)
 {
     char *at = to;
 
@@ -21,8 +24,8 @@ static void pack(void *to, const void *from, size_t size, const uint8_t *state, 
     }
 }
 
-/* One item of `size` bytes a row, of those rows that the copy has. */
-static void *copied(const kb_relation *source, kb_relation *copy, const void *items, size_t size)
+/* Allocate and fill a column of one item of `size` bytes per row of the copy. */
+static void *copy_column(const kb_relation *source, kb_relation *copy, const void *items, size_t size)
 {
     void *block = kb_resize(copy->heap, NULL, copy->rows, size);
 
@@ -30,29 +33,29 @@ static void *copied(const kb_relation *source, kb_relation *copy, const void *it
         if (copy->rows == source->rows)
             memcpy(block, items, copy->rows * size);
         else
-            pack(block, items, size, source->state, source->rows);
+            copy_live(block, items, size, source->state, source->rows);
     }
     return block;
 }
 
-static kb_status fill(const kb_relation *source, kb_relation *copy)
+static kb_status copy_rows(const kb_relation *source, kb_relation *copy)
 {
-    int whole = source->dead <= source->rows / DEAD_SHARE;
+    int keeps_ids = source->dead <= source->rows / DEAD_SHARE;
 
-    copy->rows = copy->capacity = whole ? source->rows : source->rows - source->dead;
+    copy->rows = copy->capacity = keeps_ids ? source->rows : source->rows - source->dead;
     if (copy->rows == 0)
         return KB_OK;
-    copy->dead = whole ? source->dead : 0;
+    copy->dead = keeps_ids ? source->dead : 0;
     copy->hidden = source->hidden;
-    if ((copy->cells = copied(source, copy, source->cells, source->arity * sizeof(kb_sym))) == NULL)
+    if ((copy->cells = copy_column(source, copy, source->cells, source->arity * sizeof(kb_sym))) == NULL)
         return KB_NOMEM;
-    if (copy->dead + copy->hidden != 0 && (copy->state = copied(source, copy, source->state, 1)) == NULL)
+    if (copy->dead + copy->hidden != 0 && (copy->state = copy_column(source, copy, source->state, 1)) == NULL)
         return KB_NOMEM;
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         if (source->columns[i] != NULL
-            && (copy->columns[i] = copied(source, copy, source->columns[i], sizeof(int64_t))) == NULL)
+            && (copy->columns[i] = copy_column(source, copy, source->columns[i], sizeof(int64_t))) == NULL)
             return KB_NOMEM;
-    if (whole && source->slots != NULL && !kb_is_bits(source)) {
+    if (keeps_ids && source->slots != NULL && !kb_is_bits(source)) {
         size_t size = kb_capacity(source->slots);
 
         if ((copy->slots = kb_resize(copy->heap, NULL, size, 1)) == NULL)
@@ -74,7 +77,7 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
         return KB_MISUSE;
     if ((status = kb_relation_new(engine, source->arity, &rel)) < 0)
         return status;
-    if ((status = fill(source, kb_engine_relation(engine, rel))) < 0) {
+    if ((status = copy_rows(source, kb_engine_relation(engine, rel))) < 0) {
         kb_relation_drop(engine, rel);
         return status;
     }
@@ -82,7 +85,7 @@ kb_status kb_relation_copy(kb_engine *engine, kb_rel from, kb_rel *out)
     return KB_OK;
 }
 
-/* The blocks of a relation, each with what the allocator puts before it. */
+/* Count the allocated blocks of a relation, each with the allocator's header. */
 kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out)
 {
     const kb_relation *relation = kb_engine_relation(engine, rel);
@@ -90,10 +93,11 @@ kb_status kb_relation_bytes(const kb_engine *engine, kb_rel rel, uint64_t *out)
 
     if (relation == NULL || out == NULL)
         return KB_MISUSE;
-    bytes = relation->owned ? 0 : kb_block_bytes(relation);   /* one of a run lies inside the run */
+    /* a derived relation is part of the block of its run */
+    bytes = relation->owned ? 0 : kb_block_bytes(relation);
     bytes += kb_block_bytes(relation->cells) + kb_block_bytes(relation->state) + kb_block_bytes(relation->slots)
              + kb_block_bytes(relation->blocks) + kb_block_bytes(relation->matrix.words) + kb_block_bytes(relation->changes)
-             + kb_block_bytes(relation->freezing);
+             + kb_block_bytes(relation->snapshot);
     for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
         bytes += kb_block_bytes(relation->columns[i]);
     for (const kb_lookup *index = relation->indexes; index != NULL; index = index->next)

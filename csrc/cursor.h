@@ -1,5 +1,6 @@
-/* cursor.h - views of a round, and cursors on the ids that an index gives for them.
- * Owns: the way from a key to the ids of a view. Never: moves a cursor on. Inline, since every loop of a run begins here. */
+/* cursor.h - the views of a round, and cursors over the row ids that an index returns.
+ * Owns: the step from a key to the ids of a view. Never: advances a cursor. All functions are
+ * inline because every loop of a run starts here. */
 #ifndef KB_CURSOR_H
 #define KB_CURSOR_H
 #include "machine.h"
@@ -14,8 +15,8 @@ static inline uint32_t kb_view_end(const kb_run *run, const kb_step *step)
     return step->view == KB_VIEW_OLD ? run->low[step->mark] : run->high[step->mark];
 }
 
-/* Sets the cursor on the ids of the view in the list of an entry. */
-static inline void kb_cursor_stand(const kb_run *run, const kb_step *step, kb_cursor *cursor, uint32_t entry)
+/* Set the cursor to the ids of the view in the list of an index entry. */
+static inline void kb_cursor_set(const kb_run *run, const kb_step *step, kb_cursor *cursor, uint32_t entry)
 {
     const kb_relation *relation = run->slots[step->slot];
     const kb_lookup *index = cursor->index;
@@ -27,7 +28,7 @@ static inline void kb_cursor_stand(const kb_run *run, const kb_step *step, kb_cu
         return;
     count = index->entries[entry].count;
     cursor->end = count;
-    if (start == 0 && end == relation->rows)   /* all of the list, which need not be read for that */
+    if (start == 0 && end == relation->rows)   /* the whole list: no need to read it */
         return;
     list = kb_index_list(index, entry);
     if (start > list[0])
@@ -36,7 +37,7 @@ static inline void kb_cursor_stand(const kb_run *run, const kb_step *step, kb_cu
         cursor->end = kb_lower_bound(list, count, end);
 }
 
-/* Sets the cursor on the ids of the view that have the key. */
+/* Set the cursor to the ids of the view that have the key. */
 static inline void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_lookup *index = cursor->index;
@@ -44,15 +45,55 @@ static inline void kb_cursor_seek(const kb_run *run, const kb_step *step, kb_cur
 
     if (index->direct) {
         key[0] = run->registers[run->plan->pairs[step->pairs].with];
-        kb_cursor_stand(run, step, cursor, key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE);   /* 0 - 1 is KB_NONE */
+        /* 0 - 1 is KB_NONE */
+        kb_cursor_set(run, step, cursor, key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE);
     } else {
-        kb_cursor_stand(run, step, cursor, kb_index_find(index, run->slots[step->slot], kb_gather(run, step, key)));
+        kb_cursor_set(run, step, cursor, kb_index_find(index, run->slots[step->slot], kb_gather(run, step, key)));
     }
 }
 
 static inline void kb_cursor_seek_key(const kb_run *run, const kb_step *step, kb_cursor *cursor, const kb_sym *key)
 {
-    kb_cursor_stand(run, step, cursor, kb_index_seek(cursor->index, run->slots[step->slot], key));
+    kb_cursor_set(run, step, cursor, kb_index_seek(cursor->index, run->slots[step->slot], key));
+}
+
+/* Return the id of the row at place `at` of a loop; `list` is the index list of a PROBE, NULL for a
+ * SCAN. */
+static inline uint32_t kb_cursor_id(const kb_cursor *cursor, const uint32_t *list, uint32_t at)
+{
+    if (list != NULL)
+        return list[at];
+    return cursor->order != NULL ? (uint32_t)cursor->order[at - cursor->first] : at;
+}
+
+#define KB_PREFETCH_STAGES 4u
+
+/* Prefetch what the look-up of a key in an index will read, and the first rows of its list. Each stage
+ * reads what an earlier stage has prefetched. In a hash table only the home slot is tried: a key
+ * elsewhere is not prefetched, which costs time only. */
+static KB_ALWAYS_INLINE void kb_prefetch_key(const kb_lookup *index, const kb_relation *relation, kb_sym key, uint32_t stage)
+{
+    uint32_t at = index->direct ? key : (uint32_t)kb_mix(key) & (index->size - 1), slot;
+    const kb_entry *entry;
+
+    if (at >= index->size)
+        return;
+    if (stage == 0) {
+        KB_PREFETCH(index->slots + at);
+        return;
+    }
+    if ((slot = index->slots[at]) == 0)
+        return;
+    entry = index->entries + slot - 1;
+    if (stage == 1)
+        KB_PREFETCH(entry);
+    else if (stage == 2 && entry->count > 1)
+        KB_PREFETCH(index->pool + entry->at);
+    else if (entry->count == 1)
+        KB_PREFETCH(kb_row(relation, entry->at));
+    else if (stage == 3)
+        for (uint32_t i = 0; i < entry->count && i < 4; i++)
+            KB_PREFETCH(kb_row(relation, index->pool[entry->at + i]));
 }
 
 #endif

@@ -1,9 +1,10 @@
-/* decimal.c - numbers to text, and rounding in decimal.
- * Owns: the canonical text of a number: the shortest that reads back as the same value, whole numbers below 10^16 as
- * digits, others with an exponent where it is below -4 or above 15, as Python writes floats. Never: allocates. */
+/* decimal.c - formats numbers, and rounds in decimal.
+ * Owns: the canonical text of a number: the shortest that reads back as the same value; digits for
+ * whole numbers below 10^16, an exponent where it is below -4 or above 15, as Python writes floats.
+ * Never: allocates. */
 #include "internal.h"
 
-#define MOST_DIGITS 17                /* of a double */
+#define MAX_DIGITS 17                 /* of a double */
 
 static double read_back(const char *digits, size_t count, int64_t exponent)
 {
@@ -23,7 +24,7 @@ static double read_back(const char *digits, size_t count, int64_t exponent)
     return number.real;
 }
 
-/* One more in the last place; answers whether that made it a power of ten, one digit longer. */
+/* Add one in the last place. Return 1 if the result is a power of ten, one digit longer. */
 static int increment(char *digits, size_t count)
 {
     while (count-- > 0) {
@@ -37,8 +38,8 @@ static int increment(char *digits, size_t count)
     return 1;
 }
 
-/* Whole numbers and short decimals, without a search; 0: it is neither. At most 15 digits name one double only, so what
- * reads back is the shortest. */
+/* Format whole numbers and short decimals without a search; return 0 for others. Up to 15 digits
+ * identify one double, so digits that read back are the shortest. */
 static size_t few_digits(double value, char *digits, int *point)
 {
     static const double powers[] = { 1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15 };
@@ -60,7 +61,7 @@ static size_t few_digits(double value, char *digits, int *point)
     return 0;
 }
 
-/* Digits of a positive finite number, 0.digits * 10^point, without zeros at the end. */
+/* Return the digits of a positive finite number, 0.digits * 10^point, without trailing zeros. */
 static size_t shortest(double value, char *digits, int *point)
 {
     size_t count = few_digits(value, digits, point);
@@ -72,7 +73,7 @@ static size_t shortest(double value, char *digits, int *point)
     return count;
 }
 
-static size_t write_integer(int64_t value, char *out)
+size_t kb_integer_text(int64_t value, char *out)
 {
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     char reversed[20];
@@ -128,15 +129,15 @@ static size_t write_power(const char *digits, size_t count, int exponent, char *
 
 size_t kb_number_text(const kb_number *number, char *out)
 {
-    char digits[MOST_DIGITS + 1];
+    char digits[MAX_DIGITS + 1];
     double value = number->real;
     size_t used = 0, count;
     int point = 0;
 
     if (number->kind == 1)
-        return write_integer(number->integer, out);
+        return kb_integer_text(number->integer, out);
     if (value == 0.0)
-        return write_integer(0, out);
+        return kb_integer_text(0, out);
     if (value < 0) {
         out[used++] = '-';
         value = -value;
@@ -149,12 +150,12 @@ size_t kb_number_text(const kb_number *number, char *out)
 
 double kb_round_decimal(double value, uint32_t places)
 {
-    char digits[MOST_DIGITS + 2];
+    char digits[MAX_DIGITS + 2];
     double size = value < 0 ? -value : value;
     int point = 0, keep;
     size_t count;
 
-    if (size >= 9007199254740992.0 || size == 0.0)   /* 2^53: whole anyhow */
+    if (size >= 9007199254740992.0 || size == 0.0)   /* 2^53: no fraction */
         return value;
     count = shortest(size, digits + 1, &point);
     keep = point + (int)places;

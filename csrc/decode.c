@@ -1,6 +1,7 @@
-/* decode.c - bytecode to a plan: its head, components and rules; their steps are operands.c.
- * Owns: the layout of the bytecode around the steps. Never: trusts a word, or looks at what only the whole plan
- * shows; that is plan.c. */
+/* decode.c - decodes bytecode to a plan: its header, components and rules. operands.c decodes
+ * steps.
+ * Owns: the layout of the bytecode around the steps. Never: trusts a word, or checks what only the
+ * whole plan shows; that is plan.c. */
 #include "reader.h"
 
 #define MAGIC 0x4B425031u
@@ -17,7 +18,7 @@ static int read_rule(kb_reader *reader)
     int ended = 0;
 
     if (rule == NULL)
-        return kb_read_no_room(reader);
+        return kb_read_out_of_memory(reader);
     if (!kb_read_next(reader, &op) || (op != KB_OP_RULE && !kb_read_refuse(reader, reader->at - 1)))
         return 0;
     if (!kb_read_next(reader, &rule->id) || !kb_read_next(reader, &count))
@@ -44,7 +45,7 @@ static int read_component(kb_reader *reader)
     uint32_t op, rules;
 
     if (component == NULL)
-        return kb_read_no_room(reader);
+        return kb_read_out_of_memory(reader);
     component->first_rule = plan->rule_count;
     component->first_mark = plan->mark_count;
     if (!kb_read_next(reader, &op) || (op != KB_OP_COMPONENT && !kb_read_refuse(reader, reader->at - 1)))
@@ -85,7 +86,7 @@ static int read_all(kb_reader *reader)
     reader->mark_of = kb_alloc(NULL, plan->slot_count, sizeof *reader->mark_of);
     reader->written = kb_alloc(NULL, plan->register_count, sizeof *reader->written);
     if (plan->slots == NULL || reader->mark_of == NULL || reader->written == NULL)
-        return kb_read_no_room(reader);
+        return kb_read_out_of_memory(reader);
     memset(reader->mark_of, 0xFF, plan->slot_count * sizeof *reader->mark_of);
     for (uint32_t i = 0; i < plan->slot_count; i++) {
         if (!kb_read_below(reader, KB_MAX_ARITY + 1, &plan->slots[i].arity) || !kb_read_below(reader, 3, &plan->slots[i].derived))
@@ -114,7 +115,7 @@ kb_status kb_plan_decode(const kb_word *code, size_t words, kb_plan *plan, size_
     reader.code = code;
     reader.words = words;
     reader.plan = plan;
-    plan->width = 1;                  /* a head without columns still has a place to be written to */
+    plan->width = 1;                  /* a head without columns still needs a buffer */
     if (words > MAX_WORDS)
         kb_read_refuse(&reader, MAX_WORDS);
     else

@@ -1,12 +1,16 @@
 /* digits.c - the shortest decimal digits that read back as the same double.
- * Owns: large whole numbers on the stack. Never: rounds on the way, allocates, or depends on the locale.
- * Steele & White, "How to print floating-point numbers accurately" (1990), in the form of Burger & Dybvig (1996). */
+ * Owns: large integers on the stack. Never: rounds before the end, allocates, or depends on the
+ * locale.
+ * Steele & White, "How to print floating-point numbers accurately" (1990), in the form of Burger &
+ * Dybvig (1996). */
 #include "internal.h"
 #include <math.h>
 
-#define LIMBS 40                      /* 1,280 bits: the least double times a power of ten that makes it whole takes 1,131 */
+#define LIMBS 40                      /* 1,280 bits; the largest integer needed, for the smallest
+                                       * double, has 1,131 */
 
-typedef struct kb_large { uint32_t limbs[LIMBS], used; } kb_large;   /* limbs from `used` on are 0 */
+/* limbs from `used` on are 0 */
+typedef struct kb_large { uint32_t limbs[LIMBS], used; } kb_large;
 
 static void set(kb_large *a, uint64_t value)
 {
@@ -76,7 +80,7 @@ static void subtract(kb_large *a, const kb_large *b)
     }
 }
 
-/* Is a + b at least, or with `strict` more than, c? */
+/* Return 1 if a + b >= c, or with `strict` if a + b > c. */
 static int reaches(const kb_large *a, const kb_large *b, const kb_large *c, int strict)
 {
     kb_large sum = *a;
@@ -87,7 +91,8 @@ static int reaches(const kb_large *a, const kb_large *b, const kb_large *c, int 
 
 size_t kb_shortest_digits(double value, char *digits, int *point)
 {
-    kb_large rest, unit, above, below;   /* value = rest / unit; what reads back lies less than these away */
+    kb_large rest, unit, above, below;   /* value = rest / unit; what reads back as value differs by
+                                          * less than above or below */
     uint64_t bits, fraction;
     int exponent, power, narrow, odd;
     size_t count = 0;
@@ -95,13 +100,13 @@ size_t kb_shortest_digits(double value, char *digits, int *point)
     memcpy(&bits, &value, sizeof bits);
     exponent = (int)(bits >> 52 & 0x7FF);
     fraction = bits & ((UINT64_C(1) << 52) - 1);
-    narrow = fraction == 0 && exponent > 1;   /* a power of two: the double below is nearer */
+    narrow = fraction == 0 && exponent > 1;   /* a power of two: the next lower double is closer */
     if (exponent != 0)
         fraction |= UINT64_C(1) << 52;
     else
         exponent = 1;
     exponent -= 1075;
-    odd = (int)(fraction & 1);        /* of two doubles equally near the even one is read */
+    odd = (int)(fraction & 1);        /* of two equally close doubles the even one is read */
     set(&rest, fraction * 2 << narrow);
     set(&unit, 2 << narrow);
     set(&below, 1);
@@ -113,7 +118,7 @@ size_t kb_shortest_digits(double value, char *digits, int *point)
     }
     above = below;
     multiply(&above, 1u << narrow);
-    power = (int)ceil(log10(value) - 1e-10);   /* right, or one too low */
+    power = (int)ceil(log10(value) - 1e-10);   /* exact, or one too low */
     if (power >= 0)
         multiply_power(&unit, 10, power);
     for (kb_large *each[] = { &rest, &above, &below }, **one = each; power < 0 && one < each + 3; one++)

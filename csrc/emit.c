@@ -1,25 +1,27 @@
-/* emit.c - heads on their way into their relation, and the innermost loops that make them.
- * Owns: the batch of heads. Never: decides what is joined with what; keeps a pointer across an insert.
- * Where the set is a table of ids, heads are gathered and inserted together, so that the cache misses of one
- * batch overlap. No view of the round can see a new row, because views end at the row counts of its start. */
+/* emit.c - adds heads to their relation, and the innermost loops that make them.
+ * Owns: the batch of heads. Never: decides what is joined with what; keeps a pointer across an
+ * insert.
+ * Where the set is a table of ids, heads are gathered and inserted together, so that the cache
+ * misses of one batch overlap. No view of the round can see a new row, because views end at the row
+ * counts of its start. */
 #include "machine.h"
 
-#define CACHED_WORDS (1u << 17)       /* a table of bits up to this size stays in the cache */
+#define CACHED_WORDS (1u << 17)       /* a bitmap up to this size stays in the cache */
 
-/* Adds a head that does not exist yet, if the budget of rows allows it. */
+/* Add a head that does not exist yet, if the row budget allows it. */
 static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
 {
     kb_relation *target = run->target;
     kb_matrix *matrix = &target->matrix;
     uint64_t *word;
 
-    if (run->limits.max_rows != 0 && run->stats.rows_made - run->rows_from >= run->limits.max_rows) {
+    if (kb_rows_left(run) == 0) {
         run->stats.budget = KB_BUDGET_ROWS;
         return KB_LIMIT;
     }
     if (target->arity == 2 && target->rows < target->capacity && target->indexes == NULL
         && (word = kb_matrix_word(matrix, head[0], head[1] >> 6)) != NULL) {
-        matrix->filled += *word == 0; /* as kb_relation_append does it, with nothing that can fail */
+        matrix->filled += *word == 0; /* as kb_relation_append, without what can fail */
         *word |= UINT64_C(1) << (head[1] & 63);
         memcpy(target->cells + (size_t)target->rows++ * 2, head, 2 * sizeof *head);
     } else if (kb_relation_append(target, head) < 0) {
@@ -29,24 +31,22 @@ static inline kb_status add_fresh(kb_run *run, const kb_sym *head)
     return KB_OK;
 }
 
-/* Heads that are all new: the set is built on the first look-up. */
-static kb_status append_all(kb_run *run, uint32_t count, uint64_t room)
+/* Append heads that are all new: the set is built on the first look-up. */
+static kb_status append_all(kb_run *run, uint32_t count, uint64_t rows_left)
 {
     kb_relation *target = run->target;
-    uint32_t before = target->rows, taken = count < room ? count : (uint32_t)room;
+    uint32_t before = target->rows, accepted = count < rows_left ? count : (uint32_t)rows_left;
 
-    if (kb_relation_reserve(target, taken) < 0)
+    if (kb_relation_reserve(target, accepted) < 0)
         return KB_NOMEM;
-    memcpy(target->cells + (size_t)before * target->arity, run->heads, (size_t)taken * target->arity * sizeof *run->heads);
-    target->rows += taken;
-    run->stats.rows_made += taken;
-    for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
-        for (uint32_t id = before; id < target->rows; id++)
-            if (kb_index_add(index, target, id) < 0)
-                return KB_NOMEM;
-    if (taken < count)
+    memcpy(kb_row(target, before), run->heads, (size_t)accepted * target->arity * sizeof *run->heads);
+    target->rows += accepted;
+    run->stats.rows_made += accepted;
+    if (kb_indexes_extend(target, before) < 0)
+        return KB_NOMEM;
+    if (accepted < count)
         run->stats.budget = KB_BUDGET_ROWS;
-    return taken < count ? KB_LIMIT : KB_OK;
+    return accepted < count ? KB_LIMIT : KB_OK;
 }
 
 void kb_heads_sorted(kb_run *run)
@@ -67,8 +67,9 @@ void kb_heads_end(kb_run *run)
     run->distinct = 0;
 }
 
-/* Heads that come by their outer column: of one value of it, those that are new are known by a bit of the other. */
-static kb_status append_new(kb_run *run, uint32_t count, uint64_t room)
+/* Append the new ones of heads that are sorted by their outer column: within one value of it, one
+ * bit for each value of the other column records which heads exist. */
+static kb_status append_new(kb_run *run, uint32_t count, uint64_t rows_left)
 {
     kb_relation *target = run->target;
     uint32_t outer = run->outer - 1u, other = 1 - outer, before = target->rows, rows = before;
@@ -88,7 +89,7 @@ static kb_status append_new(kb_run *run, uint32_t count, uint64_t room)
         }
         if (seen[head[other] >> 6] >> (head[other] & 63) & 1)
             continue;
-        if (rows - before == room) {
+        if (rows - before == rows_left) {
             run->stats.budget = KB_BUDGET_ROWS;
             status = KB_LIMIT;
             continue;
@@ -100,18 +101,14 @@ static kb_status append_new(kb_run *run, uint32_t count, uint64_t room)
     }
     target->rows = rows;
     run->stats.rows_made += rows - before;
-    for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
-        for (uint32_t id = before; id < rows; id++)
-            if (kb_index_add(index, target, id) < 0)
-                return KB_NOMEM;
-    return status;
+    return kb_indexes_extend(target, before) < 0 ? KB_NOMEM : status;
 }
 
 kb_status kb_heads_flush(kb_run *run)
 {
     kb_relation *target = run->target;
     uint32_t count = run->head_count, arity, before, id;
-    uint64_t room = UINT64_MAX;
+    uint64_t rows_left = kb_rows_left(run);
     kb_status status = KB_OK;
     int fresh;
 
@@ -120,14 +117,12 @@ kb_status kb_heads_flush(kb_run *run)
     arity = target->arity;
     before = target->rows;
     run->head_count = 0;
-    if (run->limits.max_rows != 0)
-        room = run->limits.max_rows - (run->stats.rows_made - run->rows_from);
     if (run->distinct)
-        return append_all(run, count, room);
+        return append_all(run, count, rows_left);
     if (run->outer)
-        return append_new(run, count, room);
+        return append_new(run, count, rows_left);
     for (uint32_t i = 0; i < count; i++)
-        run->hashes[i] = kb_relation_touch(target, run->heads + (size_t)i * arity);
+        run->hashes[i] = kb_relation_prefetch(target, run->heads + (size_t)i * arity);
     if (!kb_is_bits(target) && target->slots != NULL)
         for (uint32_t i = 0; i < count; i++) {
             uint32_t slot = target->slots[(uint32_t)run->hashes[i] & target->slot_mask];
@@ -138,7 +133,7 @@ kb_status kb_heads_flush(kb_run *run)
     for (uint32_t i = 0; i < count && status == KB_OK; i++) {
         const kb_sym *head = run->heads + (size_t)i * arity;
 
-        if (target->rows - before == room && !kb_relation_has(target, head)) {
+        if (target->rows - before == rows_left && !kb_relation_has(target, head)) {
             run->stats.budget = KB_BUDGET_ROWS;
             status = KB_LIMIT;
         } else {
@@ -149,25 +144,27 @@ kb_status kb_heads_flush(kb_run *run)
     return status;
 }
 
-/* Is the table of bits too large for the cache? */
+/* Return 1 if the bitmap is too large for the cache. */
 static int is_large(const kb_relation *target)
 {
     return (target->blocks != NULL ? (size_t)target->block_mask * 2
                                    : (size_t)target->matrix.height * target->matrix.width) > CACHED_WORDS;
 }
 
-/* Does the first of two columns change with every row, so that each head is in another part of a large table? */
-static int scattered(const kb_relation *target, const kb_step *emit)
+/* Return 1 if the first of two columns changes with every row, so that each head is in another part
+ * of a large bitmap. */
+static int is_scattered(const kb_relation *target, const kb_step *emit)
 {
     return emit->arity == 2 && emit->row_first != KB_FIXED && is_large(target);
 }
 
-/* Rows to heads that wait for their batch. */
+/* Make heads from rows and gather them in the batch. */
 static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_step *emit = step + 1;
     const kb_relation *relation = run->slots[step->slot];
-    const kb_pair *from = run->plan->pairs + emit->pairs + emit->keys;   /* head columns that come from the row */
+    /* head columns that come from the row */
+    const kb_pair *loads_from = run->plan->pairs + emit->pairs + emit->keys;
     uint32_t arity = emit->arity, loads = emit->loads;
     kb_sym head[KB_MAX_ARITY];
     int checks = kb_has_checks(step);
@@ -179,16 +176,16 @@ static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
     while (cursor->at < cursor->end && left > 0 && status == KB_OK) {
         const uint32_t *list = step->op == KB_OP_PROBE ? kb_index_list(cursor->index, cursor->entry) : NULL;
         const kb_sym *cells = relation->cells;
-        uint32_t at = cursor->at, end = cursor->end, room = KB_BATCH - run->head_count;
+        uint32_t at = cursor->at, end = cursor->end, batch_left = KB_BATCH - run->head_count;
 
-        while (at < end && left > 0 && room > 0) {
+        while (at < end && left > 0 && batch_left > 0) {
             uint32_t id = list != NULL ? list[at] : at;
             const kb_sym *row = cells + (size_t)id * step->arity;
             kb_sym *out = run->heads + (size_t)run->head_count * arity;
 
             at++;
             left--;
-            if (!kb_visible(relation, id) || (checks && !kb_row_fits(run, step, row)))
+            if (!kb_visible(relation, id) || (checks && !kb_row_matches(run, step, row)))
                 continue;
             if (arity == 2) {
                 out[0] = head[0];
@@ -197,14 +194,14 @@ static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
                 memcpy(out, head, arity * sizeof *out);
             }
             for (uint32_t i = 0; i < loads; i++)
-                out[from[i].column] = row[from[i].with];
+                out[loads_from[i].column] = row[loads_from[i].with];
             run->head_count++;
             left--;
             probes++;
-            room--;
+            batch_left--;
         }
         cursor->at = at;
-        if (room == 0)
+        if (batch_left == 0)
             status = kb_heads_flush(run);
     }
     run->left = left;
@@ -212,8 +209,9 @@ static kb_status emit_heads(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return status;
 }
 
-/* The set as bits: each head is looked up at once and only a new one is written anywhere. The table is small, or the
- * heads of one loop share its lines, so there is nothing to overlap. A relation of one column has first value 1. */
+/* Emit where the set is a bitmap: each head is looked up at once and only a new one is written. The
+ * bitmap is small, or the heads of one loop share its cache lines, so no misses need to overlap. A
+ * relation of one column has 1 as its first value. */
 static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_step *emit = step + 1;
@@ -238,7 +236,7 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
 
             at++;
             left--;
-            if (!kb_visible(relation, id) || (checks && !kb_row_fits(run, step, row)))
+            if (!kb_visible(relation, id) || (checks && !kb_row_matches(run, step, row)))
                 continue;
             if (first != KB_FIXED)
                 head[0] = row[first];
@@ -249,7 +247,7 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
             fresh = !kb_bits_have(run->target, head[0], head[1]);
         }
         cursor->at = at;
-        if (fresh)                    /* pointers may be old after it */
+        if (fresh)                    /* invalidates pointers into the relations */
             status = add_fresh(run, head + 2 - arity);
     }
     run->left = left;
@@ -257,8 +255,8 @@ static kb_status emit_bits(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return status;
 }
 
-/* The same for the shape of most recursion, as tight as it gets: a list of rows all of which count, a rectangle of
- * bits, a first column that does not change. */
+/* As emit_bits, for the most frequent form of recursion: an index list all of whose rows count, a
+ * rectangle of bits, a first column that does not change. */
 static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_step *emit = step + 1;
@@ -295,14 +293,14 @@ static kb_status emit_words(kb_run *run, const kb_step *step, kb_cursor *cursor)
     return status;
 }
 
-/* The innermost loop with its EMIT: straight from the rows to the relation, past the registers. */
+/* Run the innermost loop with its EMIT: from the rows to the relation, without the registers. */
 kb_status kb_emit_rows(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     uint64_t probes = run->stats.probes;
     kb_status status = KB_OK;
 
     while (cursor->at < cursor->end && run->left > 0 && status == KB_OK) {
-        if (run->distinct || run->outer || !kb_is_bits(run->target) || scattered(run->target, step + 1))
+        if (run->distinct || run->outer || !kb_is_bits(run->target) || is_scattered(run->target, step + 1))
             status = emit_heads(run, step, cursor);
         else if (run->head_count != 0)
             status = kb_heads_flush(run);

@@ -1,7 +1,7 @@
 /* engine.c - opening and closing an engine, and the table of relation handles.
- * Owns: the engine struct and which handle names which relation. Never: looks inside a relation.
- * A handle is number << 24 | place, and no number comes twice: a handle kept too long is refused and never names the
- * relation that has its place now. */
+ * Owns: the engine struct, and which handle names which relation. Never: looks inside a relation.
+ * A handle is number << 24 | place, and no number is reused: an outdated handle is rejected and
+ * never names the relation that has its place now. */
 #include "internal.h"
 
 #define PLACE_BITS 24
@@ -20,7 +20,7 @@ static void engine_free(kb_engine *engine)
     kb_release(heap, engine->handles);
     kb_release(heap, engine->free_handles);
     kb_symbols_free(engine);
-    last = *heap;                     /* the heap lies inside the block that goes last */
+    last = *heap;                     /* the heap is inside the block that is freed last */
     kb_release(&last, engine);
 }
 
@@ -46,7 +46,7 @@ kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation)
         size_t have = engine->free_handles == NULL ? 0 : kb_capacity(engine->free_handles) / sizeof *engine->free_handles;
 
         if (count >= have) {
-            size_t room = (size_t)kb_grown(have, count + 1u, 8);
+            size_t room = (size_t)kb_grow_capacity(have, count + 1u, 8);
             void *block;
 
             if (count >= PLACE_MASK)
@@ -56,7 +56,7 @@ kb_status kb_engine_bind(kb_engine *engine, kb_relation *relation)
             engine->handles = block;
             if ((block = kb_resize(&engine->heap, engine->free_handles, room, sizeof *engine->free_handles)) == NULL)
                 return KB_NOMEM;
-            engine->free_handles = block;   /* last: its size stands for both */
+            engine->free_handles = block;   /* last, because its capacity stands for both */
         }
         place = count;
         engine->handles[0] = NULL;
@@ -100,7 +100,8 @@ kb_status kb_engine_open(const kb_options *options, kb_engine **out)
     if (engine == NULL)
         return KB_NOMEM;
     engine->heap = heap;
-    engine->symbols.seed = kb_mix((uint64_t)(uintptr_t)engine);   /* so that clients cannot choose texts that collide */
+    /* random, so that clients cannot choose texts that collide */
+    engine->symbols.seed = kb_mix((uint64_t)(uintptr_t)engine);
     *out = engine;
     return KB_OK;
 }

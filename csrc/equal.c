@@ -1,10 +1,11 @@
 /* equal.c - EQUAL: the texts that are the same number.
- * Owns: a table of the numbers that are written in a way of their own ("5.0", "1e3", "-0"); of whole numbers in plain digits
- * there is one text each, which the table of symbols finds. It is made when a plan first asks, and follows the symbols from
- * there. Never: is wrong for want of room; then the run fails. */
+ * Owns: a table of numbers in a non-canonical form ("5.0", "1e3", "-0"). A whole number in plain
+ * digits has one text, which the symbol table finds. The table is built when a plan first needs it
+ * and follows the symbols from then on. Never: is incomplete for lack of memory; the run fails
+ * instead. */
 #include "machine.h"
 
-static int is_odd(const kb_symbols *symbols, kb_sym sym, kb_number *number)
+static int is_noncanonical(const kb_symbols *symbols, kb_sym sym, kb_number *number)
 {
     const char *text;
     size_t len;
@@ -22,7 +23,8 @@ static uint32_t home_of(const kb_equals *equals, const kb_number *number)
     return (uint32_t)kb_mix(bits) & (equals->size - 1);
 }
 
-/* Newer numbers stand before older ones in their chain, also after the table has grown: who stands in one goes on in it. */
+/* Newer numbers are before older ones in their chain, also after the table has grown, so that an
+ * iteration in progress continues correctly. */
 static void link_from(kb_engine *engine, uint32_t first)
 {
     kb_equals *equals = &engine->symbols.equals;
@@ -31,7 +33,7 @@ static void link_from(kb_engine *engine, uint32_t first)
     for (uint32_t i = first; i < equals->count; i++) {
         uint32_t *slot;
 
-        is_odd(&engine->symbols, equals->items[i].symbol, &number);
+        is_noncanonical(&engine->symbols, equals->items[i].symbol, &number);
         slot = equals->slots + home_of(equals, &number);
         equals->items[i].next = *slot;
         *slot = i + 1;
@@ -47,7 +49,7 @@ static void relink(kb_engine *engine)
     link_from(engine, 0);
 }
 
-/* Brings the table to where the symbols are. */
+/* Add the symbols interned since the last call. */
 static kb_status catch_up(kb_engine *engine)
 {
     kb_symbols *symbols = &engine->symbols;
@@ -63,10 +65,10 @@ static kb_status catch_up(kb_engine *engine)
     for (; equals->seen < symbols->count; equals->seen++) {
         size_t have = equals->items == NULL ? 0 : kb_capacity(equals->items) / sizeof *equals->items;
 
-        if (!is_odd(symbols, equals->seen + 1, &number))
+        if (!is_noncanonical(symbols, equals->seen + 1, &number))
             continue;
         if (equals->count >= have) {
-            void *block = kb_resize(&engine->heap, equals->items, kb_grown(have, equals->count + 1u, 16), sizeof *equals->items);
+            void *block = kb_resize(&engine->heap, equals->items, kb_grow_capacity(have, equals->count + 1u, 16), sizeof *equals->items);
 
             if (block == NULL)
                 return KB_NOMEM;
@@ -88,28 +90,28 @@ static kb_status catch_up(kb_engine *engine)
     return KB_OK;
 }
 
-/* The text of the number in plain digits, if it is whole and there is such a symbol. */
-static kb_sym plain(const kb_symbols *symbols, const kb_number *number)
+/* Return the symbol of the number in plain digits, or 0. */
+static kb_sym find_plain_digits(const kb_symbols *symbols, const kb_number *number)
 {
-    kb_number whole = *number;
+    kb_number integer = *number;
     char text[KB_NUMBER_TEXT];
 
     if (number->kind == 2) {
         if (!(number->real >= -9223372036854775808.0 && number->real < 9223372036854775808.0))
             return 0;
-        whole.kind = 1;
-        whole.integer = (int64_t)number->real;
-        if ((double)whole.integer != number->real)
+        integer.kind = 1;
+        integer.integer = (int64_t)number->real;
+        if ((double)integer.integer != number->real)
             return 0;
     }
-    return kb_symbol_find(symbols, text, kb_number_text(&whole, text));
+    return kb_symbol_find(symbols, text, kb_number_text(&integer, text));
 }
 
 kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int entering)
 {
     kb_symbols *symbols = &run->engine->symbols;
     const kb_equals *equals = &symbols->equals;
-    kb_sym from = run->registers[step->b], found;
+    kb_sym from = run->registers[step->b], candidate;
     kb_number number, other;
     const char *text;
     size_t len;
@@ -118,13 +120,14 @@ kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int ente
     if (entering) {
         if (catch_up(run->engine) < 0)
             return KB_NOMEM;
-        cursor->at = 0;               /* 1 and more: past the item at `at - 1`; the first `entry` leads there */
+        cursor->at = 0;               /* 0: at the first item, `entry`; otherwise past the item at -
+                                       * 1 */
         cursor->entry = number.kind != 0 && equals->size != 0 ? equals->slots[home_of(equals, &number)] : 0;
         run->left--;
         run->stats.probes++;
-        found = number.kind == 0 ? from : plain(symbols, &number);
-        if (found != 0) {
-            run->registers[step->a] = found;
+        candidate = number.kind == 0 ? from : find_plain_digits(symbols, &number);
+        if (candidate != 0) {
+            run->registers[step->a] = candidate;
             return KB_OK;
         }
     }
@@ -133,11 +136,11 @@ kb_status kb_equal(kb_run *run, const kb_step *step, kb_cursor *cursor, int ente
         if (cursor->at == 0)
             break;
         run->left--;
-        found = equals->items[cursor->at - 1].symbol;
-        kb_symbol_tell(symbols, run, found);
-        is_odd(symbols, found, &other);
+        candidate = equals->items[cursor->at - 1].symbol;
+        kb_symbol_publish(symbols, run, candidate);
+        is_noncanonical(symbols, candidate, &other);
         if (kb_number_order(&number, &other) == 0) {
-            run->registers[step->a] = found;
+            run->registers[step->a] = candidate;
             return KB_OK;
         }
     }

@@ -1,17 +1,20 @@
-/* estimate.c - how many distinct keys some columns have, without an index on them.
- * Owns: the sample and the last few estimates of a relation. Never: makes an index, or fails: no room, no answer.
- * The estimate is that of Haas and Stokes, from the rows of an even sample, the distinct keys among them and the keys
- * met once: n d / (n - f + f n / N). It is exact where the sample is all there is. */
+/* estimate.c - estimates the number of distinct keys of some columns, without an index.
+ * Owns: the sample, and the last few estimates of a relation. Never: builds an index, or fails: out
+ * of memory, the result is unknown.
+ * The estimator is that of Haas and Stokes, n d / (n - f + f n / N), from n sampled of N rows, d
+ * distinct keys and f keys met once. It is exact where all rows are sampled. */
 #include "internal.h"
 
-#define SAMPLE 16384u                 /* rows looked at, at most */
-#define DRIFT 8u                      /* an estimate is kept until the relation has grown by an eighth */
+#define MAX_SAMPLE 16384u             /* rows sampled, at most */
+#define GROWTH_SHARE 8u               /* an estimate is valid until the relation has grown by an
+                                       * eighth */
 
-typedef struct kb_seen { uint64_t hash; uint32_t times, taken; } kb_seen;   /* taken 0: a free place */
+/* taken 0: a free slot */
+typedef struct kb_seen { uint64_t hash; uint32_t times, taken; } kb_seen;
 
 static uint64_t hash_columns(const kb_relation *relation, uint32_t id, uint64_t mask)
 {
-    const kb_sym *row = relation->cells + (size_t)id * relation->arity;
+    const kb_sym *row = kb_row(relation, id);
     uint64_t hash = 0;
 
     for (uint32_t i = 0; i < relation->arity; i++)
@@ -20,7 +23,8 @@ static uint64_t hash_columns(const kb_relation *relation, uint32_t id, uint64_t 
     return hash;
 }
 
-/* Somewhere in the i-th of `taken` equal parts: rows often repeat with a period, which a fixed stride could hit. */
+/* Return a pseudo-random row of the i-th of `taken` equal parts: rows often repeat with a period,
+ * which a fixed stride could hit. */
 static uint32_t sampled_row(uint64_t i, uint32_t rows, uint32_t taken)
 {
     uint64_t start = i * rows / taken, end = (i + 1) * rows / taken;
@@ -30,7 +34,7 @@ static uint32_t sampled_row(uint64_t i, uint32_t rows, uint32_t taken)
 
 static uint64_t from_sample(const kb_relation *relation, uint64_t mask, uint64_t live, kb_seen *seen, uint32_t size)
 {
-    uint32_t taken = live < SAMPLE ? (uint32_t)live : SAMPLE;
+    uint32_t taken = live < MAX_SAMPLE ? (uint32_t)live : MAX_SAMPLE;
     uint64_t sampled = 0, distinct = 0, once = 0;
 
     for (uint64_t i = 0; i < (taken == live ? relation->rows : taken); i++) {
@@ -71,9 +75,9 @@ uint64_t kb_estimate_distinct(kb_relation *relation, uint64_t mask)
             break;
         }
     }
-    if (place->mask == mask && place->epoch == relation->epoch && relation->rows - place->rows <= place->rows / DRIFT)
+    if (place->mask == mask && place->epoch == relation->epoch && relation->rows - place->rows <= place->rows / GROWTH_SHARE)
         return place->distinct;
-    while (size / 2 < live && size / 2 < SAMPLE)
+    while (size / 2 < live && size / 2 < MAX_SAMPLE)
         size *= 2;
     if ((seen = kb_alloc(relation->heap, size, sizeof *seen)) == NULL)
         return 0;

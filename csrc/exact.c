@@ -1,32 +1,34 @@
-/* exact.c - sums that do not depend on the order of what is added.
- * Owns: a number wide enough for every sum of doubles, in words of 32 bits each kept in 64, so that carries may wait.
- * Never: rounds before the end. Kulisch, "Computer Arithmetic and Validity" (2008), calls it a long accumulator. */
+/* exact.c - sums that do not depend on the order of additions.
+ * Owns: an accumulator wide enough for every sum of doubles, as words of 32 bits each stored in 64,
+ * so that carries may be delayed. Never: rounds before the end. Kulisch, "Computer Arithmetic and
+ * Validity" (2008), calls it a long accumulator. */
 #include "internal.h"
 #include <math.h>
 
-#define WORD INT64_C(0x100000000)
-#define LEAST (-1074)                 /* exponent of the last bit of the least double: weight of bit 0 of word 0 */
-#define PATIENCE (1u << 29)           /* additions after which the carries of a word could be lost */
+#define WORD_RANGE INT64_C(0x100000000)
+/* exponent of the last bit of the smallest double: weight of bit 0 of word 0 */
+#define MIN_EXPONENT (-1074)
+#define CARRY_AT (1u << 29)           /* additions after which a word could overflow */
 
 static void carry(kb_exact *sum)
 {
     for (uint32_t i = 0; i + 1 < KB_EXACT_WORDS; i++) {
-        int64_t over = sum->words[i] / WORD - (sum->words[i] % WORD < 0);
+        int64_t over = sum->words[i] / WORD_RANGE - (sum->words[i] % WORD_RANGE < 0);
 
-        sum->words[i] -= over * WORD;
+        sum->words[i] -= over * WORD_RANGE;
         sum->words[i + 1] += over;
     }
-    sum->waiting = 0;
+    sum->pending = 0;
 }
 
-/* Adds magnitude * 2^(bit + LEAST). */
+/* Add magnitude * 2^(bit + MIN_EXPONENT). */
 static void add(kb_exact *sum, uint64_t magnitude, uint32_t bit, int negative)
 {
     uint32_t word = bit / 32, shift = bit % 32;
     uint64_t low = (magnitude & 0xFFFFFFFF) << shift, high = (magnitude >> 32) << shift;
     uint64_t parts[3] = { low & 0xFFFFFFFF, (low >> 32) + (high & 0xFFFFFFFF), high >> 32 };
 
-    if (++sum->waiting == PATIENCE)
+    if (++sum->pending == CARRY_AT)
         carry(sum);
     for (uint32_t i = 0; i < 3; i++)
         sum->words[word + i] += negative ? -(int64_t)parts[i] : (int64_t)parts[i];
@@ -47,8 +49,8 @@ static void add_real(kb_exact *sum, double value)
 
 static void add_whole(kb_exact *sum, int64_t high, uint64_t low)
 {
-    add(sum, low, -LEAST, 0);
-    add(sum, high < 0 ? 0 - (uint64_t)high : (uint64_t)high, -LEAST + 64, high < 0);
+    add(sum, low, -MIN_EXPONENT, 0);
+    add(sum, high < 0 ? 0 - (uint64_t)high : (uint64_t)high, -MIN_EXPONENT + 64, high < 0);
 }
 
 static double nearest(kb_exact *sum)
@@ -70,7 +72,8 @@ static double nearest(kb_exact *sum)
     next = top > 1 ? (uint64_t)sum->words[top - 2] : 0;
     if (head == 0)
         return 0.0;
-    while (head >> 63 == 0) {         /* 64 bits from the first that is set; what falls off is remembered in the last */
+    while (head >> 63 == 0) {         /* 64 bits from the first that is set; lower bits are combined
+                                       * into the last */
         head = head << 1 | (next >> 31 & 1);
         next <<= 1;
         shift++;
@@ -78,7 +81,7 @@ static double nearest(kb_exact *sum)
     rest = next & 0xFFFFFFFF;
     for (uint32_t i = 0; i + 2 < top; i++)
         rest |= (uint64_t)sum->words[i];
-    return (negative ? -1.0 : 1.0) * ldexp((double)(head | (rest != 0)), 32 * ((int)top - 1) - (int)shift + LEAST);
+    return (negative ? -1.0 : 1.0) * ldexp((double)(head | (rest != 0)), 32 * ((int)top - 1) - (int)shift + MIN_EXPONENT);
 }
 
 void kb_sum_add(kb_sum *sum, const kb_number *number)

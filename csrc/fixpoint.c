@@ -1,17 +1,22 @@
-/* fixpoint.c - components in order, rounds until nothing new (semi-naive evaluation), budgets, fuel.
- * Owns: the marks and views, the decision what is evaluated next. Never: looks into a rule; that is run.c.
+/* fixpoint.c - semi-naive evaluation: components in order, rounds until no row is new, budgets,
+ * fuel.
+ * Owns: the marks and views, and the decision what is evaluated next. Never: evaluates a rule; that
+ * is run.c.
  *
- * Stages of a row of a recursive relation, by its id against the marks of its slot:
- *   1. new: emitted in the current round; no view shows it before the next round;
- *   2. delta: emitted in the previous round; views DELTA and FULL show it, so that each rule reads it once as new;
- *   3. stable: emitted before that; views OLD and FULL show it.
- * The end of a round makes new rows delta and delta rows stable. All state is in the struct, none on the C stack, so that
- * any step can be the last. */
+ * A row of a recursive relation goes through three stages, by its id against the marks of its slot:
+ * 1. new: emitted in the current round. No view shows it before the next round.
+ * 2. delta: emitted in the previous round. The views DELTA and FULL show it, so that each rule
+ *    reads it once as new.
+ * 3. stable: emitted before that. The views OLD and FULL show it.
+ *
+ * The end of a round makes new rows delta and delta rows stable. All state is in kb_run and none on
+ * the C stack, so that evaluation can pause at any step. */
 #include "machine.h"
 
-#define CHUNK 4096u                   /* steps between two looks at fuel, budgets and the cancel flag */
+#define CHUNK 4096u                   /* steps between two checks of fuel, budgets and the cancel
+                                       * flag */
 
-/* While a run is paused its cursors stand in base relations, which must not change. */
+/* The cursors of a paused run point into base relations, which must not change. */
 static void pin(kb_run *run)
 {
     for (uint32_t i = 0; i < run->source_count; i++)
@@ -33,7 +38,7 @@ static kb_relation *source_relation(const kb_run *run, const kb_source *source)
     return relation != NULL && relation->serial == source->serial ? relation : NULL;
 }
 
-/* Between two passes: can the run go on from what it has? */
+/* Between two passes: return 1 if the run cannot continue from what it has derived. */
 static int is_stale(kb_run *run)
 {
     for (uint32_t i = 0; i < run->source_count; i++) {
@@ -45,14 +50,15 @@ static int is_stale(kb_run *run)
         if (run->started
             && (relation->epoch != source->epoch
                 || (relation->rows != source->tested && run->plan->slots[source->slot].sensitive))
-            && !kb_run_untouched(run, source, relation))
+            && !kb_run_is_unaffected(run, source, relation))
             return 1;
     }
     return 0;
 }
 
-/* With the base as it was, or with new rows that do not concern what the run has, all that follows from demand worked in by
- * an earlier pass is there: whatever rows this pass makes, rules need to read only demand that is new. */
+/* If the base relations are unchanged, or have only new rows that do not affect the run, earlier
+ * passes have derived everything that follows from their demand. Whatever rows this pass makes,
+ * rules then need to read only the demand that is new. */
 static void begin_pass(kb_run *run)
 {
     uint32_t grown = !run->started;
@@ -62,7 +68,7 @@ static void begin_pass(kb_run *run)
         kb_relation *relation = source_relation(run, source);
 
         run->slots[source->slot] = relation;
-        grown |= source->rows != relation->rows && (grown || !kb_rows_untouched(run, source, relation));
+        grown |= source->rows != relation->rows && (grown || !kb_rows_are_unaffected(run, source, relation));
         source->rows = source->tested = relation->rows;
         source->epoch = relation->epoch;
         source->changed = relation->changed;
@@ -77,7 +83,7 @@ static void begin_pass(kb_run *run)
     run->component = 0;
 }
 
-/* Sets the views of a round; 0 where there is nothing to do in it. */
+/* Set the views of a round. Return 0 if there is nothing to do in it. */
 static int begin_round(kb_run *run, const kb_component *component)
 {
     int any = run->first_pass && run->fresh;
@@ -98,8 +104,7 @@ int kb_rule_has_views(const kb_run *run, const kb_rule *rule)
     for (uint32_t i = 0; i < rule->count; i++) {
         uint32_t low, high, from;
 
-        if (steps[i].op != KB_OP_SCAN && steps[i].op != KB_OP_PROBE && steps[i].op != KB_OP_MEMBER
-            && steps[i].op != KB_OP_AGGREGATE)
+        if (!kb_step_reads_view(steps + i))
             continue;
         low = run->low[steps[i].mark];
         high = run->high[steps[i].mark];
@@ -152,7 +157,7 @@ static kb_status work_pass(kb_run *run)
                 run->stats.rounds++;
                 kb_group_begin(run, component);
             }
-            status = run->group.seen != NULL ? kb_group_work(run, component) : work_round(run, component);
+            status = run->group.seen != NULL ? kb_group_run(run, component) : work_round(run, component);
             if (status != KB_DONE)
                 return status;
             for (uint32_t mark = component->first_mark; mark < component->first_mark + component->marks; mark++)
@@ -205,6 +210,12 @@ static kb_status work_chunks(kb_run *run, uint64_t fuel)
     }
 }
 
+kb_status kb_run_no_memory(kb_run *run)
+{
+    run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
+    return run->heap.refused ? KB_LIMIT : KB_NOMEM;
+}
+
 kb_status kb_run_step(kb_run *run, uint64_t fuel)
 {
     kb_status status;
@@ -223,15 +234,13 @@ kb_status kb_run_step(kb_run *run, uint64_t fuel)
         begin_pass(run);
     }
     status = work_chunks(run, fuel == 0 ? 1 : fuel);
-    if (status == KB_NOMEM && run->heap.refused) {
-        run->stats.budget = KB_BUDGET_BYTES;
-        status = KB_LIMIT;
-    }
+    if (status == KB_NOMEM)
+        status = kb_run_no_memory(run);
     kb_charge(run);
     run->stats.rule = run->in_round && run->rule < run->plan->rule_count ? run->plan->rules[run->rule].id : 0;
     run->status = status;
     if (status < 0)
-        kb_symbols_settle(run->engine, run, 1);
+        kb_symbols_end_run(run->engine, run, 1);
     if (status == KB_PAUSED)
         pin(run);
     return status;

@@ -1,7 +1,9 @@
-/* ground.c - what is solved on a ground program given as flat arrays: shortest proofs, and best values over all proofs.
- * Owns: the order in which instances of rules are looked at. Never: keeps anything after a call, or reads a relation.
- * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Costs of one step or none, and ranks that
- * are small numbers, make its heap two lists and a bucket sort: each premise of each instance is looked at once. */
+/* ground.c - what is solved on a ground program given as flat arrays: shortest proofs, and best
+ * values over all proofs.
+ * Owns: the order in which instances of rules are looked at. Never: keeps anything after a call, or
+ * reads a relation. Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs
+ * (1977). Costs of one step or none, and ranks that are small numbers, make its heap two lists and
+ * a bucket sort: each premise of each instance is looked at once. */
 #include "internal.h"
 
 typedef struct kb_solving {
@@ -10,11 +12,6 @@ typedef struct kb_solving {
     uint32_t *users;                  /* instances, for each node those that have it as a premise */
     uint32_t *waiting;                /* for each instance, premises that have no proof yet */
 } kb_solving;
-
-static uint32_t first_premise(const kb_ground *ground, uint32_t instance)
-{
-    return instance == 0 ? 0 : ground->ends[instance - 1];
-}
 
 static int well_formed(const kb_ground *g)
 {
@@ -57,7 +54,8 @@ static kb_status solving_begin(kb_engine *engine, const kb_ground *g, kb_solving
         solving_end(engine, solving);
         return KB_NOMEM;
     }
-    /* Counts two places on, so that filling moves each start to where the next node's begins: one array less. */
+    /* Counts two places on, so that filling moves each start to where the next node's begins: one
+     * array less. */
     for (uint32_t i = 0; i < g->premise_count; i++)
         solving->starts[g->premises[i] + 2]++;
     for (uint32_t node = 0; node < g->nodes + 1; node++) {
@@ -65,8 +63,8 @@ static kb_status solving_begin(kb_engine *engine, const kb_ground *g, kb_solving
         solving->starts[node + 1] = sum;
     }
     for (uint32_t i = 0; i < g->count; i++) {
-        solving->waiting[i] = g->ends[i] - first_premise(g, i);
-        for (uint32_t at = first_premise(g, i); at < g->ends[i]; at++)
+        solving->waiting[i] = g->ends[i] - kb_first_premise(g->ends, i);
+        for (uint32_t at = kb_first_premise(g->ends, i); at < g->ends[i]; at++)
             solving->users[solving->starts[g->premises[at] + 1]++] = i;
     }
     return KB_OK;
@@ -78,7 +76,7 @@ static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t 
     uint32_t highest = 0;
 
     *circular = 0;
-    for (uint32_t at = first_premise(g, instance); at < g->ends[instance]; at++) {
+    for (uint32_t at = kb_first_premise(g->ends, instance); at < g->ends[instance]; at++) {
         uint32_t height = heights[g->premises[at]];
 
         *circular |= g->premises[at] == g->heads[instance];
@@ -87,7 +85,8 @@ static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t 
     return highest == KB_NO_NODE ? KB_NO_NODE : highest + (instance >= g->free);
 }
 
-/* An instance whose premises all have proofs: its conclusion is due at this level if it is free, at the next if not. */
+/* An instance whose premises all have proofs: its conclusion is due at this level if it is free, at
+ * the next if not. */
 static void fire(const kb_ground *g, uint32_t instance, uint32_t **due, uint32_t *counts)
 {
     uint32_t later = instance >= g->free;
@@ -157,7 +156,8 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
     return KB_OK;
 }
 
-/* Sorts the instances that have a rank, the highest first; `places` has room for a rank more than there are. */
+/* Sorts the instances that have a rank, the highest first; `places` has room for a rank more than
+ * there are. */
 static uint32_t by_rank(const uint32_t *ranks, uint32_t count, uint32_t *places, uint32_t *order)
 {
     uint32_t sum = 0;

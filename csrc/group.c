@@ -1,16 +1,18 @@
 /* group.c - linear recursion, one outer value at a time.
- * Owns: the order of the rows it begins with, the bits of what the present outer value has, its queue. Never: runs the
- * first round, or a rule of another shape.
- * In `p(x, z) :- p(x, y), e(y, z)` a row makes only rows with its own x. So the rows of one x are worked to their end
- * before those of the next, and whether a row is new is one bit by its other column, in an array that stays in the
- * cache however large the relation becomes. The set of the relation is not updated during this; it is built when a caller
- * asks for it (kb_relation_ready). A relation of one column is one group. Each row comes after the row it was made
- * from, and the rows of a group in the order of their distance. */
+ * Owns: the order of the initial rows, the bitmap of the current group, its queue. Never: runs the
+ * first round, or a rule of another form.
+ *
+ * In `p(x, z) :- p(x, y), e(y, z)` a row makes only rows with its own x. So all rows of one x (a
+ * group) are evaluated before those of the next, and whether a row is new is one bit, by its other
+ * column, in an array that stays in the cache however large the relation becomes. The set of the
+ * relation is not updated meanwhile; it is built on the first look-up (kb_relation_ready). A
+ * relation of one column is one group. Each row comes after the row it was made from, and the rows
+ * of a group in order of distance. */
 #include "cursor.h"
 
-#define LEAST_ROWS 256u               /* fewer are done before the bits are set up */
-#define SYMBOLS_A_ROW 1024u           /* symbols there may be for each row: their bits are zeroed and read */
-#define SLICE 1024u                   /* rows of a list for which room is made at once */
+#define MIN_ROWS 256u                 /* with fewer rows the bitmap does not pay */
+#define MAX_SYMBOLS_PER_ROW 1024u     /* symbols per row, at most: their bits are zeroed and read */
+#define BATCH_ROWS 1024u              /* rows of a list for which memory is reserved at once */
 
 static uint32_t target_mark(const kb_run *run, const kb_component *component)
 {
@@ -21,7 +23,7 @@ static uint32_t target_mark(const kb_run *run, const kb_component *component)
     return mark;
 }
 
-/* Are the rows all of one group? */
+/* Return 1 if all rows are in one group. */
 static int is_one_group(const kb_relation *target, const kb_component *component)
 {
     if (component->carried == KB_FIXED)
@@ -32,7 +34,7 @@ static int is_one_group(const kb_relation *target, const kb_component *component
     return 1;
 }
 
-/* Are there rows enough to set up the bits for? */
+/* Return 1 if there are enough rows for the bitmap to pay. */
 int kb_group_pays(const kb_run *run, const kb_component *component)
 {
     uint32_t rows;
@@ -40,7 +42,7 @@ int kb_group_pays(const kb_run *run, const kb_component *component)
     if (!component->linear || run->fresh)
         return 0;
     rows = run->slots[component->target]->rows;
-    return rows >= LEAST_ROWS && rows >= run->group.retry && rows >= run->engine->symbols.count / SYMBOLS_A_ROW;
+    return rows >= MIN_ROWS && rows >= run->group.retry && rows >= run->engine->symbols.count / MAX_SYMBOLS_PER_ROW;
 }
 
 void kb_group_begin(kb_run *run, const kb_component *component)
@@ -48,7 +50,7 @@ void kb_group_begin(kb_run *run, const kb_component *component)
     kb_group *group = &run->group;
     kb_relation *target = run->slots[component->target];
     uint32_t done;
-    int one;
+    int is_single;
 
     if (!kb_group_pays(run, component))
         return;
@@ -56,14 +58,14 @@ void kb_group_begin(kb_run *run, const kb_component *component)
         if (run->plan->rules[r].linear && !kb_rule_has_views(run, run->plan->rules + r))
             return;
     done = run->low[target_mark(run, component)];
-    one = is_one_group(target, component);
+    is_single = is_one_group(target, component);
     group->retry = target->rows * UINT64_C(2);
-    if (done != 0 && !one)
+    if (done != 0 && !is_single)
         return;
     group->words = run->engine->symbols.count / 64 + 1;
     if ((group->seen = kb_alloc(&run->heap, group->words, sizeof *group->seen)) == NULL)
         return;
-    if (!one && (group->order = kb_relation_sorted(target, &run->heap, component->carried, 0, target->rows)) == NULL) {
+    if (!is_single && (group->order = kb_relation_sorted(target, &run->heap, component->carried, 0, target->rows)) == NULL) {
         kb_release(&run->heap, group->seen);
         group->seen = NULL;
         return;
@@ -89,7 +91,7 @@ static void open_group(kb_run *run, const kb_component *component)
 {
     kb_group *group = &run->group;
     const kb_relation *target = run->slots[component->target];
-    const kb_sym *values = target->cells + kb_own_column(component);
+    const kb_sym *values = target->cells + kb_varying_column(component);
 
     group->first = group->next;
     while (group->next < group->rows
@@ -105,12 +107,12 @@ static void open_group(kb_run *run, const kb_component *component)
         group->queues[i] = group->order == NULL ? group->done : group->first;
 }
 
-/* Takes the bits of the group back; by row, or all of them where that is less. */
+/* Clear the bitmap of the group: row by row, or as a whole where that is less work. */
 static void close_group(kb_run *run, const kb_component *component)
 {
     kb_group *group = &run->group;
     const kb_relation *target = run->slots[component->target];
-    const kb_sym *values = target->cells + kb_own_column(component);
+    const kb_sym *values = target->cells + kb_varying_column(component);
 
     group->open = 0;
     if (group->words < target->rows - group->tail)
@@ -123,12 +125,13 @@ static void close_group(kb_run *run, const kb_component *component)
     }
 }
 
-/* Loads the row at the turn's place of the queue and sets the cursor of its PROBE; 0: a guard says no. */
+/* Load the row at a place of the queue and set the cursor of the PROBE. Return 0 if a guard
+ * fails. */
 static int enter(kb_run *run, const kb_rule *rule, const kb_relation *target, uint32_t place)
 {
     const kb_step *steps = run->plan->steps + rule->first;
     const kb_pair *loads = run->plan->pairs + steps->pairs;
-    const kb_sym *row = target->cells + (size_t)kb_row_at(&run->group, place) * target->arity;
+    const kb_sym *row = kb_row(target, kb_row_at(&run->group, place));
 
     for (uint32_t i = 0; i < steps->loads; i++)
         run->registers[loads[i].with] = row[loads[i].column];
@@ -145,7 +148,7 @@ static int enter(kb_run *run, const kb_rule *rule, const kb_relation *target, ui
     return 1;
 }
 
-/* Of `count` rows of a list, those that are there. */
+/* Count the visible rows among `count` rows of a list. */
 static void count_visible(kb_run *run, const kb_step *probe, const uint32_t *list, uint32_t count)
 {
     const uint8_t *state = run->slots[probe->slot]->state;
@@ -156,13 +159,14 @@ static void count_visible(kb_run *run, const kb_step *probe, const uint32_t *lis
     kb_count_step(run, probe, count - hidden);
 }
 
-/* The rows of the list that are new go behind the last, without a branch for each. KB_PAUSED: `left` is used up. */
+/* Append the new rows of the list to the relation, without a branch for each. Return KB_PAUSED if
+ * `left` is used up. */
 static kb_status expand(kb_run *run, const kb_component *component, const kb_step *probe, kb_cursor *cursor)
 {
     const kb_relation *inner = run->slots[probe->slot];
     kb_relation *target = run->slots[component->target];
     const kb_step *emit = probe + 1;
-    uint32_t column = run->plan->pairs[emit->pairs + emit->keys].with, arity = target->arity, to = kb_own_column(component);
+    uint32_t column = run->plan->pairs[emit->pairs + emit->keys].with, arity = target->arity, to = kb_varying_column(component);
     kb_sym carried = arity == 2 ? run->registers[run->plan->pairs[emit->pairs + component->carried].with] : 0;
     uint32_t stride = probe->arity;
     uint64_t *seen = run->group.seen;
@@ -171,16 +175,16 @@ static kb_status expand(kb_run *run, const kb_component *component, const kb_ste
         const uint32_t *list = kb_index_list(cursor->index, cursor->entry) + cursor->at;
         const kb_sym *values = inner->cells + column;
         const uint8_t *state = inner->state;
-        uint64_t room = run->limits.max_rows == 0 ? UINT64_MAX : run->limits.max_rows - (run->stats.rows_made - run->rows_from);
+        uint64_t rows_left = kb_rows_left(run);
         uint32_t count = cursor->end - cursor->at, rows, before = target->rows;
         kb_sym *cells;
 
         if (run->left <= 0)
             return KB_PAUSED;
-        count = count < SLICE ? count : SLICE;
+        count = count < BATCH_ROWS ? count : BATCH_ROWS;
         count = count < (uint64_t)(run->left + 1) / 2 ? count : (uint32_t)((run->left + 1) / 2);
-        if (count > room)
-            count = room == 0 ? 1 : (uint32_t)room;
+        if (count > rows_left)
+            count = rows_left == 0 ? 1 : (uint32_t)rows_left;
         if (target->capacity - before < count && kb_relation_reserve(target, count) < 0)
             return KB_NOMEM;
         cells = target->cells + (size_t)before * arity;
@@ -196,7 +200,7 @@ static kb_status expand(kb_run *run, const kb_component *component, const kb_ste
             seen[value >> 6] = word | fresh << (value & 63);
             rows += (uint32_t)fresh;
         }
-        if (rows > room) {
+        if (rows > rows_left) {
             seen[cells[to] >> 6] &= ~(UINT64_C(1) << (cells[to] & 63));
             run->stats.budget = KB_BUDGET_ROWS;
             return KB_LIMIT;
@@ -207,41 +211,39 @@ static kb_status expand(kb_run *run, const kb_component *component, const kb_ste
         run->stats.probes += count;
         run->left -= 2 * (int64_t)count;
         count_visible(run, probe, list, count);
-        for (kb_lookup *index = target->indexes; index != NULL; index = index->next)
-            for (uint32_t id = before; id < target->rows; id++)
-                if (kb_index_add(index, target, id) < 0)
-                    return KB_NOMEM;
+        if (kb_indexes_extend(target, before) < 0)
+            return KB_NOMEM;
     }
     return KB_OK;
 }
 
-/* One rule over all there is in its queue. */
+/* Evaluate one rule over its whole queue. */
 static kb_status work_queue(kb_run *run, const kb_component *component, const kb_rule *rule, uint32_t *queue)
 {
     kb_group *group = &run->group;
     const kb_relation *target = run->slots[component->target];
     const kb_step *probe = run->plan->steps + rule->first + rule->count - 2;
     kb_cursor *cursor = run->cursors + rule->count - 2;
-    kb_walk walk;
+    kb_frontier loop;
     kb_status status;
-    int plain = -1;
+    int is_short_form = -1;
 
-    memset(&walk, 0, sizeof walk);
+    memset(&loop, 0, sizeof loop);
     for (;;) {
         if (*queue == group->next)
             *queue = group->tail;
         if (*queue == target->rows)
             return KB_OK;
-        if (plain < 0)
-            plain = target->indexes == NULL && kb_walk_plan(run, component, rule, *queue, &walk);
+        if (is_short_form < 0)
+            is_short_form = target->indexes == NULL && kb_frontier_plan(run, component, rule, *queue, &loop);
         if (!group->inside) {
             if (run->left <= 0)
                 return KB_PAUSED;
-            if (plain) {
-                uint32_t was = *queue, end = was < group->next ? group->next : target->rows;
+            if (is_short_form) {
+                uint32_t first = *queue, end = first < group->next ? group->next : target->rows;
 
-                *queue = kb_walk_rows(run, component, rule, &walk, was, end);
-                if (*queue != was && (*queue == group->next || *queue == target->rows))
+                *queue = kb_frontier_rows(run, component, rule, &loop, first, end);
+                if (*queue != first && (*queue == group->next || *queue == target->rows))
                     continue;
                 if (run->left <= 0)
                     return KB_PAUSED;
@@ -259,8 +261,8 @@ static kb_status work_queue(kb_run *run, const kb_component *component, const kb
     }
 }
 
-/* Has every rule come to the end of the queue? */
-static int is_worked(const kb_run *run, const kb_component *component)
+/* Return 1 if every rule has reached the end of the queue. */
+static int is_finished(const kb_run *run, const kb_component *component)
 {
     const kb_group *group = &run->group;
     uint32_t rows = run->slots[component->target]->rows;
@@ -271,8 +273,9 @@ static int is_worked(const kb_run *run, const kb_component *component)
     return 1;
 }
 
-/* The bits of a single group are what matrix.c holds: they become the set. */
-static void keep_bits(kb_run *run, const kb_component *component)
+/* Make the bitmap of a single group the set of the relation: matrix.c has the same
+ * representation. */
+static void keep_bitmap(kb_run *run, const kb_component *component)
 {
     kb_group *group = &run->group;
     kb_relation *target = run->slots[component->target];
@@ -290,7 +293,7 @@ static void keep_bits(kb_run *run, const kb_component *component)
     group->seen = NULL;
 }
 
-kb_status kb_group_work(kb_run *run, const kb_component *component)
+kb_status kb_group_run(kb_run *run, const kb_component *component)
 {
     kb_group *group = &run->group;
     kb_status status;
@@ -298,7 +301,7 @@ kb_status kb_group_work(kb_run *run, const kb_component *component)
     while (group->open || group->next < group->rows) {
         if (!group->open)
             open_group(run, component);
-        for (; !is_worked(run, component); run->rule = component->first_rule)
+        for (; !is_finished(run, component); run->rule = component->first_rule)
             for (; run->rule < component->first_rule + component->rules; run->rule++) {
                 const kb_rule *rule = run->plan->rules + run->rule;
 
@@ -316,7 +319,7 @@ kb_status kb_group_work(kb_run *run, const kb_component *component)
             close_group(run, component);
         group->open = 0;
     }
-    keep_bits(run, component);
+    keep_bitmap(run, component);
     run->high[target_mark(run, component)] = run->slots[component->target]->rows;
     kb_group_end(run);
     return KB_DONE;

@@ -1,15 +1,16 @@
 /* index.c - from the values of some columns to the rows that have them.
- * Owns: the table of keys and the lists of row ids, each ascending, so that a view (rows from id to id)
- * is a piece of a list. Never: looks whether a row is hidden; changes a relation.
- * A list of one id lies in its entry, longer ones in blocks of the pool that double as they fill; a list
- * drops its dead ids when they are the greater part, but keeps one, from which the key can be read. */
+ * Owns: the table of keys and the lists of row ids. Each list is ascending, so that a view (rows
+ * from id to id) is a slice of it. Never: checks if a row is hidden; changes a relation.
+ * A list of one id is stored in its entry, longer ones in blocks of the pool that double in size. A
+ * list drops its deleted ids when they are the majority, but keeps one, from which the key can be
+ * read. */
 #include "internal.h"
 
 static void key_of(const kb_lookup *index, const kb_relation *relation, uint32_t id, kb_sym *key)
 {
-    const kb_sym *row = relation->cells + (size_t)id * relation->arity;
+    const kb_sym *row = kb_row(relation, id);
 
-    key[0] = row[index->columns[0]];  /* an index has a column */
+    key[0] = row[index->columns[0]];  /* an index has at least one column */
     for (uint32_t i = 1; i < index->width; i++)
         key[i] = row[index->columns[i]];
 }
@@ -21,19 +22,19 @@ static uint32_t hash_of(const kb_entry *entry, uint32_t width)
 
 uint32_t kb_index_find(const kb_lookup *index, const kb_relation *relation, const kb_sym *key)
 {
-    uint32_t hash, want, slot;
+    uint32_t hash, stored_key, slot;
 
     if (index->direct)
         return key[0] < index->size ? index->slots[key[0]] - 1 : KB_NONE;   /* 0 - 1 is KB_NONE */
     if (index->slots == NULL)
         return KB_NONE;
     hash = (uint32_t)kb_hash_row(key, index->width);
-    want = index->width == 1 ? key[0] : hash;
+    stored_key = index->width == 1 ? key[0] : hash;
     for (uint32_t at = hash & (index->size - 1); (slot = index->slots[at]) != 0; at = (at + 1) & (index->size - 1)) {
         const kb_sym *row;
         uint32_t i = 1;
 
-        if (index->entries[slot - 1].key != want)
+        if (index->entries[slot - 1].key != stored_key)
             continue;
         if (index->width == 1)
             return slot - 1;
@@ -46,7 +47,7 @@ uint32_t kb_index_find(const kb_lookup *index, const kb_relation *relation, cons
     return KB_NONE;
 }
 
-/* A larger table: by symbol where the symbols are few enough for that, else by hash. */
+/* Build a larger table: by symbol where symbols are dense enough, otherwise by hash. */
 static kb_status grow_table(kb_lookup *index, const kb_relation *relation)
 {
     uint32_t size = 8, direct;
@@ -84,7 +85,7 @@ static kb_status new_entry(kb_lookup *index, const kb_relation *relation, const 
     uint32_t at;
 
     if (index->entry_count >= have) {
-        void *block = kb_resize(relation->heap, index->entries, kb_grown(have, index->entry_count + 1u, 4), sizeof *entry);
+        void *block = kb_resize(relation->heap, index->entries, kb_grow_capacity(have, index->entry_count + 1u, 4), sizeof *entry);
 
         if (block == NULL)
             return KB_NOMEM;
@@ -137,7 +138,7 @@ static kb_status take_block(kb_lookup *index, const kb_relation *relation, uint3
     if (class >= 32 || need > UINT32_MAX - 1)
         return KB_NOMEM;
     if (need > have) {
-        void *block = kb_resize(relation->heap, index->pool, kb_grown(have, need, 8), sizeof *index->pool);
+        void *block = kb_resize(relation->heap, index->pool, kb_grow_capacity(have, need, 8), sizeof *index->pool);
 
         if (block == NULL)
             return KB_NOMEM;
@@ -148,7 +149,8 @@ static kb_status take_block(kb_lookup *index, const kb_relation *relation, uint3
     return KB_OK;
 }
 
-/* The list of `entry` has become `count` ids (at least one), kept at the front of its block: gives the rest back. */
+/* Shrink the list of `entry` to its first `count` ids (at least one) and free the rest of its
+ * block. */
 static void shrink_list(kb_lookup *index, kb_entry *entry, uint32_t count)
 {
     uint32_t class = block_class(entry->count), at = entry->at;
@@ -191,7 +193,16 @@ kb_status kb_index_add(kb_lookup *index, const kb_relation *relation, uint32_t i
     return KB_OK;
 }
 
-/* Rows are rolled back newest first, so an entry that goes with its only row is the newest entry. */
+kb_status kb_indexes_extend(kb_relation *relation, uint32_t first)
+{
+    for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
+        for (uint32_t id = first; id < relation->rows; id++)
+            if (kb_index_add(index, relation, id) < 0)
+                return KB_NOMEM;
+    return KB_OK;
+}
+
+/* Rows are rolled back newest first, so an entry whose only row is removed is the newest entry. */
 void kb_index_undo(kb_lookup *index, const kb_relation *relation, uint32_t id)
 {
     kb_sym key[KB_MAX_ARITY];
@@ -228,12 +239,12 @@ void kb_index_undo(kb_lookup *index, const kb_relation *relation, uint32_t id)
     index->slots[hole] = 0;
 }
 
-/* Row `id`, marked dead by now, counts against its list. */
+/* Count row `id`, which is marked deleted, against its list. */
 void kb_index_died(kb_lookup *index, const kb_relation *relation, uint32_t id)
 {
     kb_sym key[KB_MAX_ARITY];
     kb_entry *entry;
-    uint32_t place, kept = 0, last;
+    uint32_t place, live = 0, last;
     uint32_t *list;
 
     key_of(index, relation, id, key);
@@ -248,11 +259,11 @@ void kb_index_died(kb_lookup *index, const kb_relation *relation, uint32_t id)
     last = list[entry->count - 1];
     for (uint32_t i = 0; i < entry->count; i++)
         if (relation->state[list[i]] != KB_DEAD)
-            list[kept++] = list[i];
-    entry->dead = kept == 0;
-    if (kept == 0)
-        list[kept++] = last;
-    shrink_list(index, entry, kept);
+            list[live++] = list[i];
+    entry->dead = live == 0;
+    if (live == 0)
+        list[live++] = last;
+    shrink_list(index, entry, live);
 }
 
 static void index_free(kb_heap *heap, kb_lookup *index)

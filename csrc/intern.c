@@ -1,7 +1,8 @@
-/* intern.c - bytes to symbols and back.
- * Owns: the text of every symbol, the table that finds it, the number beside a numeric text.
- * Never: forgets a symbol; only a batch that could not be finished is rolled back.
- * A symbol costs its text, 8 bytes for where it starts, some 16 in the table, 8 more if it is a number. */
+/* intern.c - interns bytes as symbols.
+ * Owns: the text of every symbol, the table that finds it, the number of a numeric text. Never:
+ * removes a symbol, except when a batch that failed is rolled back.
+ * A symbol takes the bytes of its text, 8 for its start, about 16 in the table, and 8 more if it is
+ * a number. */
 #include "internal.h"
 
 static uint64_t load_64(const char *bytes)
@@ -12,7 +13,7 @@ static uint64_t load_64(const char *bytes)
     return value;
 }
 
-/* 32 bits, never 0 together with symbol 0: the slot's other half is a symbol and those start at 1. */
+/* Hash to 32 bits. A slot is never 0, because its other half is a symbol and those start at 1. */
 static uint32_t hash_text(const kb_symbols *symbols, const char *text, size_t len)
 {
     uint64_t hash = symbols->seed ^ len;
@@ -62,8 +63,8 @@ static void place(uint64_t *slots, uint32_t mask, uint64_t slot)
     slots[at] = slot;
 }
 
-/* Room for one more symbol of `len` bytes. */
-static kb_status make_room(kb_engine *engine, kb_symbols *symbols, size_t len)
+/* Reserve space for one more symbol of `len` bytes. */
+static kb_status reserve_symbol(kb_engine *engine, kb_symbols *symbols, size_t len)
 {
     void *block;
     size_t have;
@@ -86,7 +87,7 @@ static kb_status make_room(kb_engine *engine, kb_symbols *symbols, size_t len)
     }
     have = symbols->starts == NULL ? 0 : kb_capacity(symbols->starts) / sizeof *symbols->starts;
     if ((size_t)symbols->count + 3 > have) {
-        block = kb_resize(&engine->heap, symbols->starts, kb_grown(have, symbols->count + 3u, 64), sizeof *symbols->starts);
+        block = kb_resize(&engine->heap, symbols->starts, kb_grow_capacity(have, symbols->count + 3u, 64), sizeof *symbols->starts);
         if (block == NULL)
             return KB_NOMEM;
         symbols->starts = block;
@@ -94,7 +95,7 @@ static kb_status make_room(kb_engine *engine, kb_symbols *symbols, size_t len)
     }
     have = symbols->bytes == NULL ? 0 : kb_capacity(symbols->bytes);
     if (symbols->used + len + 8 > have) {
-        block = kb_resize(&engine->heap, symbols->bytes, kb_grown(have, symbols->used + len + 8, 512), 1);
+        block = kb_resize(&engine->heap, symbols->bytes, kb_grow_capacity(have, symbols->used + len + 8, 512), 1);
         if (block == NULL)
             return KB_NOMEM;
         symbols->bytes = block;
@@ -114,7 +115,7 @@ static kb_status intern(kb_engine *engine, const char *text, size_t len, kb_sym 
         *out = sym;
         return KB_OK;
     }
-    if ((status = make_room(engine, symbols, len)) < 0)
+    if ((status = reserve_symbol(engine, symbols, len)) < 0)
         return status;
     sym = ++symbols->count;
     kb_number_parse(text, len, &number);
@@ -132,7 +133,8 @@ static kb_status intern(kb_engine *engine, const char *text, size_t len, kb_sym 
     return KB_OK;
 }
 
-/* Takes the newest symbol back; the table closes the gap, so that no later probe ends too soon. */
+/* Remove the newest symbol. Later slots of the cluster move back into the gap, so that no probe
+ * sequence ends too soon. */
 static void forget_last(kb_symbols *symbols)
 {
     kb_sym sym = symbols->count--;
@@ -163,7 +165,7 @@ void kb_symbols_free(kb_engine *engine)
     kb_release(&engine->heap, engine->symbols.equals.slots);
 }
 
-/* `number` may be NULL; the symbol must be one of the engine. */
+/* `number` may be NULL; the symbol must exist. */
 void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, size_t *len, kb_number *number)
 {
     const char *start = symbols->bytes + start_of(symbols, sym);
@@ -183,7 +185,7 @@ void kb_symbol_get(const kb_symbols *symbols, kb_sym sym, const char **text, siz
     }
 }
 
-void kb_symbol_tell(kb_symbols *symbols, const void *maker, kb_sym sym)
+void kb_symbol_publish(kb_symbols *symbols, const void *maker, kb_sym sym)
 {
     if (symbols->maker != maker && sym > symbols->made_from)
         symbols->maker = NULL;
@@ -201,11 +203,11 @@ kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, co
     kb_status status;
 
     if (sym != 0) {
-        kb_symbol_tell(symbols, maker, sym);
+        kb_symbol_publish(symbols, maker, sym);
         *out = sym;
         return KB_OK;
     }
-    if (!kb_heap_charge(heap, len + 32))   /* as much as a symbol costs beside its text */
+    if (!kb_heap_charge(heap, len + 32))   /* what a symbol costs in addition to its text */
         return KB_NOMEM;
     if (symbols->maker != maker) {
         symbols->maker = maker;
@@ -216,7 +218,7 @@ kb_status kb_symbol_make(kb_engine *engine, const void *maker, kb_heap *heap, co
     return status;
 }
 
-void kb_symbols_settle(kb_engine *engine, const void *maker, int forget)
+void kb_symbols_end_run(kb_engine *engine, const void *maker, int forget)
 {
     kb_symbols *symbols = &engine->symbols;
 
@@ -234,7 +236,7 @@ kb_status kb_intern(kb_engine *engine, const char *bytes, size_t len, kb_sym *ou
     if (engine == NULL || out == NULL || (bytes == NULL && len != 0))
         return KB_MISUSE;
     if ((status = intern(engine, bytes == NULL ? "" : bytes, len, out)) == KB_OK)
-        kb_symbol_tell(&engine->symbols, NULL, *out);
+        kb_symbol_publish(&engine->symbols, NULL, *out);
     return status;
 }
 
@@ -260,7 +262,7 @@ kb_status kb_intern_many(kb_engine *engine, const char *bytes, const uint64_t *e
         }
     }
     for (size_t i = 0; i < count; i++)
-        kb_symbol_tell(&engine->symbols, NULL, out[i]);
+        kb_symbol_publish(&engine->symbols, NULL, out[i]);
     return KB_OK;
 }
 
@@ -270,7 +272,7 @@ kb_status kb_find(kb_engine *engine, const char *bytes, size_t len, kb_sym *out)
         return KB_MISUSE;
     bytes = bytes == NULL ? "" : bytes;
     *out = kb_symbol_find(&engine->symbols, bytes, len);
-    kb_symbol_tell(&engine->symbols, NULL, *out);
+    kb_symbol_publish(&engine->symbols, NULL, *out);
     return KB_OK;
 }
 

@@ -1,6 +1,6 @@
-/* json.c - answers as the JSON text that leaves the server, written once, straight from the symbols.
- * Owns: how a text and an integer look in JSON (RFC 8259, escapes as short as they can be). Never: what the keys
- * of a row are called; the pieces between the values come from the caller. */
+/* json.c - answers as JSON text, written once, directly from the symbols.
+ * Owns: the JSON form of a text and an integer (RFC 8259, with the shortest escapes). Never: names
+ * the keys of a row; the caller passes the pieces between the values. */
 #include "internal.h"
 
 #define NUMBER_ROOM 20u               /* the longest 64-bit integer, with its sign */
@@ -10,7 +10,7 @@ typedef struct kb_writer {
     char *at, *end;
 } kb_writer;
 
-/* 0: goes out as it is; 'u': \u00XX; else the letter after the backslash */
+/* 0: written as it is; 'u': as \u00XX; otherwise the letter after the backslash */
 static const char escapes[256] = {
     'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'b', 't', 'n', 'u', 'f', 'r', 'u', 'u',
     'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u', 'u',
@@ -34,7 +34,7 @@ static int put_text(kb_writer *writer, const char *text, size_t len)
     size_t room = (size_t)(writer->end - at);
 
     if (room < 2 || len > (room - 2) / ESCAPE_ROOM)
-        return 0;                     /* perhaps it would fit; the next slice has room for it in any case */
+        return 0;                     /* it might fit, but the next slice has space in any case */
     *at++ = '"';
     for (size_t i = 0; i < len; i++) {
         char escape = escapes[(unsigned char)text[i]];
@@ -60,44 +60,32 @@ static int put_text(kb_writer *writer, const char *text, size_t len)
 static int put_integer(kb_writer *writer, int64_t value)
 {
     char digits[NUMBER_ROOM];
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    size_t at = sizeof digits;
 
-    do
-        digits[--at] = (char)('0' + rest % 10);
-    while ((rest /= 10) != 0);
-    if (value < 0)
-        digits[--at] = '-';
-    return put(writer, digits + at, sizeof digits - at);
+    return put(writer, digits, kb_integer_text(value, digits));
 }
 
-static int put_optional(kb_writer *writer, int64_t value, int there)
+static int put_optional(kb_writer *writer, int64_t value, int is_stored)
 {
-    return there ? put_integer(writer, value) : put(writer, "null", 4);
+    return is_stored ? put_integer(writer, value) : put(writer, "null", 4);
 }
 
-static int64_t cell(const kb_relation *relation, uint32_t attribute, uint32_t id)
-{
-    return relation->columns[attribute] == NULL ? kb_attribute_default(attribute) : relation->columns[attribute][id];
-}
-
-/* The values after the arguments: the stored row's, or null for a row that was not asserted. */
+/* Write the attributes of the stored row, or null for a row that was not asserted. */
 static int put_values(kb_writer *writer, const kb_relation *stored, uint32_t id, const char *const *pieces, const size_t *lengths)
 {
-    int there = id != KB_NO_ROW;
+    int is_stored = id != KB_NO_ROW;
     int64_t created = 0, from = 0, until = INT64_MAX, life = 0;
 
-    if (there) {
-        created = cell(stored, KB_CREATED_AT, id);
-        from = cell(stored, KB_VALID_FROM, id);
-        until = cell(stored, KB_VALID_UNTIL, id);
-        life = cell(stored, KB_TTL, id);
+    if (is_stored) {
+        created = kb_attribute_cell(stored, KB_CREATED_AT, id);
+        from = kb_attribute_cell(stored, KB_VALID_FROM, id);
+        until = kb_attribute_cell(stored, KB_VALID_UNTIL, id);
+        life = kb_attribute_cell(stored, KB_TTL, id);
     }
-    return put(writer, pieces[KB_JSON_CREATED], lengths[KB_JSON_CREATED]) && put_optional(writer, created, there)
+    return put(writer, pieces[KB_JSON_CREATED], lengths[KB_JSON_CREATED]) && put_optional(writer, created, is_stored)
         && put(writer, pieces[KB_JSON_FROM], lengths[KB_JSON_FROM])
-        && put_optional(writer, from == 0 ? created : from == KB_EPOCH ? 0 : from, there)
+        && put_optional(writer, from == 0 ? created : from == KB_EPOCH ? 0 : from, is_stored)
         && put(writer, pieces[KB_JSON_UNTIL], lengths[KB_JSON_UNTIL])
-        && put_optional(writer, until, there && until != INT64_MAX)
+        && put_optional(writer, until, is_stored && until != INT64_MAX)
         && put(writer, pieces[KB_JSON_TTL], lengths[KB_JSON_TTL]) && put_optional(writer, life, life != 0)
         && put(writer, pieces[KB_JSON_END], lengths[KB_JSON_END]);
 }
@@ -140,9 +128,8 @@ kb_status kb_rows_json(const kb_engine *engine, kb_rel stored, const kb_sym *row
         if (relation == NULL || relation->owned || relation->arity != arity || relation->columns[KB_CONFIDENCE] != NULL)
             return KB_MISUSE;
     }
-    for (size_t j = 0; j < count * arity; j++)
-        if (rows[j] - 1 >= engine->symbols.count)
-            return KB_MISUSE;
+    if (!kb_symbols_exist(engine, rows, count * arity))
+        return KB_MISUSE;
     for (i = 0; i < count; i++) {
         char *start = writer.at;
 

@@ -1,104 +1,108 @@
-/* lexical.c - which facts match the words of a text best.
- * Owns: the scores of kbengine.h by posting lists, and the search for the best of them. Never: keeps a list, allocates, or
- * knows an engine: all it reads is the caller's.
- * Lists are walked side by side, a window of places after the other, so that what is added up stays in the cache. Once as many
- * rows as are wanted are better than the lightest words together can make one, their lists are read only for facts that have
- * one of the others (MaxScore). Every score is added up in the order of the words, independent of the lists that were read. */
+/* lexical.c - finds the facts that match the words of a query best (BM25).
+ * Owns: the scores that kbengine.h defines, from posting lists, and the search for the highest.
+ * Never: stores a list, allocates, or uses an engine: all it reads belongs to the caller.
+ * Lists are read side by side, one window of facts after the other, so that the scores being added
+ * stay in the cache. Once `room` facts score more than the words with the lowest weights can give
+ * together, the lists of these words are read only for facts that have one of the other words
+ * (MaxScore). Every score is added in the order of the words, whichever lists were read. */
 #include "internal.h"
 
-#define WINDOW 2048u                  /* places worked on together */
-#define ROUNDING (1 + 1e-9)           /* how much sums of the same numbers in another order may differ, and more */
+#define WINDOW 2048u                  /* facts scored together */
+#define ROUNDING (1 + 1e-9)           /* covers the differences between sums of the same numbers in
+                                       * another order */
 
 typedef struct search {
-    const kb_lexical *how;
-    size_t at[KB_LEXICAL_WORDS];      /* by word: the first entry of its list that was not looked at */
-    double rest[KB_LEXICAL_WORDS + 1];     /* the most that this word and those after it can give */
-    size_t open;                      /* words from here on matter only for facts that have one before */
+    const kb_lexical *query;
+    size_t at[KB_LEXICAL_WORDS];      /* by word: the first unread entry of its list */
+    /* by word: the maximum that it and the words after it can add */
+    double bounds[KB_LEXICAL_WORDS + 1];
+    size_t required;                  /* words from this one on count only for facts that have an
+                                       * earlier one */
     double scores[WINDOW];
-    uint64_t touched[WINDOW / 64];
-    uint32_t *facts;                  /* a heap, the worst of those kept at its root */
-    double *kept;
+    uint64_t seen[WINDOW / 64];
+    uint32_t *facts;                  /* a heap with the worst of the best at its root */
+    double *best;
     size_t room, count;
 } search;
 
-static double gain(const kb_lexical *how, double weight, uint32_t times, uint32_t length)
+static double word_score(const kb_lexical *query, double weight, uint32_t times, uint32_t length)
 {
-    return weight * times * how->scale / (times + how->flat + how->slope * length);
+    return weight * times * query->scale / (times + query->flat + query->slope * length);
 }
 
-static uint32_t rank_of(const kb_lexical *how, uint32_t fact)
+static uint32_t rank_of(const kb_lexical *query, uint32_t fact)
 {
-    uint32_t owner = how->owners[fact];
+    uint32_t owner = query->owners[fact];
 
-    return owner < how->owner_count ? how->ranks[owner] : KB_NO_ROW;
+    return owner < query->owner_count ? query->ranks[owner] : KB_NO_ROW;
 }
 
-static int is_asked(const kb_lexical *how, uint32_t fact)
+static int is_candidate(const kb_lexical *query, uint32_t fact)
 {
-    return how->shown[fact] && rank_of(how, fact) != KB_NO_ROW;
+    return query->visible[fact] && rank_of(query, fact) != KB_NO_ROW;
 }
 
-/* Does fact `a` with its score come before fact `b`? */
-static int before(const kb_lexical *how, uint32_t a, double score_a, uint32_t b, double score_b)
+/* Return 1 if fact `a` with its score comes before fact `b`. */
+static int before(const kb_lexical *query, uint32_t a, double score_a, uint32_t b, double score_b)
 {
     uint32_t rank_a, rank_b;
 
     if (score_a != score_b)
         return score_a > score_b;
-    rank_a = rank_of(how, a);
-    rank_b = rank_of(how, b);
+    rank_a = rank_of(query, a);
+    rank_b = rank_of(query, b);
     return rank_a != rank_b ? rank_a < rank_b : a < b;
 }
 
-/* Puts a fact at or below place `at` of the heap, where there is room for it. */
-static void sink(search *s, size_t at, uint32_t fact, double score)
+/* Put a fact at or below place `at` of the heap. */
+static void sift_down(search *s, size_t at, uint32_t fact, double score)
 {
     size_t child;
 
     while ((child = 2 * at + 1) < s->count) {
-        if (child + 1 < s->count && before(s->how, s->facts[child], s->kept[child], s->facts[child + 1], s->kept[child + 1]))
+        if (child + 1 < s->count && before(s->query, s->facts[child], s->best[child], s->facts[child + 1], s->best[child + 1]))
             child++;
-        if (!before(s->how, fact, score, s->facts[child], s->kept[child]))
+        if (!before(s->query, fact, score, s->facts[child], s->best[child]))
             break;
         s->facts[at] = s->facts[child];
-        s->kept[at] = s->kept[child];
+        s->best[at] = s->best[child];
         at = child;
     }
     s->facts[at] = fact;
-    s->kept[at] = score;
+    s->best[at] = score;
 }
 
-static void rise(search *s, uint32_t fact, double score)
+static void sift_up(search *s, uint32_t fact, double score)
 {
     size_t at = s->count++;
 
     while (at > 0) {
         size_t above = (at - 1) / 2;
 
-        if (!before(s->how, s->facts[above], s->kept[above], fact, score))
+        if (!before(s->query, s->facts[above], s->best[above], fact, score))
             break;
         s->facts[at] = s->facts[above];
-        s->kept[at] = s->kept[above];
+        s->best[at] = s->best[above];
         at = above;
     }
     s->facts[at] = fact;
-    s->kept[at] = score;
+    s->best[at] = score;
 }
 
 static void offer(search *s, uint32_t fact, double score)
 {
-    if (s->count == s->room && score < s->kept[0])
+    if (s->count == s->room && score < s->best[0])
         return;
-    if (!is_asked(s->how, fact))
+    if (!is_candidate(s->query, fact))
         return;
     if (s->count < s->room)
-        rise(s, fact, score);
-    else if (before(s->how, fact, score, s->facts[0], s->kept[0]))
-        sink(s, 0, fact, score);
+        sift_up(s, fact, score);
+    else if (before(s->query, fact, score, s->facts[0], s->best[0]))
+        sift_down(s, 0, fact, score);
 }
 
-/* From the root, the worst, to the end of the array: the best comes first. */
-static void order(search *s)
+/* Sort the heap, best first. */
+static void sort_best(search *s)
 {
     size_t filled = s->count;
     uint32_t fact;
@@ -106,16 +110,16 @@ static void order(search *s)
 
     while (s->count > 1) {
         fact = s->facts[--s->count];
-        score = s->kept[s->count];
+        score = s->best[s->count];
         s->facts[s->count] = s->facts[0];
-        s->kept[s->count] = s->kept[0];
-        sink(s, 0, fact, score);
+        s->best[s->count] = s->best[0];
+        sift_down(s, 0, fact, score);
     }
     s->count = filled;
 }
 
-/* The first entry from `at` on that is `base` or more, by steps that double. */
-static size_t ahead(const kb_posting *word, size_t at, uint32_t base)
+/* Return the first entry from `at` on that is `base` or more, by doubling steps. */
+static size_t skip_to(const kb_posting *word, size_t at, uint32_t base)
 {
     size_t low = at, step = 1;
 
@@ -135,10 +139,11 @@ static size_t ahead(const kb_posting *word, size_t at, uint32_t base)
     return low;
 }
 
-/* Adds what a word gives to the facts from `base` to `end`, or to those of them that have been touched. */
-static kb_status walk(search *s, size_t which, uint32_t base, uint32_t end, int touch)
+/* Add the score of a word to the facts from `base` to `end`; unless `adds_facts`, only to those
+ * seen before. */
+static kb_status add_word(search *s, size_t which, uint32_t base, uint32_t end, int adds_facts)
 {
-    const kb_posting *word = s->how->words + which;
+    const kb_posting *word = s->query->words + which;
     size_t at = s->at[which];
 
     while (at < word->count && word->facts[at] < end) {
@@ -149,108 +154,108 @@ static kb_status walk(search *s, size_t which, uint32_t base, uint32_t end, int 
             return KB_MISUSE;
         while (++at < word->count && word->facts[at] == fact)
             times++;
-        if (s->touched[place / 64] & bit) {
-            s->scores[place] += gain(s->how, word->weight, times, s->how->lengths[fact]);
-        } else if (touch) {
-            s->touched[place / 64] |= bit;
-            s->scores[place] = gain(s->how, word->weight, times, s->how->lengths[fact]);
+        if (s->seen[place / 64] & bit) {
+            s->scores[place] += word_score(s->query, word->weight, times, s->query->lengths[fact]);
+        } else if (adds_facts) {
+            s->seen[place / 64] |= bit;
+            s->scores[place] = word_score(s->query, word->weight, times, s->query->lengths[fact]);
         }
     }
     s->at[which] = at;
     return KB_OK;
 }
 
-/* Works on the window at `base`, which is a multiple of its size. */
-static kb_status window(search *s, uint32_t base)
+/* Score the window at `base`, which is a multiple of its size. */
+static kb_status score_window(search *s, uint32_t base)
 {
-    const kb_lexical *how = s->how;
-    uint32_t end = how->fact_count - base > WINDOW ? base + WINDOW : (uint32_t)how->fact_count;
+    const kb_lexical *query = s->query;
+    uint32_t end = query->fact_count - base > WINDOW ? base + WINDOW : (uint32_t)query->fact_count;
     kb_status status = KB_OK;
 
-    memset(s->touched, 0, sizeof s->touched);
-    for (size_t i = 0; i < how->word_count && status == KB_OK; i++) {
-        if (i >= s->open)
-            s->at[i] = ahead(how->words + i, s->at[i], base);
-        status = walk(s, i, base, end, i < s->open);
+    memset(s->seen, 0, sizeof s->seen);
+    for (size_t i = 0; i < query->word_count && status == KB_OK; i++) {
+        if (i >= s->required)
+            s->at[i] = skip_to(query->words + i, s->at[i], base);
+        status = add_word(s, i, base, end, i < s->required);
     }
     if (status != KB_OK)
         return status;
     for (uint32_t i = 0; i < WINDOW / 64; i++) {
-        for (uint64_t bits = s->touched[i]; bits != 0; bits &= bits - 1) {
+        for (uint64_t bits = s->seen[i]; bits != 0; bits &= bits - 1) {
             uint32_t place = i * 64 + KB_LOWEST_BIT(bits);
 
             offer(s, base + place, s->scores[place]);
         }
     }
-    while (s->count == s->room && s->open > 0 && s->rest[s->open - 1] * ROUNDING < s->kept[0])
-        s->open--;
+    while (s->count == s->room && s->required > 0 && s->bounds[s->required - 1] * ROUNDING < s->best[0])
+        s->required--;
     return KB_OK;
 }
 
-/* The lowest place that a word that matters has still to give; KB_NO_ROW: none. */
+/* Return the lowest fact that a required word still has, or KB_NO_ROW. */
 static uint32_t next_place(const search *s)
 {
-    uint32_t least = KB_NO_ROW;
+    uint32_t lowest = KB_NO_ROW;
 
-    for (size_t i = 0; i < s->open; i++)
-        if (s->at[i] < s->how->words[i].count && s->how->words[i].facts[s->at[i]] < least)
-            least = s->how->words[i].facts[s->at[i]];
-    return least;
+    for (size_t i = 0; i < s->required; i++)
+        if (s->at[i] < s->query->words[i].count && s->query->words[i].facts[s->at[i]] < lowest)
+            lowest = s->query->words[i].facts[s->at[i]];
+    return lowest;
 }
 
-static kb_status valid(const kb_lexical *how)
+static kb_status check(const kb_lexical *query)
 {
-    if (how == NULL || how->word_count > KB_LEXICAL_WORDS || how->fact_count > KB_MAX_ROWS
-        || (how->word_count != 0 && how->words == NULL) || !(how->flat > 0 && how->slope >= 0 && how->scale >= 0)
-        || (how->fact_count != 0 && (how->lengths == NULL || how->shown == NULL || how->owners == NULL || how->ranks == NULL)))
+    if (query == NULL || query->word_count > KB_LEXICAL_WORDS || query->fact_count > KB_MAX_ROWS
+        || (query->word_count != 0 && query->words == NULL) || !(query->flat > 0 && query->slope >= 0 && query->scale >= 0)
+        || (query->fact_count != 0 && (query->lengths == NULL || query->visible == NULL || query->owners == NULL || query->ranks == NULL)))
         return KB_MISUSE;
-    for (size_t i = 0; i < how->word_count; i++)
-        if (!(how->words[i].weight >= 0) || (how->words[i].count != 0 && how->words[i].facts == NULL))
+    for (size_t i = 0; i < query->word_count; i++)
+        if (!(query->words[i].weight >= 0) || (query->words[i].count != 0 && query->words[i].facts == NULL))
             return KB_MISUSE;
     return KB_OK;
 }
 
-kb_status kb_lexical_best(const kb_lexical *how, uint32_t *facts, double *scores, size_t room, size_t *filled)
+kb_status kb_lexical_best(const kb_lexical *query, uint32_t *facts, double *scores, size_t room, size_t *filled)
 {
     search s;
     uint32_t base;
-    kb_status status = valid(how);
+    kb_status status = check(query);
 
     if (status != KB_OK || filled == NULL || (room != 0 && (facts == NULL || scores == NULL)))
         return KB_MISUSE;
-    s.how = how;
+    s.query = query;
     s.facts = facts;
-    s.kept = scores;
+    s.best = scores;
     s.room = room;
     s.count = 0;
-    s.open = how->word_count;
+    s.required = query->word_count;
     memset(s.at, 0, sizeof s.at);
-    s.rest[how->word_count] = 0;
-    for (size_t i = how->word_count; i-- > 0;)
-        s.rest[i] = s.rest[i + 1] + gain(how, how->words[i].weight, how->most, how->shortest);
+    s.bounds[query->word_count] = 0;
+    for (size_t i = query->word_count; i-- > 0;)
+        s.bounds[i] = s.bounds[i + 1] + word_score(query, query->words[i].weight, query->max_times, query->min_length);
     while (room != 0 && (base = next_place(&s)) != KB_NO_ROW) {
-        if (base >= how->fact_count || (status = window(&s, base / WINDOW * WINDOW)) != KB_OK)
+        if (base >= query->fact_count || (status = score_window(&s, base / WINDOW * WINDOW)) != KB_OK)
             return KB_MISUSE;
     }
-    order(&s);
+    sort_best(&s);
     *filled = s.count;
     return KB_OK;
 }
 
-kb_status kb_lexical_having(const kb_lexical *how, uint64_t *counts)
+kb_status kb_lexical_counts(const kb_lexical *query, uint64_t *counts)
 {
-    if (valid(how) != KB_OK || (how->word_count != 0 && counts == NULL))
+    if (check(query) != KB_OK || (query->word_count != 0 && counts == NULL))
         return KB_MISUSE;
-    for (size_t i = 0; i < how->word_count; i++)
-        for (size_t at = 0; at < how->words[i].count; at++)
-            if (how->words[i].facts[at] >= how->fact_count)
+    for (size_t i = 0; i < query->word_count; i++)
+        for (size_t at = 0; at < query->words[i].count; at++)
+            if (query->words[i].facts[at] >= query->fact_count)
                 return KB_MISUSE;
-    for (size_t i = 0; i < how->word_count; i++) {
-        const kb_posting *word = how->words + i;
+    for (size_t i = 0; i < query->word_count; i++) {
+        const kb_posting *word = query->words + i;
 
         counts[i] = 0;
         for (size_t at = 0; at < word->count; at++)
-            counts[i] += (at == 0 || word->facts[at - 1] != word->facts[at]) && is_asked(how, word->facts[at]);
+            counts[i] += (at == 0 || word->facts[at - 1] != word->facts[at]) && is_candidate(query, word->facts[at]);
     }
     return KB_OK;
 }

@@ -1,25 +1,20 @@
-/* linear.c - which components of a plan are linear recursion, so that their rounds need not be told apart.
- * Owns: the recognition of the shape, when a plan is loaded. Never: runs anything. */
+/* linear.c - recognises components that are linear recursion, whose rounds need not be separated.
+ * Owns: this analysis, when a plan is loaded. Never: runs anything. */
 #include "machine.h"
-
-static int reads_view(const kb_step *step)
-{
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_AGGREGATE;
-}
 
 static int reads_slot(const kb_step *step, uint32_t slot)
 {
-    return (reads_view(step) || step->op == KB_OP_ABSENT) && step->slot == slot;
+    return kb_step_reads(step) && step->slot == slot;
 }
 
-/* Tests of one row of the recursion, which need no loop. */
+/* Return 1 if the step tests one row of the recursion without a loop. */
 static int is_guard(const kb_step *step)
 {
     return (step->op == KB_OP_SCAN && step->arity == 0) || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
            || step->op == KB_OP_COMPARE;
 }
 
-/* SCAN target DELTA, then steps that do not read the target, EMIT target? */
+/* Return 1 if the rule is SCAN target DELTA, steps that do not read the target, EMIT target. */
 static int is_linear(const kb_plan *plan, const kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
@@ -27,14 +22,14 @@ static int is_linear(const kb_plan *plan, const kb_rule *rule)
     if (rule->count < 2 || steps->op != KB_OP_SCAN || steps->view != KB_VIEW_DELTA || steps->slot != emit->slot)
         return 0;
     for (uint32_t i = 1; i + 1 < rule->count; i++)
-        if (reads_slot(steps + i, emit->slot) || (reads_view(steps + i) && steps[i].view == KB_VIEW_DELTA))
+        if (reads_slot(steps + i, emit->slot) || (kb_step_reads_view(steps + i) && steps[i].view == KB_VIEW_DELTA))
             return 0;
     return 1;
 }
 
-/* Of a linear rule that is SCAN, guards, PROBE and EMIT: which column goes on unchanged? KB_FIXED: there is only one
- * column; KB_NONE: it is not of this shape. */
-static uint32_t carried(const kb_plan *plan, const kb_rule *rule)
+/* For a linear rule of the form SCAN, guards, PROBE, EMIT: return the column that is carried over
+ * unchanged, or KB_FIXED if there is only one column. KB_NONE: the rule has another form. */
+static uint32_t carried_column(const kb_plan *plan, const kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *probe = emit - 1;
     const kb_pair *loads = plan->pairs + steps->pairs, *heads = plan->pairs + emit->pairs;
@@ -54,19 +49,20 @@ static uint32_t carried(const kb_plan *plan, const kb_rule *rule)
     return KB_NONE;
 }
 
-/* A rule that has nothing to do after the first round, since the component does not write what it waits for. */
-static int rests(const kb_plan *plan, const kb_rule *rule, uint32_t target)
+/* Return 1 if the rule has nothing to do after the first round, since the component does not emit
+ * to the relation whose DELTA it reads. */
+static int runs_once(const kb_plan *plan, const kb_rule *rule, uint32_t target)
 {
     for (uint32_t i = 0; i < rule->count; i++) {
         const kb_step *step = plan->steps + rule->first + i;
 
-        if (reads_view(step) && step->view == KB_VIEW_DELTA && step->slot != target)
+        if (kb_step_reads_view(step) && step->view == KB_VIEW_DELTA && step->slot != target)
             return 1;
     }
     return !rule->viewed;
 }
 
-void kb_group_mark(kb_plan *plan, kb_component *component)
+void kb_mark_linear(kb_plan *plan, kb_component *component)
 {
     uint32_t end = component->first_rule + component->rules, column = KB_NONE, linear = 0, grouped = 0;
 
@@ -79,12 +75,12 @@ void kb_group_mark(kb_plan *plan, kb_component *component)
         if (plan->steps[rule->first + rule->count - 1].slot != component->target)
             return;
         if (is_linear(plan, rule)) {
-            uint32_t found = carried(plan, rule);
+            uint32_t rule_column = carried_column(plan, rule);
 
-            grouped += found != KB_NONE && (linear == 0 || found == column);
-            column = found;
+            grouped += rule_column != KB_NONE && (linear == 0 || rule_column == column);
+            column = rule_column;
             rule->linear = ++linear;
-        } else if (!rests(plan, rule, component->target)) {
+        } else if (!runs_once(plan, rule, component->target)) {
             return;
         }
     }

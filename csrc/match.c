@@ -1,14 +1,16 @@
-/* match.c - the rows of one relation that fit a pattern.
- * Owns: the choice between the set, an index and a walk over the rows. Never: joins; that is a plan. */
+/* match.c - the rows of one relation that match a pattern.
+ * Owns: the choice between the set, an index and a scan. Never: joins; that is a plan. */
 #include "internal.h"
 
-#define TINY 32u                      /* rows that are quicker walked over than looked up */
-#define MAX_INDEXES 12u               /* patterns come from outside: they may not grow indexes without end */
-#define SHORT_LIST 128u               /* a list through an index on fewer columns that is short enough to filter */
+#define MAX_SCANNED_ROWS 32u          /* rows that are faster to scan than to look up */
+#define MAX_INDEXES 12u               /* patterns come from users: they must not create indexes
+                                       * without limit */
+#define SHORT_LIST 128u               /* ids from an index on fewer columns that are few enough to
+                                       * filter */
 
-static int fits(const kb_relation *relation, const kb_sym *pattern, uint32_t flags, uint32_t id)
+static int matches(const kb_relation *relation, const kb_sym *pattern, uint32_t flags, uint32_t id)
 {
-    const kb_sym *row = relation->cells + (size_t)id * relation->arity;
+    const kb_sym *row = kb_row(relation, id);
     uint8_t state = relation->state == NULL ? KB_LIVE : relation->state[id];
 
     if (state == KB_DEAD || (state == KB_HIDDEN && !(flags & KB_MATCH_HIDDEN)))
@@ -36,22 +38,22 @@ static uint32_t list_of(const kb_lookup *index, const kb_relation *relation, con
     return index->entries[entry].count;
 }
 
-/* The ids that can match, or no index at all (0): then every row has to be looked at. */
-static int candidates(kb_relation *relation, uint64_t mask, const kb_sym *pattern, const uint32_t **list, uint32_t *count)
+/* Find the ids that can match. Return 0 if there is no index: then every row has to be checked. */
+static int find_candidates(kb_relation *relation, uint64_t mask, const kb_sym *pattern, const uint32_t **list, uint32_t *count)
 {
     kb_lookup *index = kb_index_have(relation, mask), *best = NULL;
-    uint32_t made = 0;
+    uint32_t index_count = 0;
 
     if (index == NULL) {
-        for (kb_lookup *other = relation->indexes; other != NULL; other = other->next, made++)
+        for (kb_lookup *other = relation->indexes; other != NULL; other = other->next, index_count++)
             if ((other->mask & ~mask) == 0) {
                 *count = list_of(other, relation, pattern, list);
                 if (*count <= SHORT_LIST)
                     return 1;
                 best = other;
             }
-        if (made < MAX_INDEXES && kb_index_need(relation, mask, &index) < 0)
-            index = NULL;             /* no room for it: slower, but the answer is the same */
+        if (index_count < MAX_INDEXES && kb_index_need(relation, mask, &index) < 0)
+            index = NULL;             /* out of memory: slower, with the same answer */
         if (index == NULL)
             index = best;
     }
@@ -65,9 +67,9 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
                             uint64_t *cursor, kb_sym *rows, uint32_t *ids, size_t room, size_t *filled)
 {
     const uint32_t *list = NULL;
-    uint32_t count = 0, at, one, listed = 0;
+    uint32_t count = 0, at, id_of_row, has_list = 0;
     uint64_t mask = 0;
-    size_t found = 0;
+    size_t match_count = 0;
 
     if (relation == NULL || cursor == NULL || filled == NULL || room == 0 || (pattern == NULL && relation->arity != 0))
         return KB_MISUSE;
@@ -83,32 +85,32 @@ kb_status kb_relation_match(const kb_engine *engine, kb_relation *relation, cons
     }
     if (relation->arity != 0 && mask == UINT64_MAX >> (KB_MAX_ARITY - relation->arity)
         && kb_relation_place(relation) == KB_OK) {
-        one = kb_relation_find(relation, pattern, kb_hash_row(pattern, relation->arity));
-        list = &one;
-        count = one != KB_NO_ROW;
-        listed = 1;
-    } else if (mask != 0 && relation->rows > TINY) {
-        listed = (uint32_t)candidates(relation, mask, pattern, &list, &count);
+        id_of_row = kb_relation_find(relation, pattern, kb_hash_row(pattern, relation->arity));
+        list = &id_of_row;
+        count = id_of_row != KB_NO_ROW;
+        has_list = 1;
+    } else if (mask != 0 && relation->rows > MAX_SCANNED_ROWS) {
+        has_list = (uint32_t)find_candidates(relation, mask, pattern, &list, &count);
     }
-    if (!listed)
+    if (!has_list)
         count = relation->rows;
-    at = listed ? kb_lower_bound(list, count, (uint32_t)*cursor) : (uint32_t)*cursor;
-    for (; at < count && found < room; at++) {
-        uint32_t id = listed ? list[at] : at;
+    at = has_list ? kb_lower_bound(list, count, (uint32_t)*cursor) : (uint32_t)*cursor;
+    for (; at < count && match_count < room; at++) {
+        uint32_t id = has_list ? list[at] : at;
 
-        if (!fits(relation, pattern, flags, id))
+        if (!matches(relation, pattern, flags, id))
             continue;
         if (rows != NULL)
-            memcpy(rows + found * relation->arity, relation->cells + (size_t)id * relation->arity,
+            memcpy(rows + match_count * relation->arity, kb_row(relation, id),
                    relation->arity * sizeof *rows);
         if (ids != NULL)
-            ids[found] = id;
-        found++;
+            ids[match_count] = id;
+        match_count++;
         *cursor = (uint64_t)id + 1;
     }
-    if (found < room)
+    if (match_count < room)
         *cursor = relation->rows;
-    *filled = found;
+    *filled = match_count;
     return KB_OK;
 }
 
@@ -128,6 +130,6 @@ kb_status kb_rows_at(const kb_engine *engine, kb_rel rel, const uint32_t *ids, s
         if (ids[i] >= relation->rows || (relation->state != NULL && relation->state[ids[i]] == KB_DEAD))
             return KB_MISUSE;
     for (size_t i = 0; relation->arity != 0 && i < count; i++)
-        memcpy(rows + i * relation->arity, relation->cells + (size_t)ids[i] * relation->arity, relation->arity * sizeof *rows);
+        memcpy(rows + i * relation->arity, kb_row(relation, ids[i]), relation->arity * sizeof *rows);
     return KB_OK;
 }

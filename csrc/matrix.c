@@ -1,16 +1,17 @@
-/* matrix.c - the set of a run's own relation as a rectangle of bits.
- * Owns: the rectangle and its edges. Never: decides when blocks have become dense enough for it; that is blocks.c.
- * Rows are values of the first column, words 64 neighbouring values of the last. It takes the place of the table of
- * blocks where that would hold most words of the rectangle: finding a word is then a multiplication, and the row of
- * an outer value is looked up once for all heads of a loop. */
+/* matrix.c - the set of a derived relation as a rectangle of bits.
+ * Owns: the rectangle and its edges. Never: decides when blocks are dense enough for it; that is
+ * blocks.c.
+ * Its rows are values of the first column, its words 64 neighbouring values of the last. It
+ * replaces the table of blocks where that would hold most words of the rectangle: finding a word is
+ * then a multiplication, and the row of an outer value is computed once for all heads of a loop. */
 #include "internal.h"
 
-#define EMPTY 8u                      /* words a rectangle may have for each that is not 0 */
-#define LEAST 1024u                   /* words that are always allowed */
+#define MAX_EMPTY_SHARE 8u            /* words for each word that is not 0, at most */
+#define FREE_WORDS 1024u              /* words that are always allowed */
 
 static void widen(uint32_t *start, uint32_t *count, uint32_t value)
 {
-    uint32_t slack = *count / 4, end = *start + *count;   /* values lie below 2^31 */
+    uint32_t slack = *count / 4, end = *start + *count;   /* values are below 2^31 */
 
     if (value < *start) {
         *start = value > slack ? value - slack : 0;
@@ -44,7 +45,7 @@ void kb_matrix_free(kb_relation *relation)
     memset(&relation->matrix, 0, sizeof relation->matrix);
 }
 
-/* A larger rectangle, or where it would be nearly empty a table of blocks. */
+/* Enlarge the rectangle, or change to a table of blocks where it would be nearly empty. */
 kb_status kb_matrix_reserve(kb_relation *relation, uint32_t a, uint32_t b)
 {
     const kb_matrix *old = &relation->matrix;
@@ -56,7 +57,7 @@ kb_status kb_matrix_reserve(kb_relation *relation, uint32_t a, uint32_t b)
     widen(&wide.top, &wide.height, a);
     widen(&wide.left, &wide.width, b);
     size = (uint64_t)wide.height * wide.width;
-    if (size > LEAST && size / EMPTY > old->filled)
+    if (size > FREE_WORDS && size / MAX_EMPTY_SHARE > old->filled)
         return kb_blocks_from_matrix(relation);
     if ((wide.words = kb_alloc(relation->heap, (size_t)size, sizeof *wide.words)) == NULL)
         return KB_NOMEM;

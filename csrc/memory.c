@@ -1,10 +1,10 @@
-/* memory.c - the one allocator of the engine.
- * Owns: the count of every byte handed out, the byte budgets, failure on demand for tests.
- * Never: decides what to do when there is no room; it answers NULL and has changed nothing. */
+/* memory.c - the only allocator of the engine.
+ * Owns: the count of every byte allocated, the byte budgets, failure on demand for tests. Never:
+ * decides what to do when out of memory; it returns NULL and changes nothing. */
 #include "internal.h"
 #include <stdlib.h>
 
-/* Each block carries its size in front of it, so that freeing and growing need no book-keeping elsewhere. */
+/* Each block has its size in front of it, so that freeing and growing need no table. */
 typedef union kb_header {
     uint64_t size;
     max_align_t align;
@@ -98,8 +98,9 @@ int kb_heap_charge(kb_heap *heap, uint64_t size)
     return 1;
 }
 
-/* Doubles while small, then grows by a quarter: large blocks move by remapping pages, and room is dear. */
-uint64_t kb_grown(uint64_t now, uint64_t need, uint64_t least)
+/* Doubles while small, then grows by a quarter: large blocks move by remapping pages, and memory is
+ * scarce. */
+uint64_t kb_grow_capacity(uint64_t now, uint64_t need, uint64_t least)
 {
     uint64_t next = now < 4096 ? now * 2 : now + now / 4;
 

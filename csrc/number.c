@@ -1,24 +1,24 @@
-/* number.c - which texts are numbers, what they are worth, and how numbers compare.
- * Owns: the grammar of numeric text: optional "-", then "0" or digits without a leading zero, optional
- * ".digits", optional exponent. Never: rounds where it compares; keeps nothing. */
+/* number.c - parses numeric texts and compares numbers.
+ * Owns: the grammar of numeric text: optional "-", then "0" or digits without a leading zero,
+ * optional ".digits", optional exponent. Never: rounds when comparing; keeps state. */
 #include "internal.h"
 #include <stdlib.h>
 
-#define DIGITS 800                    /* more digits cannot change a correctly rounded double but by being there */
+#define MAX_DIGITS 800                /* later digits matter only by not being 0 */
 
 static int is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* The value of digits * 10^exponent through strtod. The decimal point is folded into the exponent first,
+/* Return digits * 10^exponent, by strtod. The decimal point is first moved into the exponent,
  * because strtod expects the point of the locale; digits and "e" are the same in every locale. */
 static double real_value(const char *whole, size_t whole_len, const char *part, size_t part_len, int64_t exponent)
 {
-    char text[DIGITS + 32];
+    char text[MAX_DIGITS + 32];
     char digits[24];
     size_t used = 0, count = 0;
-    int more = 0;
+    int has_more = 0;
     uint64_t rest;
 
     exponent -= (int64_t)part_len;
@@ -27,16 +27,16 @@ static double real_value(const char *whole, size_t whole_len, const char *part, 
 
         if (used == 0 && digit == '0')
             continue;
-        if (used < DIGITS) {
+        if (used < MAX_DIGITS) {
             text[used++] = digit;
         } else {
-            more |= digit != '0';
+            has_more |= digit != '0';
             exponent++;
         }
     }
     if (used == 0)
         return 0.0;
-    if (more) {                       /* keeps a value just above a tie above it */
+    if (has_more) {                   /* keeps a value above a tie above it */
         text[used++] = '1';
         exponent--;
     }
@@ -116,7 +116,7 @@ void kb_number_parse(const char *text, size_t len, kb_number *out)
         out->real = -out->real;
 }
 
-/* An integer against a real without rounding the integer. */
+/* Compare an integer with a real without rounding the integer. */
 static int mixed_order(int64_t integer, double real)
 {
     int64_t whole;

@@ -1,6 +1,6 @@
-/* operands.c - the words of one step, each checked where it stands.
- * Owns: the layout of every instruction inside a rule, and each fault that one word, or one rule, can have.
- * Never: trusts a word, or looks at what only the whole plan shows; that is plan.c. */
+/* operands.c - decodes the words of one step and checks each of them.
+ * Owns: the layout of every instruction inside a rule, and each fault that one word, or one rule,
+ * can have. Never: trusts a word, or checks what only the whole plan shows; that is plan.c. */
 #include "reader.h"
 
 static int is_param(const kb_reader *reader, uint32_t reg)
@@ -8,7 +8,7 @@ static int is_param(const kb_reader *reader, uint32_t reg)
     return reg < reader->plan->param_count;
 }
 
-/* A register that got its value in an earlier step of this rule, or is a parameter. */
+/* Return 1 if the register has a value: set by an earlier step of this rule, or a parameter. */
 static int has_value(const kb_reader *reader, uint32_t reg)
 {
     const kb_written *written = reader->written + reg;
@@ -23,7 +23,8 @@ static int readable(kb_reader *reader, uint32_t *out)
            && (has_value(reader, *out) || kb_read_refuse(reader, reader->at - 1));
 }
 
-/* A register that gets its value here, the word read last: no parameter, and only one value in a rule. */
+/* Record that the step sets this register, the word read last. Refuse a parameter, and a second
+ * value in one rule. */
 static int write_register(kb_reader *reader, uint32_t reg, uint32_t column)
 {
     const kb_plan *plan = reader->plan;
@@ -41,13 +42,13 @@ static int add_pair(kb_reader *reader, uint32_t column, uint32_t with)
     kb_pair *pair = kb_read_push(&reader->plan->pairs, &reader->plan->pair_count, sizeof *pair);
 
     if (pair == NULL)
-        return kb_read_no_room(reader);
+        return kb_read_out_of_memory(reader);
     pair->column = (uint16_t)column;
     pair->with = (uint16_t)with;
     return 1;
 }
 
-/* The column words of a step; pairs come out as keys, then loads, then sames. */
+/* Read the column words of a step. Pairs are stored as keys, then loads, then sames. */
 static int read_columns(kb_reader *reader, kb_step *step)
 {
     kb_plan *plan = reader->plan;
@@ -89,14 +90,14 @@ static int read_columns(kb_reader *reader, kb_step *step)
         return kb_read_refuse(reader, start);
     step->pairs = plan->pair_count;
     for (uint32_t kind = KB_COLUMN_LOAD; kind <= KB_COLUMN_SAME; kind++) {
-        uint32_t wanted = kind == KB_COLUMN_LOAD ? KB_COLUMN_KEY : kind == KB_COLUMN_KEY ? KB_COLUMN_LOAD : kind;
+        uint32_t pair_kind = kind == KB_COLUMN_LOAD ? KB_COLUMN_KEY : kind == KB_COLUMN_KEY ? KB_COLUMN_LOAD : kind;
 
         for (uint32_t column = 0; column < step->arity; column++) {
             kb_word word = reader->code[start + column];
             uint32_t operand = word & 0x3FFFFFFFu;
 
-            if (word >> 30 == wanted
-                && !add_pair(reader, column, wanted == KB_COLUMN_SAME ? reader->written[operand].column : operand))
+            if (word >> 30 == pair_kind
+                && !add_pair(reader, column, pair_kind == KB_COLUMN_SAME ? reader->written[operand].column : operand))
                 return 0;
         }
     }
@@ -117,7 +118,7 @@ static int read_view(kb_reader *reader, kb_step *step, kb_rule *rule)
         uint32_t *mark = kb_read_push(&plan->marks, &plan->mark_count, sizeof *mark);
 
         if (mark == NULL)
-            return kb_read_no_room(reader);
+            return kb_read_out_of_memory(reader);
         *mark = step->slot;
         reader->mark_of[step->slot] = plan->mark_count - 1;
         component->marks++;
@@ -126,11 +127,12 @@ static int read_view(kb_reader *reader, kb_step *step, kb_rule *rule)
     return 1;
 }
 
-/* The deepest loop that the head of the rule depends on: those inside it can only make the same head again. */
-static uint32_t deepest(const kb_reader *reader, const kb_step *emit, size_t start)
+/* Return the deepest loop that the head depends on: loops inside it can only make the same head
+ * again. */
+static uint32_t head_loop(const kb_reader *reader, const kb_step *emit, size_t start)
 {
     const kb_plan *plan = reader->plan;
-    uint32_t first = plan->rules[plan->rule_count - 1].first, found = KB_NONE;
+    uint32_t first = plan->rules[plan->rule_count - 1].first, deepest_loop = KB_NONE;
 
     for (uint32_t column = 0; column < emit->arity; column++) {
         uint32_t reg = reader->code[start + column], at;
@@ -140,13 +142,14 @@ static uint32_t deepest(const kb_reader *reader, const kb_step *emit, size_t sta
         at = reader->written[reg].step - 1;
         if (plan->steps[at].op != KB_OP_SCAN && plan->steps[at].op != KB_OP_PROBE)
             return emit->back;
-        if (found == KB_NONE || at - first > found)
-            found = at - first;
+        if (deepest_loop == KB_NONE || at - first > deepest_loop)
+            deepest_loop = at - first;
     }
-    return found;
+    return deepest_loop;
 }
 
-/* The head; for the loop just before it also which of its columns come straight from that loop's row. */
+/* Read the head. For the loop just before it, also record which columns come directly from its
+ * row. */
 static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
 {
     kb_plan *plan = reader->plan;
@@ -166,7 +169,7 @@ static int read_emit(kb_reader *reader, kb_step *step, kb_step *before)
     if (plan->width < step->arity)
         plan->width = step->arity;
     step->row_first = step->row_last = KB_FIXED;
-    step->back = deepest(reader, step, start);
+    step->back = head_loop(reader, step, start);
     if (before == NULL || (before->op != KB_OP_SCAN && before->op != KB_OP_PROBE)
         || step->back + 2 != plan->step_count - plan->rules[plan->rule_count - 1].first)
         return 1;
@@ -204,7 +207,7 @@ static int read_call(kb_reader *reader, kb_step *step)
     return 1;
 }
 
-/* The folds of AGGREGATE; its column words have said which columns tell the groups apart. */
+/* Read the folds of AGGREGATE; its column words define the groups. */
 static int read_folds(kb_reader *reader, kb_step *step)
 {
     kb_plan *plan = reader->plan;
@@ -217,7 +220,7 @@ static int read_folds(kb_reader *reader, kb_step *step)
     step->b = plan->pair_count;
     if (plan->folds < step->a)
         plan->folds = step->a;
-    for (uint32_t i = 0; i < step->a; i++)   /* rows without columns can be counted only */
+    for (uint32_t i = 0; i < step->a; i++)   /* rows without columns can only be counted */
         if (!kb_read_below(reader, step->arity == 0 ? KB_FOLD_COUNT + 1 : KB_FOLDS, &function) || !kb_read_below(reader, step->arity == 0 ? 1 : step->arity, &column)
             || !kb_read_below(reader, plan->register_count, &reg) || !write_register(reader, reg, 0)
             || !add_pair(reader, function, column) || !add_pair(reader, 0, reg))
@@ -225,7 +228,7 @@ static int read_folds(kb_reader *reader, kb_step *step)
     return 1;
 }
 
-/* The program of MATCHES, which is kept whole. */
+/* Read the program of MATCHES, which is stored whole. */
 static int read_pattern(kb_reader *reader, kb_step *step)
 {
     kb_plan *plan = reader->plan;
@@ -233,7 +236,7 @@ static int read_pattern(kb_reader *reader, kb_step *step)
 
     if (!kb_read_below(reader, 2, &negated) || !readable(reader, &step->a) || !kb_read_next(reader, &count))
         return 0;
-    if (count == 0 || count > KB_PATTERN_MOST || count > reader->words - reader->at)
+    if (count == 0 || count > KB_MAX_PATTERN_WORDS || count > reader->words - reader->at)
         return kb_read_refuse(reader, reader->at - 1);
     step->compare = (uint8_t)negated;
     step->b = plan->pattern_words;
@@ -245,13 +248,14 @@ static int read_pattern(kb_reader *reader, kb_step *step)
         kb_word *word = kb_read_push(&plan->patterns, &plan->pattern_words, sizeof *word);
 
         if (word == NULL)
-            return kb_read_no_room(reader);
+            return kb_read_out_of_memory(reader);
         *word = reader->code[reader->at++];
     }
     return 1;
 }
 
-/* INTERSECT becomes two steps: a PROBE that loads one value, and a MEMBER that the row with this value has to be. */
+/* Read INTERSECT as two steps: a PROBE that loads one value, and a MEMBER for the row with this
+ * value. */
 static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
 {
     kb_plan *plan = reader->plan;
@@ -262,8 +266,8 @@ static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
         return kb_read_refuse(reader, probe->word);
     value = plan->pairs[probe->pairs + probe->keys].with;
     if ((other = kb_read_push(&plan->steps, &plan->step_count, sizeof *other)) == NULL)
-        return kb_read_no_room(reader);
-    plan->steps[first].meets = 1;
+        return kb_read_out_of_memory(reader);
+    plan->steps[first].intersects = 1;
     other->op = KB_OP_MEMBER;
     other->back = first - rule->first;
     other->word = (uint32_t)reader->at;
@@ -292,7 +296,7 @@ static int read_intersect(kb_reader *reader, kb_rule *rule, uint32_t first)
         other->mask |= UINT64_C(1) << column;
         written = reader->written + reg;
         if (reg != value && !is_param(reader, reg) && plan->steps[written->step - 1].op == KB_OP_SCAN)
-            plan->steps[written->step - 1].sorts = (uint8_t)(written->column + 1);
+            plan->steps[written->step - 1].sort_column = (uint8_t)(written->column + 1);
     }
     return (other->row_first != KB_FIXED && other->keys > 1) || kb_read_refuse(reader, other->word);
 }
@@ -304,7 +308,7 @@ int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended)
     uint32_t op, value, first = plan->step_count - 1;
 
     if (step == NULL)
-        return kb_read_no_room(reader);
+        return kb_read_out_of_memory(reader);
     if (!kb_read_next(reader, &op))
         return 0;
     if (op < KB_OP_SCAN || op >= KB_OPCODES)

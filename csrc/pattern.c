@@ -1,10 +1,11 @@
-/* pattern.c - MATCHES: a text against a regular expression that the planner has compiled.
- * Owns: the states a text can be in, all simulated in parallel, so that the time is linear in the text for every
- * pattern. Never: goes back in the text, or trusts a program that kb_pattern_check has not seen.
- * Thompson, "Regular expression search algorithm" (1968). The compiler, and the Python twin, is pattern.py. */
+/* pattern.c - MATCHES: tests a text against a regular expression that the planner has compiled.
+ * Owns: the set of active states, all simulated in parallel, so that the time is linear in the text
+ * for every pattern. Never: backtracks, or trusts a program that kb_pattern_check has not verified.
+ * Thompson, "Regular expression search algorithm" (1968). The compiler and the reference
+ * implementation are in pattern.py. */
 #include "machine.h"
 
-/* Words of the instruction at `at`; 0: it does not fit. */
+/* Return the words of the instruction at `at`, 0 if it is cut off. */
 static uint32_t size_of(const kb_word *program, uint32_t at, uint32_t count)
 {
     uint32_t left = count - at;
@@ -20,7 +21,7 @@ static uint32_t size_of(const kb_word *program, uint32_t at, uint32_t count)
     }
 }
 
-/* Is there an instruction at `target`? */
+/* Return 1 if an instruction starts at `target`. */
 static int starts(const kb_word *program, uint32_t count, uint32_t target)
 {
     uint32_t at = 0;
@@ -30,7 +31,8 @@ static int starts(const kb_word *program, uint32_t count, uint32_t target)
     return at == target && at < count;
 }
 
-/* Does the program end with ACCEPT, and does every jump lead to an instruction? The first word at fault, or `count`. */
+/* Return the first word at fault, or `count` if the program ends with ACCEPT and every jump leads
+ * to an instruction. */
 uint32_t kb_pattern_check(const kb_word *program, uint32_t count)
 {
     uint32_t size, last = 0;
@@ -48,8 +50,9 @@ uint32_t kb_pattern_check(const kb_word *program, uint32_t count)
     return program[last] == KB_PATTERN_ACCEPT ? count : last;
 }
 
-typedef struct kb_states {            /* a set of places in the program, in the order they were added */
-    uint32_t *places, *where;         /* where[place]: its number in `places`, if that is below `used` and says so */
+typedef struct kb_states {            /* a set of places in the program, in insertion order */
+    uint32_t *places, *where;         /* where[place]: its index in `places`, valid if below `used`
+                                       * and `places` confirms it */
     uint32_t used;
 } kb_states;
 
@@ -64,7 +67,8 @@ static int add_state(kb_states *states, uint32_t place)
     return 1;
 }
 
-/* Adds a state and all that follow from it without reading; each is looked at once, so `places` is their list as well. */
+/* Add a state and all that follow from it without reading a character. `places` is also the work
+ * list. Return 1 if the program accepts. */
 static int follow(const kb_word *program, kb_states *states, uint32_t place, int at_start, int at_end)
 {
     uint32_t next = states->used;
@@ -130,7 +134,7 @@ kb_status kb_match_pattern(kb_run *run, const kb_step *step, int *goes_on)
                 outcome = follow(program, &next, now.places[i] + 2 + 2 * instruction[1], 0, at == end);
         }
         if (!outcome)
-            outcome = follow(program, &next, 0, 0, at == end);   /* it may start anywhere */
+            outcome = follow(program, &next, 0, 0, at == end);   /* a match may start anywhere */
         swap = now;
         now = next;
         next = swap;

@@ -1,6 +1,6 @@
-/* plan.c - plans: the checks and facts that only the whole plan shows, loading and freeing.
- * Owns: the opcode table, the order of components, which base slots a run cannot see grow. Never: runs
- * anything. What passes here and in decode.c is run without bounds checks. */
+/* plan.c - loads and frees plans, and checks what only the whole plan shows.
+ * Owns: the opcode table, the order of components, which slots must not grow under a run. Never:
+ * runs anything. What passes here and in decode.c is run without bounds checks. */
 #include "machine.h"
 
 static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] = {
@@ -9,18 +9,12 @@ static const struct { const char *name; int32_t operands; } opcodes[KB_OPCODES] 
     { "TEST", 3 }, { "MATCHES", -1 }, { "EQUAL", 2 }, { "INTERSECT", -1 },
 };
 
-static int reads(const kb_step *step)
-{
-    return step->op == KB_OP_SCAN || step->op == KB_OP_PROBE || step->op == KB_OP_MEMBER || step->op == KB_OP_ABSENT
-           || step->op == KB_OP_AGGREGATE;
-}
-
-/* Who reads what when; components count from 1. */
+/* Return 1 if the step reads only what is complete by then; components count from 1. */
 static int in_order(const kb_plan *plan, const kb_component *component, uint32_t number, const kb_step *step)
 {
     const kb_slot *slot = plan->slots + step->slot;
 
-    if (!reads(step))
+    if (!kb_step_reads(step))
         return 1;
     if (step->op == KB_OP_ABSENT || step->op == KB_OP_AGGREGATE)
         return !slot->derived || (slot->component != 0 && slot->component < number);
@@ -42,20 +36,21 @@ static int check_order(const kb_plan *plan, size_t *bad_word)
     return 1;
 }
 
-/* One pass over a component, from heads to bodies; answers whether it marked a slot it could have used. */
-static int trace_rules(kb_plan *plan, const kb_component *component, int everything)
+/* Make one pass over a component, from heads to bodies. Return 1 if a slot was marked that an
+ * earlier rule may derive from. */
+static int mark_sensitive_once(kb_plan *plan, const kb_component *component, int everything)
 {
     int marked = 0;
 
     for (uint32_t r = component->first_rule + component->rules; r-- > component->first_rule;) {
         const kb_rule *rule = plan->rules + r;
         const kb_step *steps = plan->steps + rule->first;
-        int wanted = everything || plan->slots[steps[rule->count - 1].slot].sensitive;
+        int is_sensitive = everything || plan->slots[steps[rule->count - 1].slot].sensitive;
 
         for (uint32_t s = 0; s < rule->count; s++) {
             kb_slot *slot = plan->slots + steps[s].slot;
 
-            if (reads(steps + s) && !slot->sensitive && (wanted || steps[s].op == KB_OP_ABSENT || steps[s].op == KB_OP_AGGREGATE)) {
+            if (kb_step_reads(steps + s) && !slot->sensitive && (is_sensitive || steps[s].op == KB_OP_ABSENT || steps[s].op == KB_OP_AGGREGATE)) {
                 slot->sensitive = 1;
                 marked = 1;
             }
@@ -64,21 +59,23 @@ static int trace_rules(kb_plan *plan, const kb_component *component, int everyth
     return marked;
 }
 
-/* Marks each slot read by ABSENT or AGGREGATE and each from which such a slot is derived. Slots are read only in the
- * component that emits to them and later, so one walk from the last component to the first sees all; inside
- * a recursive one passes go on until nothing changes, or, should that take long, all it reads counts. */
-static void trace(kb_plan *plan)
+/* Mark each slot read by ABSENT or AGGREGATE, and each from which such a slot is derived. Slots are
+ * read only in the component that emits to them and later, so one pass from the last component to
+ * the first is enough. A recursive component is repeated until nothing changes or, after 32 passes,
+ * marked as a whole. */
+static void mark_sensitive(kb_plan *plan)
 {
     for (uint32_t c = plan->component_count; c-- > 0;) {
         const kb_component *component = plan->components + c;
         uint32_t passes = 0;
 
-        while (trace_rules(plan, component, passes > 32) && component->recursive && passes <= 32)
+        while (mark_sensitive_once(plan, component, passes > 32) && component->recursive && passes <= 32)
             passes++;
     }
 }
 
-/* Two rows of a run of the rule differ in a value they load, so if the head has all of these no two heads are the same. */
+/* Two combinations of a rule differ in a value they load, so if the head has all these values, no
+ * two heads are equal. */
 static void mark_distinct(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1;
@@ -87,7 +84,8 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
     for (uint32_t s = 0; s + 1 < rule->count; s++) {
         const kb_pair *loads = plan->pairs + steps[s].pairs + steps[s].keys;
 
-        rule->distinct &= steps[s].op != KB_OP_EQUAL && steps[s].op != KB_OP_AGGREGATE;   /* these load in ways of their own */
+        /* these load registers without pairs */
+        rule->distinct &= steps[s].op != KB_OP_EQUAL && steps[s].op != KB_OP_AGGREGATE;
         if (steps[s].op != KB_OP_SCAN && steps[s].op != KB_OP_PROBE)
             continue;
         rule->distinct &= steps[s].keys + steps[s].loads + steps[s].sames == steps[s].arity;
@@ -101,8 +99,8 @@ static void mark_distinct(const kb_plan *plan, kb_rule *rule)
     }
 }
 
-/* A head of two columns, one of them loaded by a SCAN that is the outermost loop and has others inside: sorted by that
- * column, the heads come in groups. */
+/* Mark a rule whose head has two columns, one of them loaded by a SCAN that is the outermost of
+ * several loops: with its rows sorted by that column, the heads come in groups. */
 static void mark_outer(const kb_plan *plan, kb_rule *rule)
 {
     const kb_step *steps = plan->steps + rule->first, *emit = steps + rule->count - 1, *scan = steps;
@@ -115,7 +113,7 @@ static void mark_outer(const kb_plan *plan, kb_rule *rule)
     loads = plan->pairs + scan->pairs + scan->keys;
     for (uint32_t i = 0; i < scan->loads; i++)
         for (uint32_t column = 0; column < 2; column++)
-            if (heads[column].with == loads[i].with && !rule->outer && (!scan->sorts || scan->sorts == loads[i].column + 1u)) {
+            if (heads[column].with == loads[i].with && !rule->outer && (!scan->sort_column || scan->sort_column == loads[i].column + 1u)) {
                 rule->outer = column + 1;
                 rule->outer_from = loads[i].column;
                 rule->scan = (uint32_t)(scan - plan->steps);
@@ -152,13 +150,13 @@ kb_status kb_plan_load(const kb_word *code, size_t words, kb_plan **out, size_t 
         kb_plan_free(plan);
         return status;
     }
-    trace(plan);
+    mark_sensitive(plan);
     for (uint32_t i = 0; i < plan->rule_count; i++) {
         mark_distinct(plan, plan->rules + i);
         mark_outer(plan, plan->rules + i);
     }
     for (uint32_t i = 0; i < plan->component_count; i++)
-        kb_group_mark(plan, plan->components + i);
+        kb_mark_linear(plan, plan->components + i);
     *out = plan;
     return KB_OK;
 }

@@ -1,6 +1,7 @@
-/* profile.c - what each rule of a run has done, kept for those who ask before it begins.
- * Owns: the counts. Never: costs an unprofiled run more than the test of a pointer; reads a clock.
- * Rules are charged with differences of the counters every run has, at the moments when another rule takes over. */
+/* profile.c - counts by rule, for runs that are profiled.
+ * Owns: the counts. Never: costs another run more than the test of a pointer; reads a clock.
+ * When another rule takes over, the differences of the run's counters are added to the rule that
+ * worked. */
 #include "machine.h"
 
 void kb_profile_charge(kb_run *run)

@@ -1,17 +1,19 @@
-/* reader.h - what decode.c and operands.c share: a place in the bytecode, and how a word is taken from there.
- * Owns: nothing. Never: looks past the end; the first word at fault is kept. */
+/* reader.h - reads words of the bytecode, for decode.c and operands.c.
+ * Owns: nothing. Never: reads past the end. The first word at fault is recorded. */
 #ifndef KB_READER_H
 #define KB_READER_H
 #include "machine.h"
 
-typedef struct kb_written { uint32_t rule, step; uint16_t column; } kb_written;   /* where a register got its value */
+/* the step that set a register */
+typedef struct kb_written { uint32_t rule, step; uint16_t column; } kb_written;
 
 typedef struct kb_reader {
     const kb_word *code;
     size_t words, at, bad;
     kb_plan *plan;
     kb_written *written;              /* by register; `rule` and `step` count from 1 */
-    uint32_t *mark_of;                /* by slot: its mark in this component, if not below first_mark */
+    uint32_t *mark_of;                /* by slot: its mark in this component, if not below
+                                       * first_mark */
     kb_status status;
 } kb_reader;
 
@@ -22,7 +24,7 @@ static inline int kb_read_refuse(kb_reader *reader, size_t word)
     return 0;
 }
 
-static inline int kb_read_no_room(kb_reader *reader)
+static inline int kb_read_out_of_memory(kb_reader *reader)
 {
     reader->status = KB_NOMEM;
     return 0;
@@ -36,20 +38,20 @@ static inline int kb_read_next(kb_reader *reader, kb_word *out)
     return 1;
 }
 
-/* A word that has to lie below `bound`. */
+/* Read a word that must be below `bound`. */
 static inline int kb_read_below(kb_reader *reader, uint32_t bound, uint32_t *out)
 {
     return kb_read_next(reader, out) && (*out < bound || kb_read_refuse(reader, reader->at - 1));
 }
 
-/* Room for one more item at the end of a growing array; NULL when out of memory. */
+/* Add a zeroed item at the end of a growing array. Return NULL if out of memory. */
 static inline void *kb_read_push(void *array, uint32_t *count, size_t size)
 {
     char **items = array;
     size_t have = *items == NULL ? 0 : kb_capacity(*items) / size;
 
     if (*count >= have) {
-        char *block = kb_resize(NULL, *items, (size_t)kb_grown(have, *count + 1u, 4), size);
+        char *block = kb_resize(NULL, *items, (size_t)kb_grow_capacity(have, *count + 1u, 4), size);
 
         if (block == NULL)
             return NULL;
@@ -59,6 +61,7 @@ static inline void *kb_read_push(void *array, uint32_t *count, size_t size)
     return *items + size * (*count)++;
 }
 
-int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended);   /* operands.c: 0 where refused */
+/* operands.c: 0 where refused */
+int kb_step_decode(kb_reader *reader, kb_rule *rule, uint32_t *back, int *ended);
 
 #endif

@@ -1,23 +1,27 @@
-/* relation.c - sets of rows as the callers see them.
- * Owns: the state of each row, epochs, the checks of what comes from outside. Never: interprets a symbol. */
+/* relation.c - the public calls on sets of rows.
+ * Owns: the state of each row, epochs, the checks of arguments. Never: interprets a symbol. */
 #include "internal.h"
 
-#define COMPACT_AT 16u                /* fewer dead rows than this are not worth moving the others */
+#define MIN_COMPACTED_ROWS 16u        /* with fewer deleted rows compaction does not pay */
 
-/* A relation that may be changed from outside, or why it may not. */
-static kb_status writable(const kb_engine *engine, kb_rel rel, kb_relation **out)
+/* Check the arguments of a call that changes rows, and find its relation. */
+static kb_status begin_change(const kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, const size_t *changed,
+                              kb_relation **out)
 {
-    *out = kb_engine_relation(engine, rel);
-    if (*out == NULL || (*out)->owned || (*out)->freezing != NULL)
+    *out = kb_engine_writable(engine, rel);
+    if (*out == NULL)
         return KB_MISUSE;
-    return (*out)->pins != 0 ? KB_BUSY : KB_OK;
+    if ((*out)->pins != 0)
+        return KB_BUSY;
+    return changed == NULL || (count != 0 && rows == NULL && (*out)->arity != 0) ? KB_MISUSE : KB_OK;
 }
 
-static kb_status need_state(kb_relation *relation)
+static kb_status need_state(kb_relation *relation, size_t count)
 {
-    if (relation->state == NULL)
-        relation->state = kb_alloc(relation->heap, relation->capacity, 1);
-    return relation->state == NULL ? KB_NOMEM : KB_OK;
+    if (relation->state == NULL && relation->rows != 0 && count != 0
+        && (relation->state = kb_alloc(relation->heap, relation->capacity, 1)) == NULL)
+        return KB_NOMEM;
+    return KB_OK;
 }
 
 kb_status kb_relation_new(kb_engine *engine, uint32_t arity, kb_rel *out)
@@ -55,17 +59,14 @@ kb_status kb_relation_drop(kb_engine *engine, kb_rel rel)
 kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, uint32_t *ids, size_t *added)
 {
     kb_relation *relation;
-    kb_status status = writable(engine, rel, &relation);
+    kb_status status = begin_change(engine, rel, rows, count, added, &relation);
     uint32_t before, id;
     int fresh;
 
     if (status < 0)
         return status;
-    if (added == NULL || (count != 0 && rows == NULL && relation->arity != 0))
+    if (!kb_symbols_exist(engine, rows, count * relation->arity))
         return KB_MISUSE;
-    for (size_t i = 0; i < count * relation->arity; i++)
-        if (rows[i] - 1 >= engine->symbols.count)
-            return KB_MISUSE;
     before = relation->rows;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
@@ -81,8 +82,9 @@ kb_status kb_insert(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
     return KB_OK;
 }
 
-/* Remembers a row that is deleted, hidden or shown. Without the room for it, that something was. */
-static void note(kb_relation *relation, const kb_sym *row)
+/* Record a row that was deleted, hidden or shown. Without memory for that, record that some row
+ * was. */
+static void record_change(kb_relation *relation, const kb_sym *row)
 {
     if (relation->changes == NULL
         && (relation->changes = kb_alloc(relation->heap, KB_CHANGES * (size_t)relation->arity, sizeof *row)) == NULL) {
@@ -95,14 +97,12 @@ static void note(kb_relation *relation, const kb_sym *row)
 kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, size_t *removed)
 {
     kb_relation *relation;
-    kb_status status = writable(engine, rel, &relation);
-    size_t gone = 0;
+    kb_status status = begin_change(engine, rel, rows, count, removed, &relation);
+    size_t deleted = 0;
 
     if (status < 0)
         return status;
-    if (removed == NULL || (count != 0 && rows == NULL && relation->arity != 0))
-        return KB_MISUSE;
-    if (relation->rows != 0 && count != 0 && need_state(relation) < 0)
+    if (need_state(relation, count) < 0)
         return KB_NOMEM;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
@@ -110,34 +110,32 @@ kb_status kb_delete(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t co
 
         if (id == KB_NO_ROW)
             continue;
-        kb_frozen_keep(relation, id, 1);
+        kb_snapshots_save(relation, id, 1);
         kb_relation_unplace(relation, id);
         relation->hidden -= relation->state[id] == KB_HIDDEN;
         relation->state[id] = KB_DEAD;
         relation->dead++;
-        note(relation, row);
+        record_change(relation, row);
         for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
             kb_index_died(index, relation, id);
-        gone++;
+        deleted++;
     }
-    relation->epoch += gone != 0;
-    if (relation->dead > COMPACT_AT && relation->dead > relation->rows - relation->dead)
+    relation->epoch += deleted != 0;
+    if (relation->dead > MIN_COMPACTED_ROWS && relation->dead > relation->rows - relation->dead)
         kb_relation_compact(relation);
-    *removed = gone;
+    *removed = deleted;
     return KB_OK;
 }
 
 kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t count, int hidden, size_t *changed)
 {
     kb_relation *relation;
-    kb_status status = writable(engine, rel, &relation);
+    kb_status status = begin_change(engine, rel, rows, count, changed, &relation);
     size_t moved = 0;
 
     if (status < 0)
         return status;
-    if (changed == NULL || (count != 0 && rows == NULL && relation->arity != 0))
-        return KB_MISUSE;
-    if (relation->rows != 0 && count != 0 && need_state(relation) < 0)
+    if (need_state(relation, count) < 0)
         return KB_NOMEM;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
@@ -145,10 +143,10 @@ kb_status kb_hide(kb_engine *engine, kb_rel rel, const kb_sym *rows, size_t coun
 
         if (id == KB_NO_ROW || (relation->state[id] == KB_HIDDEN) == (hidden != 0))
             continue;
-        kb_frozen_keep(relation, id, 1);
+        kb_snapshots_save(relation, id, 1);
         relation->state[id] = hidden ? KB_HIDDEN : KB_LIVE;
         relation->hidden += hidden ? 1u : UINT32_MAX;
-        note(relation, row);
+        record_change(relation, row);
         moved++;
     }
     relation->epoch += moved != 0;

@@ -1,11 +1,12 @@
-/* rows.c - what a relation is made of.
- * Owns: the cells, the table of ids that finds a row, taking rows back and moving them together. Never: interprets a
- * symbol; knows who asks, which is relation.c.
- * Rows are appended and keep their id; a deleted row is only marked, and leaves when the dead outnumber
- * the living. The newest rows are therefore always the tail: that is all semi-naive evaluation needs. */
+/* rows.c - the storage of a relation.
+ * Owns: the cells, the hash table of row ids, removing the newest rows, compaction. Never:
+ * interprets a symbol; checks arguments, which is relation.c.
+ * Rows are appended and keep their id. A deleted row is only marked; compaction removes deleted
+ * rows when they outnumber the live ones. So the newest rows are always the last ones, which is all
+ * that semi-naive evaluation needs. */
 #include "internal.h"
 
-#define BITS_AT 2048u                 /* rows from which on it may pay to hold the set as bits */
+#define MIN_BITMAP_ROWS 2048u         /* rows from which a bitmap as the set may pay */
 
 void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 {
@@ -16,7 +17,7 @@ void kb_relation_init(kb_relation *relation, kb_heap *heap, uint32_t arity)
 
 void kb_relation_clear(kb_relation *relation)
 {
-    kb_frozen_end(relation);
+    kb_snapshots_end(relation);
     kb_release(relation->heap, relation->cells);
     kb_release(relation->heap, relation->state);
     kb_release(relation->heap, relation->slots);
@@ -33,11 +34,6 @@ void kb_relation_clear(kb_relation *relation)
     relation->rows = relation->capacity = relation->slot_mask = relation->placed = relation->dead = relation->hidden = 0;
 }
 
-static const kb_sym *row_of(const kb_relation *relation, uint32_t id)
-{
-    return relation->cells + (size_t)id * relation->arity;
-}
-
 static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
 {
     while (slots[at] != 0)
@@ -47,10 +43,11 @@ static void place_at(uint32_t *slots, uint32_t mask, uint32_t at, uint32_t id)
 
 static void place(const kb_relation *relation, uint32_t *slots, uint32_t mask, uint32_t id)
 {
-    place_at(slots, mask, (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask, id);
+    place_at(slots, mask, (uint32_t)kb_hash_row(kb_row(relation, id), relation->arity) & mask, id);
 }
 
-/* A few rows at a time, so that their places are fetched together. */
+/* Insert all live rows into a hash table, a few at a time so that their slots are prefetched
+ * together. */
 static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mask)
 {
     uint32_t homes[32];
@@ -58,7 +55,7 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
     for (uint32_t id = 0, end; id < relation->rows; id = end) {
         end = relation->rows - id < 32 ? relation->rows : id + 32;
         for (uint32_t i = id; i < end; i++) {
-            homes[i - id] = (uint32_t)kb_hash_row(row_of(relation, i), relation->arity) & mask;
+            homes[i - id] = (uint32_t)kb_hash_row(kb_row(relation, i), relation->arity) & mask;
             KB_PREFETCH(slots + homes[i - id]);
         }
         for (uint32_t i = id; i < end; i++)
@@ -67,16 +64,17 @@ static void place_all(const kb_relation *relation, uint32_t *slots, uint32_t mas
     }
 }
 
-/* Takes row `id` out of the set; the table closes the gap, so that no later probe ends too soon. */
+/* Remove row `id` from the hash table. Later entries of the cluster move back into the gap, so that
+ * no probe sequence ends too soon. */
 void kb_relation_unplace(kb_relation *relation, uint32_t id)
 {
     uint32_t mask = relation->slot_mask;
-    uint32_t hole = (uint32_t)kb_hash_row(row_of(relation, id), relation->arity) & mask;
+    uint32_t hole = (uint32_t)kb_hash_row(kb_row(relation, id), relation->arity) & mask;
 
     while (relation->slots[hole] != id + 1)
         hole = (hole + 1) & mask;
     for (uint32_t at = (hole + 1) & mask; relation->slots[at] != 0; at = (at + 1) & mask) {
-        uint32_t home = (uint32_t)kb_hash_row(row_of(relation, relation->slots[at] - 1), relation->arity) & mask;
+        uint32_t home = (uint32_t)kb_hash_row(kb_row(relation, relation->slots[at] - 1), relation->arity) & mask;
 
         if (((at - home) & mask) >= ((at - hole) & mask)) {
             relation->slots[hole] = relation->slots[at];
@@ -94,7 +92,7 @@ kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
     if (rows > KB_MAX_ROWS)
         return KB_NOMEM;
     if (rows > relation->capacity) {
-        uint64_t capacity = kb_grown(relation->capacity, rows, 8);
+        uint64_t capacity = kb_grow_capacity(relation->capacity, rows, 8);
 
         if (capacity > KB_MAX_ROWS)
             capacity = KB_MAX_ROWS;
@@ -114,7 +112,7 @@ kb_status kb_relation_reserve(kb_relation *relation, uint32_t more)
     return KB_OK;
 }
 
-/* A table with room for `rows` rows, holding those there are; it replaces the one there was. */
+/* Replace the hash table by one for `rows` rows, and fill it. */
 static kb_status grow_slots(kb_relation *relation, uint64_t rows)
 {
     uint64_t size = 16;
@@ -132,7 +130,7 @@ static kb_status grow_slots(kb_relation *relation, uint64_t rows)
     return KB_OK;
 }
 
-/* Room for `row` in the set. */
+/* Reserve space for `row` in the set. */
 static kb_status grow_set(kb_relation *relation, const kb_sym *row)
 {
     uint64_t rows = relation->rows - relation->dead + UINT64_C(1);
@@ -141,7 +139,7 @@ static kb_status grow_set(kb_relation *relation, const kb_sym *row)
         return kb_bits_reserve(relation, row);
     if (relation->slots != NULL && rows <= (relation->slot_mask + UINT64_C(1)) / 2)
         return KB_OK;
-    if (rows > BITS_AT && kb_bits_try(relation))
+    if (rows > MIN_BITMAP_ROWS && kb_bits_try(relation))
         return kb_bits_reserve(relation, row);
     return grow_slots(relation, rows);
 }
@@ -163,10 +161,10 @@ kb_status kb_relation_ready(kb_relation *relation)
 {
     if (kb_is_bits(relation) || relation->placed == relation->rows)
         return KB_OK;
-    return relation->rows > BITS_AT && kb_bits_try(relation) ? KB_OK : kb_relation_place(relation);
+    return relation->rows > MIN_BITMAP_ROWS && kb_bits_try(relation) ? KB_OK : kb_relation_place(relation);
 }
 
-/* A radix sort from below, 8 bits at a time. */
+/* A radix sort from the low digits, 8 bits at a time. */
 uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_t column, uint32_t start, uint32_t end)
 {
     uint32_t count = end - start, top = 0;
@@ -174,8 +172,8 @@ uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_
     uint64_t *other = kb_alloc(heap, count, sizeof *items), *swap;
 
     for (uint32_t i = 0; i < count && items != NULL && other != NULL; i++) {
-        items[i] = (uint64_t)row_of(relation, start + i)[column] << 32 | (start + i);
-        top |= row_of(relation, start + i)[column];
+        items[i] = (uint64_t)kb_row(relation, start + i)[column] << 32 | (start + i);
+        top |= kb_row(relation, start + i)[column];
     }
     for (uint32_t shift = 32; items != NULL && other != NULL && shift < 64 && top >> (shift - 32) != 0; shift += 8) {
         uint32_t starts[257] = { 0 };
@@ -198,7 +196,7 @@ uint64_t *kb_relation_sorted(const kb_relation *relation, kb_heap *heap, uint32_
     return items;
 }
 
-/* On KB_NOMEM the row may be half there: the caller takes it back with kb_relation_truncate. */
+/* On KB_NOMEM the row may be half inserted: the caller removes it with kb_relation_truncate. */
 kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
 {
     uint32_t id = relation->rows;
@@ -206,11 +204,12 @@ kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
     if ((id >= relation->capacity && kb_relation_reserve(relation, 1) < 0) || grow_set(relation, row) < 0)
         return KB_NOMEM;
     relation->rows++;
-    if (relation->arity == 2) {       /* a call to copy 8 bytes would cost more than all the rest */
+    if (relation->arity == 2) {       /* a call of memcpy for 8 bytes would cost more than
+                                       * everything else */
         relation->cells[(size_t)id * 2] = row[0];
         relation->cells[(size_t)id * 2 + 1] = row[1];
     } else {
-        memcpy(relation->cells + (size_t)id * relation->arity, row, relation->arity * sizeof *row);
+        memcpy(kb_row(relation, id), row, relation->arity * sizeof *row);
     }
     if (relation->state != NULL)
         relation->state[id] = KB_LIVE;
@@ -220,10 +219,7 @@ kb_status kb_relation_append(kb_relation *relation, const kb_sym *row)
         place(relation, relation->slots, relation->slot_mask, id);
         relation->placed = relation->rows;
     }
-    for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
-        if (kb_index_add(index, relation, id) < 0)
-            return KB_NOMEM;
-    return KB_OK;
+    return kb_indexes_extend(relation, id);
 }
 
 kb_status kb_relation_add(kb_relation *relation, const kb_sym *row, uint32_t *id, int *fresh)
@@ -249,7 +245,7 @@ void kb_relation_truncate(kb_relation *relation, uint32_t rows)
         for (kb_lookup *index = relation->indexes; index != NULL; index = index->next)
             kb_index_undo(index, relation, id);
         if (kb_is_bits(relation))
-            kb_bits_remove(relation, row_of(relation, id));
+            kb_bits_remove(relation, kb_row(relation, id));
         if (id < relation->placed) {
             kb_relation_unplace(relation, id);
             relation->placed = id;
@@ -258,28 +254,29 @@ void kb_relation_truncate(kb_relation *relation, uint32_t rows)
     }
 }
 
-/* Moves the living rows together. Cannot fail: indexes are dropped and rebuilt when next needed. */
+/* Move the live rows together. Cannot fail: indexes are dropped and rebuilt when they are next
+ * needed. */
 void kb_relation_compact(kb_relation *relation)
 {
-    uint32_t kept = 0, was = relation->rows;
+    uint32_t live = 0, old_rows = relation->rows;
 
     if (relation->state == NULL)
         return;
-    kb_frozen_keep(relation, 0, was);
-    for (uint32_t id = 0; id < was; id++) {
+    kb_snapshots_save(relation, 0, old_rows);
+    for (uint32_t id = 0; id < old_rows; id++) {
         if (relation->state[id] == KB_DEAD)
             continue;
-        if (kept != id) {
-            memcpy(relation->cells + (size_t)kept * relation->arity, row_of(relation, id), relation->arity * sizeof(kb_sym));
-            relation->state[kept] = relation->state[id];
+        if (live != id) {
+            memcpy(kb_row(relation, live), kb_row(relation, id), relation->arity * sizeof(kb_sym));
+            relation->state[live] = relation->state[id];
             for (uint32_t i = 0; i < KB_ATTRIBUTES; i++)
                 if (relation->columns[i] != NULL)
-                    relation->columns[i][kept] = relation->columns[i][id];
+                    relation->columns[i][live] = relation->columns[i][id];
         }
-        kept++;
+        live++;
     }
-    kb_attributes_reset(relation, kept, was);
-    relation->rows = relation->placed = kept;
+    kb_attributes_reset(relation, live, old_rows);
+    relation->rows = relation->placed = live;
     relation->dead = 0;
     kb_index_free_all(relation);
     memset(relation->slots, 0, ((size_t)relation->slot_mask + 1) * sizeof *relation->slots);

@@ -1,12 +1,12 @@
-/* session.c - the life of a run: opening, demand, questions about it, closing.
- * Owns: the memory of a run and its own relations. Never: works; that is fixpoint.c. */
+/* session.c - the lifecycle of a run: opening, demand, statistics, closing.
+ * Owns: the memory of a run and its own relations. Never: evaluates; that is fixpoint.c. */
 #include "machine.h"
 
 kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base, size_t base_count,
                       const kb_sym *params, size_t param_count, const kb_limits *limits, kb_run **out)
 {
     kb_run *run;
-    uint32_t source = 0, own = 0;
+    uint32_t source = 0, derived = 0;
     size_t derived_count;
     char *at;
 
@@ -20,11 +20,11 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
             if (relation == NULL || relation->owned || relation->arity != plan->slots[i].arity)
                 return KB_MISUSE;
         }
-    for (size_t i = 0; i < param_count; i++)
-        if (params[i] - 1 >= engine->symbols.count)
-            return KB_MISUSE;
+    if (!kb_symbols_exist(engine, params, param_count))
+        return KB_MISUSE;
     derived_count = plan->slot_count - plan->base_count;
-    /* One block, the widest items first so that each part is aligned; the counts are far below overflow. */
+    /* One block, with the widest items first so that each part is aligned. The counts are far below
+     * overflow. */
     at = kb_alloc(&engine->heap, 1, sizeof *run + derived_count * sizeof *run->derived
                   + plan->base_count * sizeof *run->sources + plan->slot_count * sizeof *run->slots
                   + plan->depth * sizeof *run->cursors + plan->folds * sizeof *run->folds + KB_BATCH * sizeof *run->hashes
@@ -55,7 +55,7 @@ kb_status kb_run_open(kb_engine *engine, const kb_plan *plan, const kb_rel *base
     source = 0;
     for (uint32_t i = 0; i < plan->slot_count; i++) {
         if (plan->slots[i].derived) {
-            run->slots[i] = run->derived + own++;
+            run->slots[i] = run->derived + derived++;
             kb_relation_init(run->slots[i], &run->heap, plan->slots[i].arity);
             run->slots[i]->owned = 1;
         } else {
@@ -85,22 +85,18 @@ kb_status kb_run_seed(kb_run *run, const kb_sym *rows, size_t count)
     relation = run->slots[run->plan->seed_slot];
     if (count != 0 && rows == NULL && relation->arity != 0)
         return KB_MISUSE;
-    for (size_t i = 0; i < count * relation->arity; i++)
-        if (rows[i] - 1 >= run->engine->symbols.count)
-            return KB_MISUSE;
+    if (!kb_symbols_exist(run->engine, rows, count * relation->arity))
+        return KB_MISUSE;
     run->heap.refused = 0;
-    if (kb_relation_ready(relation) < 0) {
-        run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
-        return run->heap.refused ? KB_LIMIT : KB_NOMEM;
-    }
+    if (kb_relation_ready(relation) < 0)
+        return kb_run_no_memory(run);
     before = relation->rows;
     for (size_t i = 0; i < count; i++) {
         const kb_sym *row = rows + i * relation->arity;
 
         if (kb_relation_add(relation, row, &id, &fresh) < 0) {
             kb_relation_truncate(relation, before);
-            run->stats.budget = run->heap.refused ? KB_BUDGET_BYTES : KB_BUDGET_NONE;
-            return run->heap.refused ? KB_LIMIT : KB_NOMEM;
+            return kb_run_no_memory(run);
         }
     }
     return KB_OK;
@@ -151,7 +147,7 @@ void kb_run_cancel(kb_run *run)
         atomic_store_explicit(&run->cancelled, 1, memory_order_relaxed);
 }
 
-/* Does not look at the plan: a caller that lost both may free them in either order. */
+/* Does not read the plan: a caller may free a run and its plan in either order. */
 void kb_run_close(kb_run *run)
 {
     kb_engine *engine;
@@ -161,10 +157,10 @@ void kb_run_close(kb_run *run)
     engine = run->engine;
     kb_run_unpin(run);
     kb_group_end(run);
-    kb_meet_free(run);
+    kb_intersect_free(run);
     kb_profile_end(run);
     kb_release(&run->heap, run->seen);
-    kb_symbols_settle(engine, run, 0);
+    kb_symbols_end_run(engine, run, 0);
     for (uint32_t i = 0; i < run->derived_count; i++) {
         kb_engine_unbind(engine, run->derived + i);
         kb_relation_clear(run->derived + i);

@@ -1,6 +1,6 @@
-/* sort.c - the order of symbols, and rows in answer order.
- * Owns: "numbers before text, numbers by value then text, text by bytes" and the tests of COMPARE.
- * Never: changes rows before it has all the room it needs. */
+/* sort.c - the order of symbols, and sorting rows in answer order.
+ * Owns: answer order (numbers before text, numbers by value then text, text by bytes) and the tests
+ * of COMPARE. Never: changes rows before it has all the memory it needs. */
 #include "internal.h"
 
 static int text_order(const char *a, size_t a_len, const char *b, size_t b_len)
@@ -49,7 +49,7 @@ int kb_symbol_test(const kb_symbols *symbols, uint32_t op, kb_sym a, kb_sym b)
         outcome = 1;
     } else {
         order = text_order(a_text, a_len, b_text, b_len);
-        outcome = x.kind == 0 && y.kind == 0;   /* a number has no place beside text */
+        outcome = x.kind == 0 && y.kind == 0;   /* a number and a text are not ordered */
     }
     switch (op & 7) {
     case 0: outcome &= order == 0; break;
@@ -62,13 +62,13 @@ int kb_symbol_test(const kb_symbols *symbols, uint32_t op, kb_sym a, kb_sym b)
     return outcome != (op >= 8);
 }
 
-/* A row with the start of its order: when two prefixes differ they decide, without looking at the symbols. */
+/* A row with a prefix of its sort key: prefixes that differ decide without reading the symbols. */
 typedef struct kb_item { uint64_t prefix; size_t row; } kb_item;
 
 typedef struct kb_sorting {
     const kb_symbols *symbols;
     const kb_sym *rows;
-    uint32_t arity, first;            /* first column in which rows differ */
+    uint32_t arity, first;            /* the first column in which rows differ */
 } kb_sorting;
 
 static uint64_t prefix_of(const kb_symbols *symbols, kb_sym sym)
@@ -102,7 +102,7 @@ static int item_order(const kb_sorting *sorting, const kb_item *a, const kb_item
     return order;
 }
 
-/* Merge sort from below: no recursion, no bad case. Answers which of the two arrays holds the result. */
+/* Bottom-up merge sort: no recursion, no bad case. Returns the array that holds the result. */
 static kb_item *sort_items(const kb_sorting *sorting, kb_item *items, kb_item *other, size_t count)
 {
     for (size_t width = 1; width < count; width *= 2) {
@@ -134,9 +134,8 @@ kb_status kb_sort_rows(kb_engine *engine, kb_sym *rows, uint32_t arity, size_t c
 
     if (engine == NULL || arity > KB_MAX_ARITY || (rows == NULL && arity != 0 && count != 0))
         return KB_MISUSE;
-    for (size_t i = 0; i < count * arity; i++)
-        if (rows[i] - 1 >= engine->symbols.count)
-            return KB_MISUSE;
+    if (!kb_symbols_exist(engine, rows, count * arity))
+        return KB_MISUSE;
     sorting.symbols = &engine->symbols;
     sorting.rows = rows;
     sorting.arity = arity;

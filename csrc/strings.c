@@ -1,9 +1,10 @@
-/* strings.c - functions and tests of texts, and how UTF-8 is read.
- * Owns: what is written into the scratch room of a run. Never: makes a text of more than KB_TEXT_MOST bytes. Bytes that are no
- * UTF-8 stand for themselves. */
+/* strings.c - functions and tests of texts, and decoding of UTF-8.
+ * Owns: the contents of a run's scratch memory. Never: makes a text longer than KB_MAX_TEXT_BYTES.
+ * Bytes that are not valid UTF-8 count as characters of their own. */
 #include "machine.h"
 
-/* The character at `at`, which lies before `end`; moves `*at` past it. A byte that starts none is a point past Unicode. */
+/* Decode the character at `*at`, which is before `end`, and move `*at` past it. A byte that starts
+ * no character becomes a number past Unicode. */
 uint32_t kb_read_point(const char **at, const char *end)
 {
     const uint8_t *bytes = (const uint8_t *)*at;
@@ -11,13 +12,13 @@ uint32_t kb_read_point(const char **at, const char *end)
 
     if (lead < 0x80 || more == 0 || (size_t)(end - *at) <= more) {
         *at += 1;
-        return lead < 0x80 ? lead : KB_NO_POINT + lead;
+        return lead < 0x80 ? lead : KB_NO_CHARACTER + lead;
     }
     point = lead & (0x3Fu >> more);
     for (uint32_t i = 1; i <= more; i++) {
         if ((bytes[i] & 0xC0) != 0x80) {
             *at += 1;
-            return KB_NO_POINT + lead;
+            return KB_NO_CHARACTER + lead;
         }
         point = point << 6 | (bytes[i] & 0x3F);
     }
@@ -27,7 +28,7 @@ uint32_t kb_read_point(const char **at, const char *end)
 
 static size_t write_point(uint32_t point, char *out)
 {
-    if (point < 0x80 || point >= KB_NO_POINT) {
+    if (point < 0x80 || point >= KB_NO_CHARACTER) {
         out[0] = (char)(point & 0xFF);
         return 1;
     }
@@ -70,11 +71,11 @@ static kb_status concat(kb_run *run, const kb_step *step, const kb_sym *args, in
     const char *bytes;
     char *text;
 
-    for (uint32_t i = 0; i < step->keys && len <= KB_TEXT_MOST; i++) {
+    for (uint32_t i = 0; i < step->keys && len <= KB_MAX_TEXT_BYTES; i++) {
         kb_symbol_get(symbols, args[i], &bytes, &part, NULL);
         len += part;
     }
-    *has_value = len <= KB_TEXT_MOST;
+    *has_value = len <= KB_MAX_TEXT_BYTES;
     if (!*has_value)
         return KB_OK;
     if ((text = kb_scratch(run, len + 1, 1)) == NULL)
@@ -84,7 +85,7 @@ static kb_status concat(kb_run *run, const kb_step *step, const kb_sym *args, in
         memcpy(text + used, bytes, part);
         used += part;
     }
-    run->left -= (int64_t)(len / KB_BYTES_A_STEP);
+    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
     return make(run, step, text, len);
 }
 
@@ -95,18 +96,18 @@ static kb_status change_case(kb_run *run, const kb_step *step, kb_sym arg, int *
     char *text;
 
     kb_symbol_get(&run->engine->symbols, arg, &at, &len, NULL);
-    *has_value = len <= KB_TEXT_MOST;
+    *has_value = len <= KB_MAX_TEXT_BYTES;
     if (!*has_value)
         return KB_OK;
-    if ((text = kb_scratch(run, 2 * len + 4, 1)) == NULL)   /* two bytes become three at most */
+    if ((text = kb_scratch(run, 2 * len + 4, 1)) == NULL)   /* two bytes become at most three */
         return KB_NOMEM;
     for (end = at + len; at < end;) {
         uint32_t point = kb_read_point(&at, end);
 
         used += write_point(step->compare == KB_FUNCTION_LOWER ? kb_lower(point) : kb_upper(point), text + used);
     }
-    run->left -= (int64_t)(len / KB_BYTES_A_STEP);
-    *has_value = used <= KB_TEXT_MOST;
+    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
+    *has_value = used <= KB_MAX_TEXT_BYTES;
     return *has_value ? make(run, step, text, used) : KB_OK;
 }
 
@@ -122,7 +123,7 @@ kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, 
     if (step->compare != KB_FUNCTION_LENGTH)
         return change_case(run, step, args[0], has_value);
     kb_symbol_get(&run->engine->symbols, args[0], &at, &len, NULL);
-    run->left -= (int64_t)(len / KB_BYTES_A_STEP);
+    run->left -= (int64_t)(len / KB_BYTES_PER_STEP);
     number.kind = 1;
     number.integer = 0;
     for (end = at + len; at < end; number.integer++)
@@ -131,8 +132,8 @@ kb_status kb_compute_text(kb_run *run, const kb_step *step, const kb_sym *args, 
     return make(run, step, text, kb_number_text(&number, text));
 }
 
-/* Is `part` in `text`? `from` is where it may stand at the earliest, `until` at the latest. */
-static int found(const char *text, size_t from, size_t until, const char *part, size_t part_len)
+/* Return 1 if `part` starts in `text` at a position from `from` to `until`. */
+static int contains(const char *text, size_t from, size_t until, const char *part, size_t part_len)
 {
     for (size_t at = from; at <= until; at++) {
         const char *next = part_len == 0 ? text + at : memchr(text + at, part[0], until - at + 1);
@@ -155,13 +156,13 @@ int kb_text_test(kb_run *run, const kb_step *step)
 
     kb_symbol_get(symbols, run->registers[step->a], &text, &len, NULL);
     kb_symbol_get(symbols, run->registers[step->b], &part, &part_len, NULL);
-    run->left -= 1 + (int64_t)(len / KB_BYTES_A_STEP);
+    run->left -= 1 + (int64_t)(len / KB_BYTES_PER_STEP);
     run->stats.probes++;
     if (part_len <= len)
         switch (step->compare & 7) {
-        case KB_TEST_STARTS: outcome = found(text, 0, 0, part, part_len); break;
-        case KB_TEST_ENDS: outcome = found(text, len - part_len, len - part_len, part, part_len); break;
-        default: outcome = found(text, 0, len - part_len, part, part_len); break;
+        case KB_TEST_STARTS: outcome = contains(text, 0, 0, part, part_len); break;
+        case KB_TEST_ENDS: outcome = contains(text, len - part_len, len - part_len, part, part_len); break;
+        default: outcome = contains(text, 0, len - part_len, part, part_len); break;
         }
     return outcome != (step->compare >= 8);
 }

@@ -1,10 +1,11 @@
-/* total.c - one column of the rows that match a pattern, added up.
- * Owns: nothing; the caller has the totals. Never: rounds, or stops at what is no number: that it only remembers. */
+/* total.c - totals of one column over the rows that match a pattern.
+ * Owns: nothing; the caller owns the totals. Never: rounds, or stops at a value that is not a
+ * number: it records the first one. */
 #include "internal.h"
 
-#define ROOM 4096u                    /* symbols copied at a time */
+#define BATCH_SYMBOLS 4096u           /* symbols copied at a time */
 
-static void take(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb_number *least, kb_number *greatest)
+static void add_value(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb_number *min, kb_number *max)
 {
     kb_number number;
     const char *text;
@@ -13,24 +14,24 @@ static void take(const kb_symbols *symbols, kb_sym sym, kb_total *total, kb_numb
 
     kb_symbol_get(symbols, sym, &text, &len, &number);
     if (number.kind == 0) {
-        if (total->other == 0)
-            total->other = sym;
+        if (total->first_text == 0)
+            total->first_text = sym;
         return;
     }
     kb_sum_add(&total->sum, &number);
-    if (total->least == 0 || (order = kb_number_order(&number, least)) < 0
-        || (order == 0 && sym != total->least && kb_symbol_order(symbols, sym, total->least) < 0)) {
-        total->least = sym;
-        *least = number;
+    if (total->min == 0 || (order = kb_number_order(&number, min)) < 0
+        || (order == 0 && sym != total->min && kb_symbol_order(symbols, sym, total->min) < 0)) {
+        total->min = sym;
+        *min = number;
     }
-    if (total->greatest == 0 || (order = kb_number_order(&number, greatest)) > 0
-        || (order == 0 && sym != total->greatest && kb_symbol_order(symbols, sym, total->greatest) > 0)) {
-        total->greatest = sym;
-        *greatest = number;
+    if (total->max == 0 || (order = kb_number_order(&number, max)) > 0
+        || (order == 0 && sym != total->max && kb_symbol_order(symbols, sym, total->max) > 0)) {
+        total->max = sym;
+        *max = number;
     }
 }
 
-static int is_open(const kb_sym *pattern, uint32_t arity)
+static int matches_all(const kb_sym *pattern, uint32_t arity)
 {
     for (uint32_t i = 0; i < arity; i++)
         if (pattern[i] != 0)
@@ -38,40 +39,40 @@ static int is_open(const kb_sym *pattern, uint32_t arity)
     return 1;
 }
 
-kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t most,
+kb_status kb_total_add(kb_engine *engine, kb_rel rel, const kb_sym *pattern, uint32_t column, uint64_t *cursor, uint64_t max_rows,
                        kb_total *total)
 {
     kb_relation *relation = kb_engine_readable(engine, rel);
-    kb_sym rows[ROOM];
-    kb_number least = { 0, 0, 0.0 }, greatest = { 0, 0, 0.0 };
+    kb_sym rows[BATCH_SYMBOLS];
+    kb_number min = { 0, 0, 0.0 }, max = { 0, 0, 0.0 };
     const char *text;
     size_t room, filled, len;
-    int counts = column == KB_NO_ROW;
+    int counts_only = column == KB_NO_ROW;
 
-    if (relation == NULL || cursor == NULL || total == NULL || most == 0 || (pattern == NULL && relation->arity != 0)
-        || (!counts && column >= relation->arity))
+    if (relation == NULL || cursor == NULL || total == NULL || max_rows == 0 || (pattern == NULL && relation->arity != 0)
+        || (!counts_only && column >= relation->arity))
         return KB_MISUSE;
-    if (counts && *cursor == 0 && is_open(pattern, relation->arity)) {
+    if (counts_only && *cursor == 0 && matches_all(pattern, relation->arity)) {
         total->matched += relation->rows - relation->dead - relation->hidden;
         *cursor = relation->rows;
         return KB_DONE;
     }
-    if (total->least != 0) {
-        kb_symbol_get(&engine->symbols, total->least, &text, &len, &least);
-        kb_symbol_get(&engine->symbols, total->greatest, &text, &len, &greatest);
+    if (total->min != 0) {
+        kb_symbol_get(&engine->symbols, total->min, &text, &len, &min);
+        kb_symbol_get(&engine->symbols, total->max, &text, &len, &max);
     }
     do {
         kb_status status;
 
-        room = ROOM / (relation->arity == 0 ? 1 : relation->arity);
-        room = most < room ? (size_t)most : room;
-        status = kb_relation_match(engine, relation, pattern, 0, cursor, counts ? NULL : rows, NULL, room, &filled);
+        room = BATCH_SYMBOLS / (relation->arity == 0 ? 1 : relation->arity);
+        room = max_rows < room ? (size_t)max_rows : room;
+        status = kb_relation_match(engine, relation, pattern, 0, cursor, counts_only ? NULL : rows, NULL, room, &filled);
         if (status < 0)
             return status;
-        for (size_t i = 0; i < filled && !counts; i++)
-            take(&engine->symbols, rows[i * relation->arity + column], total, &least, &greatest);
+        for (size_t i = 0; i < filled && !counts_only; i++)
+            add_value(&engine->symbols, rows[i * relation->arity + column], total, &min, &max);
         total->matched += filled;
-        most -= filled;
-    } while (filled == room && most != 0);
+        max_rows -= filled;
+    } while (filled == room && max_rows != 0);
     return filled < room ? KB_DONE : KB_OK;
 }

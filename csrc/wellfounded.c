@@ -1,15 +1,18 @@
-/* wellfounded.c - the well-founded model of a ground program: what is true, what is false, what is neither.
+/* wellfounded.c - the well-founded model of a ground program: what is true, what is false, what is
+ * neither.
  * Owns: the state of one such computation, borrowed arrays aside. Never: relations, symbols, plans.
- *
- * What is decided is propagated to the instances that use it, each use looked at once (Dowling and Gallier, "Linear-time
- * algorithms for testing the satisfiability of propositional Horn formulae", 1984). What then supports only itself is
- * an unfounded set and false (Van Gelder, Ross, Schlipf, "The well-founded semantics for general logic programs", 1991).
- * Every undecided node keeps a source: an instance that can still hold, whose positive premises have sources that do not
- * lead back here. Only nodes whose source was lost are looked at again, with those that rest on them (as in Simons,
- * Niemelae, Soininen, "Extending and implementing the stable model semantics", 2002). */
+ * * What is decided is propagated to the instances that use it, each use looked at once (Dowling
+ * and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn
+ * formulae", 1984). What then supports only itself is an unfounded set and false (Van Gelder, Ross,
+ * Schlipf, "The well-founded semantics for general logic programs", 1991). Every undecided node
+ * keeps a source: an instance that can still hold, whose positive premises have sources that do not
+ * lead back here. Only nodes whose source was lost are looked at again, with those that rest on
+ * them (as in Simons, Niemelae, Soininen, "Extending and implementing the stable model semantics",
+ * 2002). */
 #include "internal.h"
 
-#define CHUNK 4096u                   /* steps between two looks at the cancel flag and the budget */
+#define CHUNK 4096u                   /* steps between two looks at the cancel flag and the
+                                       * budget */
 
 enum { OUTSIDE, INSIDE, LEAVING };    /* `place` of a node while an unfounded set is looked for */
 
@@ -25,34 +28,36 @@ struct kb_model {
     kb_stats stats;
     const uint32_t *heads, *ends, *premises;   /* the caller's */
     uint32_t nodes, instances, premise_count;
-    uint32_t *uses_from, *uses;       /* by literal (2 * node + negated): the instances with this premise */
+    uint32_t *uses_from, *uses;       /* by literal (2 * node + negated): the instances with this
+                                       * premise */
     uint32_t *owned_from, *owned;     /* by node: the instances that conclude it */
-    uint32_t *waiting;                /* by instance: premises not known to hold yet; KB_NONE: one is false */
-    uint32_t *missing;                /* by instance: positive premises without support, while support is looked for */
-    uint32_t *alive, *source;         /* by node: instances that can still hold; one of them, or KB_NONE */
-    uint32_t *queue, *lost, *set, *leaving;   /* nodes: decided; without source; looked at together; to leave that set */
+    uint32_t *waiting;                /* by instance: premises not known to hold yet; KB_NONE: one
+                                       * is false */
+    uint32_t *missing;                /* by instance: positive premises without support, while
+                                       * support is looked for */
+    uint32_t *alive, *source;         /* by node: instances that can still hold; one of them, or
+                                       * KB_NONE */
+    uint32_t *queue, *lost, *set, *leaving;   /* nodes: decided; without source; looked at together;
+                                               * to leave that set */
     uint8_t *values, *place;
     uint32_t decided, lost_count, set_count, leaving_count, propagated, at;
-    const uint32_t *lengths[PHASES];  /* how many items the phase has, which may grow while it works */
+    const uint32_t *lengths[PHASES];  /* how many items the phase has, which may grow while it
+                                       * works */
     phase phase;
     kb_status status;
     atomic_int cancelled;
 };
-
-static uint32_t first_premise(const kb_model *m, uint32_t instance)
-{
-    return instance == 0 ? 0 : m->ends[instance - 1];
-}
 
 static size_t literal_of(uint32_t premise)
 {
     return 2 * (size_t)(premise & ~KB_NEGATED) + (premise >> 31);
 }
 
-/* Each list is counted at its own place, then filled from its end; what is left is where it begins. */
+/* Each list is counted at its own place, then filled from its end; what is left is where it
+ * begins. */
 static kb_status count(kb_model *m, uint32_t instance, uint64_t *work)
 {
-    uint32_t from = first_premise(m, instance), to = m->ends[instance];
+    uint32_t from = kb_first_premise(m->ends, instance), to = m->ends[instance];
 
     if (m->heads[instance] >= m->nodes || to < from || to > m->premise_count)
         return KB_MISUSE;
@@ -82,7 +87,7 @@ static void place(kb_model *m, uint32_t instance, uint64_t *work)
     uint32_t to = m->ends[instance];
 
     m->owned[--m->owned_from[m->heads[instance]]] = instance;
-    for (uint32_t i = first_premise(m, instance); i < to; i++)
+    for (uint32_t i = kb_first_premise(m->ends, instance); i < to; i++)
         if (m->premises[i] != KB_NONE)
             m->uses[--m->uses_from[literal_of(m->premises[i])]] = instance;
     *work += m->waiting[instance];
@@ -180,7 +185,7 @@ static void rescue_by(kb_model *m, uint32_t instance)
 static void weigh(kb_model *m, uint32_t node, uint64_t *work)
 {
     for (uint32_t i = m->owned_from[node]; i < m->owned_from[node + 1]; i++) {
-        uint32_t instance = m->owned[i], p = first_premise(m, instance);
+        uint32_t instance = m->owned[i], p = kb_first_premise(m->ends, instance);
 
         if (m->waiting[instance] == KB_NONE)
             continue;
@@ -212,7 +217,8 @@ static kb_status work_item(kb_model *m, uint64_t *work)
     (*work)++;
     switch (m->phase) {
     case COUNT: return count(m, at, work);
-    case PLACE: place(m, m->instances - 1 - at, work); break;   /* from the last: lists are ascending */
+    /* from the last: lists are ascending */
+    case PLACE: place(m, m->instances - 1 - at, work); break;
     case SUPPORT_FIRST: support_by(m, at); break;
     case SUPPORT: support_users(m, m->set[at], work); break;
     case HOLD_FIRST: if (m->waiting[at] == 0) decide(m, m->heads[at], KB_TRUE); break;

@@ -135,16 +135,16 @@ def test_null_pointers_are_refused():
     how.flat, how.scale = 1, 1
     assert lib.kb_lexical_best(how, facts, scores, 4, size) == lib.KB_OK
     assert lib.kb_lexical_best(how, null, null, 0, size) == lib.KB_OK
-    assert lib.kb_lexical_having(how, null) == lib.KB_OK
+    assert lib.kb_lexical_counts(how, null) == lib.KB_OK
     assert lib.kb_lexical_best(null, facts, scores, 4, size) == lib.KB_MISUSE
     assert lib.kb_lexical_best(how, null, scores, 4, size) == lib.KB_MISUSE
     assert lib.kb_lexical_best(how, facts, null, 4, size) == lib.KB_MISUSE
     assert lib.kb_lexical_best(how, facts, scores, 4, null) == lib.KB_MISUSE
-    assert lib.kb_lexical_having(null, counts) == lib.KB_MISUSE
+    assert lib.kb_lexical_counts(null, counts) == lib.KB_MISUSE
     how.word_count = 1
     assert lib.kb_lexical_best(how, facts, scores, 4, size) == lib.KB_MISUSE
     how.words = words = ffi.new("kb_posting[]", 1)
-    assert lib.kb_lexical_having(how, null) == lib.KB_MISUSE
+    assert lib.kb_lexical_counts(how, null) == lib.KB_MISUSE
     words[0].count = 1
     assert lib.kb_lexical_best(how, facts, scores, 4, size) == lib.KB_MISUSE
     words[0].count, how.fact_count = 0, 1

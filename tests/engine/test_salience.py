@@ -321,21 +321,21 @@ def test_null_arguments_are_misuse():
         lib.kb_relation_compare(engine, one, 0, wide, difference), lib.kb_relation_compare(null, one, one, wide, difference),
         lib.kb_salience_scores(engine, one, null, null, 0, null), lib.kb_salience_scores(null, one, how, null, 0, null),
         lib.kb_salience_scores(engine, one, how, null, 1, scores), lib.kb_salience_scores(engine, one, how, ids, 1, null),
-        lib.kb_salience_most(engine, one, null, null, 0.0, ids, scores, 4, size),
-        lib.kb_salience_most(engine, one, how, null, 0.0, null, scores, 4, size),
-        lib.kb_salience_most(engine, one, how, null, 0.0, ids, null, 4, size),
-        lib.kb_salience_most(engine, one, how, null, 0.0, ids, scores, 4, null),
-        lib.kb_salience_most(engine, one, how, ffi.new("kb_sym[]", [9]), 0.0, ids, scores, 4, size),
+        lib.kb_salience_top(engine, one, null, null, 0.0, ids, scores, 4, size),
+        lib.kb_salience_top(engine, one, how, null, 0.0, null, scores, 4, size),
+        lib.kb_salience_top(engine, one, how, null, 0.0, ids, null, 4, size),
+        lib.kb_salience_top(engine, one, how, null, 0.0, ids, scores, 4, null),
+        lib.kb_salience_top(engine, one, how, ffi.new("kb_sym[]", [9]), 0.0, ids, scores, 4, size),
         lib.kb_salience_below(engine, one, null, 0.0, wide, ids, 4, size),
         lib.kb_salience_below(engine, one, how, 0.0, null, ids, 4, size),
         lib.kb_salience_below(engine, one, how, 0.0, wide, null, 4, size),
         lib.kb_salience_below(engine, one, how, 0.0, wide, ids, 0, size),
         lib.kb_salience_below(engine, one, how, 0.0, wide, ids, 4, null),
-        lib.kb_touch(engine, one, null, 1, 0), lib.kb_touch(engine, 0, ids, 1, 0), lib.kb_touch(engine, one, ids, 1, 0),
-        lib.kb_touch(null, one, ids, 0, 0),
+        lib.kb_record_access(engine, one, null, 1, 0), lib.kb_record_access(engine, 0, ids, 1, 0), lib.kb_record_access(engine, one, ids, 1, 0),
+        lib.kb_record_access(null, one, ids, 0, 0),
     ]  # fmt: skip
     assert set(misuse) == {lib.KB_MISUSE}
-    assert lib.kb_salience_most(engine, one, how, null, 0.0, null, null, 0, size) == lib.KB_OK
+    assert lib.kb_salience_top(engine, one, how, null, 0.0, null, null, 0, size) == lib.KB_OK
     wide[0] = 2**64 - 1  # a cursor past the end
     assert lib.kb_salience_below(engine, one, how, 0.0, wide, ids, 4, size) == lib.KB_OK
     difference.modified_there = ids

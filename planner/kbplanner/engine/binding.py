@@ -10,7 +10,7 @@ from array import array
 from kbplanner._engine import ffi, lib
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault, InvalidInput
 
-ENGINE_ABI = 2
+ENGINE_ABI = 3
 """Version of the C interface that this package calls: KB_ABI in csrc/kbengine.h."""
 
 __all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]

@@ -215,7 +215,7 @@ class Engine:
         """Return the relations as they are now, to be settled and read later."""
         handles = ffi.new("kb_rel[]", [handle_of(relation, self) for relation in relations])
         out = ffi.new("kb_rel[]", max(len(relations), 1))
-        self.call(lib.kb_relation_freeze, handles, len(relations), out)
+        self.call(lib.kb_relation_snapshot, handles, len(relations), out)
         return [Relation(self, out[i], relation.arity) for i, relation in enumerate(relations)]
 
     def load(self, words: array[int]) -> CompiledPlan:
@@ -274,7 +274,7 @@ class Engine:
         """Return, for each word, how many of the searchable facts have it."""
         counts = ffi.new("uint64_t[]", len(search.words) or 1)
         with _PinnedSearch(search) as request:
-            check(lib.kb_lexical_having(request, counts))
+            check(lib.kb_lexical_counts(request, counts))
         return list(counts[0 : len(search.words)])
 
     @property
@@ -314,12 +314,12 @@ class _PinnedSearch:
         request.words, request.word_count = words, len(search.words)
         request.scale, request.flat, request.slope = search.scale, search.flat, search.slope
         request.lengths = self._view("uint16_t[]", search.lengths)
-        request.shown = self._view("uint8_t[]", search.shown)
+        request.visible = self._view("uint8_t[]", search.shown)
         request.owners = self._view("uint32_t[]", search.owners)
         request.fact_count = len(search.owners)
         request.ranks = self._view("uint32_t[]", search.ranks)
         request.owner_count = len(search.ranks)
-        request.shortest, request.most = search.shortest, search.most
+        request.min_length, request.max_times = search.shortest, search.most
         self._views.append(words)
         return request
 
@@ -459,7 +459,7 @@ class Run:
                 RunState.DONE,
                 rows,
                 answer.bytes,
-                bool(answer.worked),
+                bool(answer.evaluated),
                 answer.warnings,
                 answer.rows_made,
             )

@@ -155,7 +155,7 @@ class Relation:
                 sum(word << 32 * i for i, word in enumerate(words)), 1 << 1074
             )  # a bit of the first is 2^-1074
         whole = (added.high << 64) + added.low
-        seen = sums.least, sums.greatest, sums.other
+        seen = sums.min, sums.max, sums.first_text
         return Total(sums.matched, added.count, whole, reals, bool(added.infinite), *seen)
 
     def counts(self) -> RelationCounts:
@@ -225,7 +225,7 @@ class Relation:
         """Copy about this many rows more of a snapshot; return True when it is complete and can be
         read.
         """
-        return self._call(lib.kb_relation_settle, rows) == lib.KB_DONE
+        return self._call(lib.kb_snapshot_copy, rows) == lib.KB_DONE
 
     def compare(self, other: backend.Relation) -> Difference:
         """Compare rows, including hidden ones, and the cells for validity and confidence, with
@@ -283,7 +283,7 @@ class Relation:
             ffi.from_buffer("double[]", scores),
         )
         self._call(
-            lib.kb_salience_most, _how(how), values, minimum, ids_view, scores_view, k, filled
+            lib.kb_salience_top, _how(how), values, minimum, ids_view, scores_view, k, filled
         )
         return ids[: filled[0]], scores[: filled[0]]
 
@@ -305,7 +305,7 @@ class Relation:
         """Record an access of each row: LAST_ACCESS becomes `now` unless it is later, ACCESSES
         increases by one.
         """
-        self._call(lib.kb_touch, ffi.from_buffer("uint32_t[]", ids), len(ids), now)
+        self._call(lib.kb_record_access, ffi.from_buffer("uint32_t[]", ids), len(ids), now)
 
     def bytes(self) -> int:
         """Return the bytes held: rows, set, attribute columns, indexes."""

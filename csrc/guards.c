@@ -1,4 +1,4 @@
-/* holds.c - steps that test what is bound: is a row there, is none, does a comparison hold?
+/* guards.c - steps that test bound values: a row exists, no row exists, a comparison is true.
  * Owns: nothing. Never: moves a cursor, or loads a register. */
 #include "cursor.h"
 
@@ -7,7 +7,8 @@ int kb_row_is_member(const kb_run *run, const kb_step *step, const kb_sym *row)
     const kb_relation *relation = run->slots[step->slot];
     uint32_t start = kb_view_start(run, step), end = kb_view_end(run, step), id;
 
-    if (kb_is_bits(relation))         /* only where the view is all of it: see kb_rule_start */
+    if (kb_is_bits(relation))         /* only if the view is the whole relation: see
+                                       * kb_rule_start */
         return kb_relation_has(relation, row);
     id = kb_relation_find(relation, row, kb_hash_row(row, step->arity));
     return id != KB_NO_ROW && kb_visible(relation, id) && id >= start && id < end;
@@ -57,7 +58,7 @@ int kb_step_holds(kb_run *run, const kb_step *step, const kb_cursor *cursor)
         return kb_step_is_absent(run, step, cursor);
     case KB_OP_COMPARE:
         return kb_symbol_test(&run->engine->symbols, step->compare, run->registers[step->a], run->registers[step->b]);
-    default:                          /* a relation without columns has one row at most */
+    default:                          /* a relation without columns has at most one row */
         return kb_view_start(run, step) < kb_view_end(run, step) && kb_visible(run->slots[step->slot], kb_view_start(run, step));
     }
 }
