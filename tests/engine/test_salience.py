@@ -331,7 +331,9 @@ def test_null_arguments_are_misuse():
         lib.kb_salience_below(engine, one, how, 0.0, wide, null, 4, size),
         lib.kb_salience_below(engine, one, how, 0.0, wide, ids, 0, size),
         lib.kb_salience_below(engine, one, how, 0.0, wide, ids, 4, null),
-        lib.kb_record_access(engine, one, null, 1, 0), lib.kb_record_access(engine, 0, ids, 1, 0), lib.kb_record_access(engine, one, ids, 1, 0),
+        lib.kb_record_access(engine, one, null, 1, 0),
+        lib.kb_record_access(engine, 0, ids, 1, 0),
+        lib.kb_record_access(engine, one, ids, 1, 0),
         lib.kb_record_access(null, one, ids, 0, 0),
     ]  # fmt: skip
     assert set(misuse) == {lib.KB_MISUSE}
