@@ -68,9 +68,9 @@ static inline uint32_t kb_cursor_id(const kb_cursor *cursor, const uint32_t *lis
 
 #define KB_PREFETCH_STAGES 4u
 
-/* Prefetch what the look-up of a key in an index will read, and the first rows of its list. Each stage
- * reads what an earlier stage has prefetched. In a hash table only the home slot is tried: a key
- * elsewhere is not prefetched, which costs time only. */
+/* Prefetch what the look-up of a key in an index will read, and the first rows of its list. Each
+ * stage reads what an earlier stage has prefetched. In a hash table only the home slot is tried: a
+ * key elsewhere is not prefetched, which costs time only. */
 static KB_ALWAYS_INLINE void kb_prefetch_key(const kb_lookup *index, const kb_relation *relation, kb_sym key, uint32_t stage)
 {
     uint32_t at = index->direct ? key : (uint32_t)kb_mix(key) & (index->size - 1), slot;

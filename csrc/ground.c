@@ -1,19 +1,20 @@
-/* ground.c - what is solved on a ground program given as flat arrays: shortest proofs, and best
- * values over all proofs.
- * Owns: the order in which instances of rules are looked at. Never: keeps anything after a call, or
- * reads a relation. Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs
- * (1977). Costs of one step or none, and ranks that are small numbers, make its heap two lists and
- * a bucket sort: each premise of each instance is looked at once. */
+/* ground.c - shortest proofs, and best values over all proofs, of a ground program given as flat
+ * arrays.
+ * Owns: the order in which instances of rules are processed. Never: keeps anything after a call, or
+ * reads a relation.
+ * Both are Knuth's generalisation of Dijkstra's algorithm from paths to proofs (1977). Steps that
+ * cost 1 or 0, and ranks that are small integers, make its heap two lists and a bucket sort: each
+ * premise of each instance is visited once. */
 #include "internal.h"
 
-typedef struct kb_solving {
+typedef struct kb_solver {
     const kb_ground *ground;
-    uint32_t *starts;                 /* nodes + 1: where the users of a node begin */
-    uint32_t *users;                  /* instances, for each node those that have it as a premise */
-    uint32_t *waiting;                /* for each instance, premises that have no proof yet */
-} kb_solving;
+    uint32_t *starts;                 /* nodes + 1: start of the users of each node */
+    uint32_t *users;                  /* by node, the instances that have it as a premise */
+    uint32_t *waiting;                /* by instance, premises that have no proof yet */
+} kb_solver;
 
-static int well_formed(const kb_ground *g)
+static int is_well_formed(const kb_ground *g)
 {
     uint32_t before = 0;
 
@@ -32,45 +33,45 @@ static int well_formed(const kb_ground *g)
     return 1;
 }
 
-static void solving_end(kb_engine *engine, kb_solving *solving)
+static void solver_free(kb_engine *engine, kb_solver *solver)
 {
-    kb_release(&engine->heap, solving->starts);
-    kb_release(&engine->heap, solving->users);
-    kb_release(&engine->heap, solving->waiting);
+    kb_release(&engine->heap, solver->starts);
+    kb_release(&engine->heap, solver->users);
+    kb_release(&engine->heap, solver->waiting);
 }
 
-static kb_status solving_begin(kb_engine *engine, const kb_ground *g, kb_solving *solving)
+static kb_status solver_init(kb_engine *engine, const kb_ground *g, kb_solver *solver)
 {
     uint32_t sum = 0;
 
-    memset(solving, 0, sizeof *solving);
-    if (engine == NULL || !well_formed(g))
+    memset(solver, 0, sizeof *solver);
+    if (engine == NULL || !is_well_formed(g))
         return KB_MISUSE;
-    solving->ground = g;
-    solving->starts = kb_alloc(&engine->heap, (size_t)g->nodes + 2, sizeof *solving->starts);
-    solving->users = kb_alloc(&engine->heap, (size_t)g->premise_count + 1, sizeof *solving->users);
-    solving->waiting = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *solving->waiting);
-    if (solving->starts == NULL || solving->users == NULL || solving->waiting == NULL) {
-        solving_end(engine, solving);
+    solver->ground = g;
+    solver->starts = kb_alloc(&engine->heap, (size_t)g->nodes + 2, sizeof *solver->starts);
+    solver->users = kb_alloc(&engine->heap, (size_t)g->premise_count + 1, sizeof *solver->users);
+    solver->waiting = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *solver->waiting);
+    if (solver->starts == NULL || solver->users == NULL || solver->waiting == NULL) {
+        solver_free(engine, solver);
         return KB_NOMEM;
     }
-    /* Counts two places on, so that filling moves each start to where the next node's begins: one
-     * array less. */
+    /* Counts are stored two places further on, so that filling moves each start to that of the next
+     * node: one array less. */
     for (uint32_t i = 0; i < g->premise_count; i++)
-        solving->starts[g->premises[i] + 2]++;
+        solver->starts[g->premises[i] + 2]++;
     for (uint32_t node = 0; node < g->nodes + 1; node++) {
-        sum += solving->starts[node + 1];
-        solving->starts[node + 1] = sum;
+        sum += solver->starts[node + 1];
+        solver->starts[node + 1] = sum;
     }
     for (uint32_t i = 0; i < g->count; i++) {
-        solving->waiting[i] = g->ends[i] - kb_first_premise(g->ends, i);
+        solver->waiting[i] = g->ends[i] - kb_first_premise(g->ends, i);
         for (uint32_t at = kb_first_premise(g->ends, i); at < g->ends[i]; at++)
-            solving->users[solving->starts[g->premises[at] + 1]++] = i;
+            solver->users[solver->starts[g->premises[at] + 1]++] = i;
     }
     return KB_OK;
 }
 
-/* The height of an instance's conclusion by it, KB_NO_NODE if some premise has no proof. */
+/* Return the height of the conclusion by this instance, KB_NO_NODE if some premise has no proof. */
 static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t instance, uint32_t *circular)
 {
     uint32_t highest = 0;
@@ -85,8 +86,8 @@ static uint32_t height_by(const kb_ground *g, const uint32_t *heights, uint32_t 
     return highest == KB_NO_NODE ? KB_NO_NODE : highest + (instance >= g->free);
 }
 
-/* An instance whose premises all have proofs: its conclusion is due at this level if it is free, at
- * the next if not. */
+/* Fire an instance whose premises all have proofs: its conclusion is due at this level if it is
+ * free, otherwise at the next. */
 static void fire(const kb_ground *g, uint32_t instance, uint32_t **due, uint32_t *counts)
 {
     uint32_t later = instance >= g->free;
@@ -94,7 +95,7 @@ static void fire(const kb_ground *g, uint32_t instance, uint32_t **due, uint32_t
     due[later][counts[later]++] = g->heads[instance];
 }
 
-static void settle_heights(const kb_solving *s, uint32_t *heights, uint32_t **due, uint32_t *counts)
+static void compute_heights(const kb_solver *s, uint32_t *heights, uint32_t **due, uint32_t *counts)
 {
     const kb_ground *g = s->ground;
 
@@ -102,7 +103,7 @@ static void settle_heights(const kb_solving *s, uint32_t *heights, uint32_t **du
         if (s->waiting[i] == 0)
             fire(g, i, due, counts);
     for (uint32_t level = 0; counts[0] + counts[1] > 0; level++) {
-        uint32_t *done = due[0];
+        uint32_t *spare = due[0];
 
         while (counts[0] > 0) {
             uint32_t node = due[0][--counts[0]];
@@ -115,7 +116,7 @@ static void settle_heights(const kb_solving *s, uint32_t *heights, uint32_t **du
                     fire(g, s->users[at], due, counts);
         }
         due[0] = due[1];
-        due[1] = done;
+        due[1] = spare;
         counts[0] = counts[1];
         counts[1] = 0;
     }
@@ -123,9 +124,9 @@ static void settle_heights(const kb_solving *s, uint32_t *heights, uint32_t **du
 
 kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *heights, uint32_t *chosen, uint32_t *counts)
 {
-    kb_solving s;
+    kb_solver s;
     uint32_t *due[2], waiting[2] = { 0, 0 };
-    kb_status status = solving_begin(engine, g, &s);
+    kb_status status = solver_init(engine, g, &s);
 
     if (status != KB_OK)
         return status;
@@ -135,14 +136,14 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
     if (due[0] == NULL || due[1] == NULL) {
         kb_release(&engine->heap, due[0]);
         kb_release(&engine->heap, due[1]);
-        solving_end(engine, &s);
+        solver_free(engine, &s);
         return KB_NOMEM;
     }
     for (uint32_t node = 0; node < g->nodes; node++) {
         heights[node] = chosen[node] = KB_NO_NODE;
         counts[node] = 0;
     }
-    settle_heights(&s, heights, due, waiting);
+    compute_heights(&s, heights, due, waiting);
     for (uint32_t i = 0; i < g->count; i++) {
         uint32_t node = g->heads[i], circular, height = height_by(g, heights, i, &circular);
 
@@ -152,12 +153,12 @@ kb_status kb_ground_shortest(kb_engine *engine, const kb_ground *g, uint32_t *he
     }
     kb_release(&engine->heap, due[0]);
     kb_release(&engine->heap, due[1]);
-    solving_end(engine, &s);
+    solver_free(engine, &s);
     return KB_OK;
 }
 
-/* Sorts the instances that have a rank, the highest first; `places` has room for a rank more than
- * there are. */
+/* Sort the instances that have a rank, highest first; `places` has one item more than there are
+ * ranks. */
 static uint32_t by_rank(const uint32_t *ranks, uint32_t count, uint32_t *places, uint32_t *order)
 {
     uint32_t sum = 0;
@@ -178,15 +179,15 @@ static uint32_t by_rank(const uint32_t *ranks, uint32_t count, uint32_t *places,
 
 kb_status kb_ground_widest(kb_engine *engine, const kb_ground *g, const uint32_t *ranks, uint32_t *best)
 {
-    kb_solving s;
+    kb_solver s;
     uint32_t *places, *order, *stack, ordered;
-    kb_status status = solving_begin(engine, g, &s);
+    kb_status status = solver_init(engine, g, &s);
 
     if (status != KB_OK)
         return status;
     for (uint32_t i = 0; i < g->count; i++)
         if (ranks[i] > g->count) {
-            solving_end(engine, &s);
+            solver_free(engine, &s);
             return KB_MISUSE;
         }
     places = kb_alloc(&engine->heap, (size_t)g->count + 1, sizeof *places);
@@ -211,7 +212,7 @@ kb_status kb_ground_widest(kb_engine *engine, const kb_ground *g, const uint32_t
                 continue;
             best[node] = rank;
             for (uint32_t at = s.starts[node]; at < s.starts[node + 1]; at++)
-                /* One of a lower rank waits until that is its turn. */
+                /* an instance of a lower rank is processed when its rank is reached */
                 if (--s.waiting[s.users[at]] == 0 && ranks[s.users[at]] >= rank)
                     stack[top++] = s.users[at];
         }
@@ -220,6 +221,6 @@ end:
     kb_release(&engine->heap, places);
     kb_release(&engine->heap, order);
     kb_release(&engine->heap, stack);
-    solving_end(engine, &s);
+    solver_free(engine, &s);
     return status;
 }

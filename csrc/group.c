@@ -5,7 +5,7 @@
  * In `p(x, z) :- p(x, y), e(y, z)` a row makes only rows with its own x. So all rows of one x (a
  * group) are evaluated before those of the next, and whether a row is new is one bit, by its other
  * column, in an array that stays in the cache however large the relation becomes. The set of the
- * relation is not updated meanwhile; it is built on the first look-up (kb_relation_ready). A
+ * relation is not updated during this; it is built on the first look-up (kb_relation_ready). A
  * relation of one column is one group. Each row comes after the row it was made from, and the rows
  * of a group in order of distance. */
 #include "cursor.h"

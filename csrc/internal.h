@@ -95,7 +95,8 @@ int kb_number_order(const kb_number *a, const kb_number *b);           /* both a
 void kb_sum_add(kb_sum *sum, const kb_number *number);                 /* exact.c: also counts it */
 /* the double nearest to the sum, which is consumed */
 double kb_sum_real(kb_sum *sum);
-size_t kb_integer_text(int64_t value, char *out);                       /* decimal.c: at most 20 bytes; returns their number */
+/* decimal.c: at most 20 bytes; returns their number */
+size_t kb_integer_text(int64_t value, char *out);
 #define KB_NUMBER_TEXT 32             /* longest number as text, in bytes */
 
 /* digits.c: of a positive finite number, 0.digits * 10^point */
@@ -379,7 +380,8 @@ void kb_matrix_free(kb_relation *relation);
 kb_status kb_index_need(kb_relation *relation, uint64_t mask, kb_lookup **out);
 kb_lookup *kb_index_have(const kb_relation *relation, uint64_t mask);
 kb_status kb_index_add(kb_lookup *index, const kb_relation *relation, uint32_t id);
-kb_status kb_indexes_extend(kb_relation *relation, uint32_t first);    /* adds the rows from `first` on to every index */
+/* adds the rows from `first` on to every index */
+kb_status kb_indexes_extend(kb_relation *relation, uint32_t first);
 /* the newest id, if it has it */
 void kb_index_undo(kb_lookup *index, const kb_relation *relation, uint32_t id);
 void kb_index_died(kb_lookup *index, const kb_relation *relation, uint32_t id);

@@ -19,7 +19,8 @@
 
 /* cdef: begin */
 
-#define KB_ABI 3                      /* rises with every change of this interface, as in binding.py */
+#define KB_ABI 3                      /* rises with every change of this interface, as in
+                                       * binding.py */
 
 typedef struct kb_engine kb_engine;   /* symbols and relations of one tenant */
 typedef struct kb_plan kb_plan;       /* bytecode that passed the verifier; immutable */

@@ -357,7 +357,8 @@ kb_status kb_rule_start(kb_run *run, const kb_rule *rule);
 /* DONE: exhausted; PAUSED: `left` is used up */
 kb_status kb_rule_work(kb_run *run, const kb_rule *rule);
 void kb_run_unpin(kb_run *run);
-kb_status kb_run_no_memory(kb_run *run);                   /* KB_LIMIT if the run's own budget is spent, else KB_NOMEM */
+kb_status kb_run_no_memory(kb_run *run);                   /* KB_LIMIT if the run's own budget is
+                                                            * spent, else KB_NOMEM */
 
 /* staleness.c: 1 if no change of a base relation since the last pass affects the run; recorded in
  * `source`. */

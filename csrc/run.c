@@ -7,8 +7,8 @@
 #define LARGE_INDEX 4096u             /* keys; a smaller index is in the cache */
 #define PREFETCH_DISTANCE 16u         /* rows from the first prefetch for a key to its look-up */
 
-/* Advance the cursor to the next matching row and load its registers. Return 0 if there is none or
- * `left` is used up. */
+/* Advance the cursor to the next matching row and load its registers. Return 0 at the end of the
+ * view, or if `left` is used up. */
 static inline int next_row(kb_run *run, const kb_step *step, kb_cursor *cursor)
 {
     const kb_relation *relation = run->slots[step->slot];

@@ -1,24 +1,25 @@
-/* wellfounded.c - the well-founded model of a ground program: what is true, what is false, what is
- * neither.
- * Owns: the state of one such computation, borrowed arrays aside. Never: relations, symbols, plans.
- * * What is decided is propagated to the instances that use it, each use looked at once (Dowling
- * and Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn
- * formulae", 1984). What then supports only itself is an unfounded set and false (Van Gelder, Ross,
- * Schlipf, "The well-founded semantics for general logic programs", 1991). Every undecided node
- * keeps a source: an instance that can still hold, whose positive premises have sources that do not
- * lead back here. Only nodes whose source was lost are looked at again, with those that rest on
+/* wellfounded.c - the well-founded model of a ground program: true, false and undefined nodes.
+ * Owns: the state of one such computation, except borrowed arrays. Never: uses relations, symbols
+ * or plans.
+ *
+ * Decided nodes are propagated to the instances that use them, each use once (Dowling and Gallier,
+ * "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984).
+ * Nodes that then support only each other are an unfounded set and false (Van Gelder, Ross,
+ * Schlipf, "The well-founded semantics for general logic programs", 1991). Every undecided node has
+ * a source: an instance that can still hold, whose positive premises have sources that do not lead
+ * back to the node. Only nodes that lost their source are examined again, with those that depend on
  * them (as in Simons, Niemelae, Soininen, "Extending and implementing the stable model semantics",
  * 2002). */
 #include "internal.h"
 
-#define CHUNK 4096u                   /* steps between two looks at the cancel flag and the
+#define CHUNK 4096u                   /* steps between two checks of the cancel flag and the
                                        * budget */
 
-enum { OUTSIDE, INSIDE, LEAVING };    /* `place` of a node while an unfounded set is looked for */
+enum { OUTSIDE, INSIDE, LEAVING };    /* `place` of a node while an unfounded set is searched for */
 
-/* In this order, PROPAGATE to FALSIFY again and again until no source is lost. */
+/* In this order; PROPAGATE to FALSIFY repeat until no source is lost. */
 typedef enum phase {
-    COUNT, PLACE, SUPPORT_FIRST, SUPPORT, HOLD_FIRST, FAIL_FIRST, PROPAGATE, GATHER, SPREAD, WEIGH, RESCUE, FALSIFY, PHASES
+    COUNT, PLACE, SUPPORT_FIRST, SUPPORT, HOLD_FIRST, FAIL_FIRST, PROPAGATE, GATHER, SPREAD, COUNT_INSIDE, LEAVE, FALSIFY, PHASES
 } phase;
 
 struct kb_model {
@@ -26,23 +27,22 @@ struct kb_model {
     kb_heap heap;
     kb_limits limits;
     kb_stats stats;
-    const uint32_t *heads, *ends, *premises;   /* the caller's */
+    const uint32_t *heads, *ends, *premises;   /* borrowed from the caller */
     uint32_t nodes, instances, premise_count;
     uint32_t *uses_from, *uses;       /* by literal (2 * node + negated): the instances with this
                                        * premise */
     uint32_t *owned_from, *owned;     /* by node: the instances that conclude it */
     uint32_t *waiting;                /* by instance: premises not known to hold yet; KB_NONE: one
                                        * is false */
-    uint32_t *missing;                /* by instance: positive premises without support, while
-                                       * support is looked for */
+    uint32_t *missing;                /* by instance: positive premises without support, during the
+                                       * search for support */
     uint32_t *alive, *source;         /* by node: instances that can still hold; one of them, or
                                        * KB_NONE */
-    uint32_t *queue, *lost, *set, *leaving;   /* nodes: decided; without source; looked at together;
-                                               * to leave that set */
+    /* nodes: decided; without source; examined together; about to leave that set */
+    uint32_t *queue, *lost, *set, *leaving;
     uint8_t *values, *place;
     uint32_t decided, lost_count, set_count, leaving_count, propagated, at;
-    const uint32_t *lengths[PHASES];  /* how many items the phase has, which may grow while it
-                                       * works */
+    const uint32_t *lengths[PHASES];  /* number of items of the phase, which may grow during it */
     phase phase;
     kb_status status;
     atomic_int cancelled;
@@ -53,8 +53,8 @@ static size_t literal_of(uint32_t premise)
     return 2 * (size_t)(premise & ~KB_NEGATED) + (premise >> 31);
 }
 
-/* Each list is counted at its own place, then filled from its end; what is left is where it
- * begins. */
+/* Count the items of each list at its place. The lists are then filled from their ends, which
+ * leaves the start of each list at its place. */
 static kb_status count(kb_model *m, uint32_t instance, uint64_t *work)
 {
     uint32_t from = kb_first_premise(m->ends, instance), to = m->ends[instance];
@@ -101,7 +101,7 @@ static void decide(kb_model *m, uint32_t node, uint8_t value)
     }
 }
 
-/* The instances with this premise: m->uses[*from] to m->uses[to - 1]. */
+/* Return the end of the instances with this premise: m->uses[*from] to m->uses[end - 1]. */
 static uint32_t users(const kb_model *m, size_t literal, uint32_t *from, uint64_t *work)
 {
     *from = m->uses_from[literal];
@@ -152,7 +152,7 @@ static void propagate(kb_model *m, uint32_t node, uint64_t *work)
     }
 }
 
-static void take_in(kb_model *m, uint32_t node)
+static void add_to_set(kb_model *m, uint32_t node)
 {
     if (m->values[node] == KB_UNDEFINED && m->place[node] == OUTSIDE) {
         m->place[node] = INSIDE;
@@ -160,17 +160,17 @@ static void take_in(kb_model *m, uint32_t node)
     }
 }
 
-/* What has its source in a node of the set belongs to the set. */
+/* Add the nodes whose source is in this node of the set. */
 static void spread(kb_model *m, uint32_t node, uint64_t *work)
 {
     uint32_t i, to = users(m, 2 * (size_t)node, &i, work);
 
     for (; i < to; i++)
         if (m->source[m->heads[m->uses[i]]] == m->uses[i])
-            take_in(m, m->heads[m->uses[i]]);
+            add_to_set(m, m->heads[m->uses[i]]);
 }
 
-static void rescue_by(kb_model *m, uint32_t instance)
+static void try_source(kb_model *m, uint32_t instance)
 {
     uint32_t node = m->heads[instance];
 
@@ -181,8 +181,8 @@ static void rescue_by(kb_model *m, uint32_t instance)
     }
 }
 
-/* How many premises of each instance lie in the set; a node that will leave still does. */
-static void weigh(kb_model *m, uint32_t node, uint64_t *work)
+/* Count the premises of each instance that are in the set; a node about to leave still is. */
+static void count_inside(kb_model *m, uint32_t node, uint64_t *work)
 {
     for (uint32_t i = m->owned_from[node]; i < m->owned_from[node + 1]; i++) {
         uint32_t instance = m->owned[i], p = kb_first_premise(m->ends, instance);
@@ -193,12 +193,12 @@ static void weigh(kb_model *m, uint32_t node, uint64_t *work)
         m->missing[instance] = 0;
         for (; p < m->ends[instance]; p++)
             m->missing[instance] += (m->premises[p] & KB_NEGATED) == 0 && m->place[m->premises[p]] != OUTSIDE;
-        rescue_by(m, instance);
+        try_source(m, instance);
     }
 }
 
-/* Leaving the set may give others a source. */
-static void leave(kb_model *m, uint32_t node, uint64_t *work)
+/* Remove a node from the set, which may give others a source. */
+static void leave_set(kb_model *m, uint32_t node, uint64_t *work)
 {
     uint32_t i, to = users(m, 2 * (size_t)node, &i, work);
 
@@ -206,7 +206,7 @@ static void leave(kb_model *m, uint32_t node, uint64_t *work)
     for (; i < to; i++)
         if (m->waiting[m->uses[i]] != KB_NONE && m->place[m->heads[m->uses[i]]] == INSIDE) {
             m->missing[m->uses[i]]--;
-            rescue_by(m, m->uses[i]);
+            try_source(m, m->uses[i]);
         }
 }
 
@@ -224,10 +224,10 @@ static kb_status work_item(kb_model *m, uint64_t *work)
     case HOLD_FIRST: if (m->waiting[at] == 0) decide(m, m->heads[at], KB_TRUE); break;
     case FAIL_FIRST: if (m->source[at] == KB_NONE) decide(m, at, KB_FALSE); break;
     case PROPAGATE: propagate(m, m->queue[at], work); break;
-    case GATHER: take_in(m, m->lost[at]); break;
+    case GATHER: add_to_set(m, m->lost[at]); break;
     case SPREAD: spread(m, m->set[at], work); break;
-    case WEIGH: weigh(m, m->set[at], work); break;
-    case RESCUE: leave(m, m->leaving[at], work); break;
+    case COUNT_INSIDE: count_inside(m, m->set[at], work); break;
+    case LEAVE: leave_set(m, m->leaving[at], work); break;
     case FALSIFY:
         if (m->place[m->set[at]] == INSIDE) {
             m->place[m->set[at]] = OUTSIDE;
@@ -239,7 +239,7 @@ static kb_status work_item(kb_model *m, uint64_t *work)
     return KB_OK;
 }
 
-/* The phase after one that is at its end; KB_DONE after the last phase. */
+/* Start the next phase. Return KB_DONE after the last one. */
 static kb_status next_phase(kb_model *m)
 {
     switch (m->phase) {
@@ -334,10 +334,10 @@ kb_status kb_model_open(kb_engine *engine, const kb_ground *ground, const kb_lim
     m->premises = ground->premises;
     m->lengths[COUNT] = m->lengths[PLACE] = m->lengths[SUPPORT_FIRST] = m->lengths[HOLD_FIRST] = &m->instances;
     m->lengths[FAIL_FIRST] = &m->nodes;
-    m->lengths[SUPPORT] = m->lengths[SPREAD] = m->lengths[WEIGH] = m->lengths[FALSIFY] = &m->set_count;
+    m->lengths[SUPPORT] = m->lengths[SPREAD] = m->lengths[COUNT_INSIDE] = m->lengths[FALSIFY] = &m->set_count;
     m->lengths[PROPAGATE] = &m->decided;
     m->lengths[GATHER] = &m->lost_count;
-    m->lengths[RESCUE] = &m->leaving_count;
+    m->lengths[LEAVE] = &m->leaving_count;
     atomic_init(&m->cancelled, 0);
     if (open_arrays(m) < 0) {
         kb_status status = m->heap.refused ? KB_LIMIT : KB_NOMEM;

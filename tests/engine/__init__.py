@@ -1,1 +1,1 @@
-"""Tests of the C engine, through its Python face and through cffi."""
+"""Tests of the C engine, through its Python interface and through cffi."""

@@ -1,4 +1,4 @@
-"""Writes bytecode by hand, so that tests of the engine need no planner."""
+"""An assembler for bytecode, so that tests of the engine need no planner."""
 
 from __future__ import annotations
 

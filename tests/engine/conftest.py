@@ -1,4 +1,4 @@
-"""An engine per test, closed and asked for every byte at the end."""
+"""An engine per test; at its end the engine is closed and must have freed every byte."""
 
 from __future__ import annotations
 

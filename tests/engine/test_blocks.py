@@ -1,4 +1,4 @@
-"""Derived relations large enough to be held as bits: the same rows, ids, views and budgets as before."""
+"""Derived relations large enough for a bitmap: the same rows, ids, views and budgets."""
 
 from __future__ import annotations
 

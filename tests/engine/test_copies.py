@@ -1,4 +1,4 @@
-"""Copies of relations, two relations compared, relations given back; the same of both engines."""
+"""Copies of relations, comparisons of two relations, freed memory; the same in both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules to their fixpoint: chains, cycles, strata, and going on from there."""
+"""Rules run to their fixpoint: chains, cycles, strata, and continued runs."""
 
 from __future__ import annotations
 

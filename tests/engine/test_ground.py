@@ -1,4 +1,4 @@
-"""Ground programs: the C solver, its twin in Python and a naive fixpoint agree; hostile arrays, no memory."""
+"""Ground programs: the C solver, the reference and a naive fixpoint agree; malformed arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear recursion large enough to be worked one outer value at a time: the same rows, steps, budgets and later runs."""
+"""Linear recursion evaluated by outer value: the same rows, steps, budgets and later runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handles closed, lost and outlived, and calls that are misuse: no pointer is trusted."""
+"""Closed and outdated handles, and calls that are misuse: no pointer is trusted."""
 
 from __future__ import annotations
 

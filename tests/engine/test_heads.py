@@ -1,4 +1,4 @@
-"""Heads sorted by the outermost loop of their rule: the same set as ever, and whoever comes later finds it whole."""
+"""Heads sorted by the outermost loop of their rule: the same set, complete for later readers."""
 
 from __future__ import annotations
 

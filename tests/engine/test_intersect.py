@@ -1,4 +1,4 @@
-"""Bodies that close a cycle: the same rows by marks, by look-ups and from the other list."""
+"""Bodies that close a cycle: the same rows by bitmap, by look-ups and from the other list."""
 
 from __future__ import annotations
 

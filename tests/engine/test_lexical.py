@@ -1,4 +1,4 @@
-"""Best matches of a text from posting lists: both engines the same; bad arrays are refused and nothing is read past them."""
+"""Text search over posting lists: both engines agree; malformed arrays are rejected."""
 
 from __future__ import annotations
 

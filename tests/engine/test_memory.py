@@ -1,4 +1,4 @@
-"""No memory: after each failed allocation the engine is as it was and works on; at the end every byte is back."""
+"""Out of memory: after each failed allocation the engine is unchanged and works; no byte leaks."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def expected():
 
 
 def try_all(scenario):
-    """Run the scenario; a call that fails for lack of memory is tried again, a run that failed is started anew."""
+    """Run the scenario; a call that fails for lack of memory is repeated; a run that failed is opened again."""
     failures = 0
     for step in scenario.steps():
         while True:

@@ -1,4 +1,4 @@
-"""Well-founded models of ground programs: what is decided, budgets, and no memory."""
+"""Well-founded models of ground programs: truth values, budgets, out of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiled runs: pauses where a component ends, and counts by rule and step that add up to those of the run."""
+"""Profiled runs: pauses at the end of components, and counts that add up to those of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations: sets of rows with ids, hidden and deleted rows, indexes, patterns, attributes, handles."""
+"""Relations: ids, hidden and deleted rows, indexes, patterns, attributes, handles."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ def test_distinct_keys_are_estimated_without_an_index(engine):
     }
     for columns, expected in exact.items():
         assert expected * 0.6 <= relation.distinct(columns) <= expected * 1.6
-    assert relation.delete(values[: 3 * 60_000], 60_000) == 60_000  # another epoch: asked anew
+    assert relation.delete(values[: 3 * 60_000], 60_000) == 60_000  # another epoch: estimated again
     assert 24_000 <= relation.distinct([0]) <= 64_000
     relation.delete(values[3 * 60_000 :], 40_000)
     assert relation.distinct([0]) == 0

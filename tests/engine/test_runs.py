@@ -1,4 +1,4 @@
-"""Runs: when they are stale, what a pause holds still, budgets, cancelling, what is refused."""
+"""Runs: staleness, pauses, budgets, cancellation, rejected calls."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_cancel(engine, facts):
 
 
 def test_cancel_from_another_thread(engine, facts):
-    """A product that would take hours stops soon after it is told to."""
+    """A product that would take hours stops soon after it is cancelled."""
     base = [facts([(f"v{i}",) for i in range(3000)], 1)]
     steps = [scan(0, FULL if i else DELTA, load(i)) for i in range(5)]
     compiled = one_rule(engine, [(1, BASE), (1, DERIVED)], *steps, compare("<", 4, 4), emit(1, 4))

@@ -1,4 +1,4 @@
-"""Salience: the formula cell by cell, the best and the worst rows, accesses; the same of both engines."""
+"""Salience: the formula, the highest and lowest rows, accesses; the same in both engines."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_both_engines_have_the_same_scores(cells, how):
 
 
 def ranked(relation, how, ids, minimum=0.0):
-    """What most_salient must say, from the scores and times of the same engine."""
+    """Return what most_salient must return, from the scores and times of the same engine."""
     scores = relation.salience(ids, how)
     created = relation.attributes(Attribute.CREATED_AT, ids)
     order = sorted(zip([-score for score in scores], [-time for time in created], ids, strict=True))

@@ -1,4 +1,4 @@
-"""Frozen relations: what a relation held at one moment, whatever is done to it while it is being copied."""
+"""Snapshots: the rows at one point in time, whatever changes while they are copied."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def filled(engine, count):
     return relation
 
 
-def settled(frozen, rows=1):
-    while not frozen.settle(rows):
+def settled(snapshot, rows=1):
+    while not snapshot.settle(rows):
         pass
-    return frozen
+    return snapshot
 
 
 CHANGES = st.sampled_from(
@@ -72,14 +72,14 @@ CHANGES = st.sampled_from(
     st.lists(st.tuples(CHANGES, st.integers(0, 3 * BLOCK), st.integers(1, 2 * BLOCK)), max_size=12),
     st.data(),
 )
-def test_a_frozen_relation_is_as_it_was_whatever_happens_to_the_original(changes, data):
+def test_a_snapshot_is_unaffected_by_changes_of_the_original(changes, data):
     engine = Engine()
     count = 2 * BLOCK + 100
     relation = filled(engine, count)
     relation.hide(flat([(5, 6), (5000, 5001)]), 2, True)
     relation.delete(flat([(9, 10)]), 1)
     relation.set_attribute(Attribute.CONFIDENCE, array("I", [3, 4200]), [0.25, 0.5])
-    frozen = [(contents(relation), engine.freeze([relation])[0])]
+    snapshots = [(contents(relation), engine.freeze([relation])[0])]
     fresh = count
     for what, at, many in changes:
         rows = [(i + 1, i + 2) for i in range(at, min(at + many, count))]
@@ -100,24 +100,24 @@ def test_a_frozen_relation_is_as_it_was_whatever_happens_to_the_original(changes
         elif what == "touch":
             relation.touch(ids, at)
         elif what == "settle":
-            data.draw(st.sampled_from(frozen))[1].settle(many)
+            data.draw(st.sampled_from(snapshots))[1].settle(many)
         elif what == "freeze":
-            frozen.append((contents(relation), engine.freeze([relation])[0]))
+            snapshots.append((contents(relation), engine.freeze([relation])[0]))
         elif what == "empty":
             every = relation.match([0, 0], hidden=True)[0]
             relation.delete(every, len(every) // 2)
         else:
             relation.drop()
             relation = filled(engine, count)
-    for expected, then in frozen:
+    for expected, then in snapshots:
         assert contents(settled(then, BLOCK)) == expected
     relation.drop()
-    for _, then in frozen:
+    for _, then in snapshots:
         then.drop()
     engine.close()
 
 
-def test_a_frozen_relation_is_read_only_when_whole_and_never_changed():
+def test_a_snapshot_is_readable_when_complete_and_never_changed():
     engine = Engine()
     relation = filled(engine, 2 * BLOCK)
     (then,) = engine.freeze([relation])
@@ -161,7 +161,7 @@ def test_a_frozen_relation_is_read_only_when_whole_and_never_changed():
     engine.close()
 
 
-def test_a_frozen_relation_that_a_paused_run_reads_is_not_dropped():
+def test_a_snapshot_that_a_paused_run_reads_is_not_dropped():
     engine = Engine()
     relation = filled(engine, 50)
     (then,) = engine.freeze([relation])
@@ -183,7 +183,7 @@ def test_freezing_takes_all_its_memory_or_none():
     while True:
         engine.fail_after(n)
         try:
-            frozen = engine.freeze(relations)
+            snapshots = engine.freeze(relations)
             engine.fail_after(0)
             break
         except BudgetExceeded:
@@ -194,9 +194,9 @@ def test_freezing_takes_all_its_memory_or_none():
     # Now nothing may fail for want of memory.
     engine.fail_after(1)
     relations[0].set_attribute(Attribute.CREATED_AT, array("I", [0]), [99])
-    assert [contents(settled(then)) for then in frozen] == before
+    assert [contents(settled(then)) for then in snapshots] == before
     engine.fail_after(0)
-    for then in frozen:
+    for then in snapshots:
         then.drop()
     assert engine.bytes - held < 1000  # the table of handles has grown
     engine.close()

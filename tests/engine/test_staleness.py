@@ -1,4 +1,4 @@
-"""Changes of a base relation that do not concern a run leave it current; those that do make it stale."""
+"""Changes of a base relation that do not affect a run leave it current; others make it stale."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_more_changes_than_are_remembered(engine, facts, rows):
     assert run.check() is RunState.DONE
     edges.delete(
         rows(other[2 * CHANGES : 3 * CHANGES + 1]), CHANGES + 1
-    )  # so many at once are not looked at
+    )  # more changes than are recorded
     assert run.check() is RunState.STALE
 
 
@@ -139,7 +139,7 @@ def test_rows_under_absence(engine, facts, rows):
     assert run.check() is RunState.DONE
     banned.insert(
         rows([("a", "zz")]), 1
-    )  # nobody asked whether, but a is in demand: it could have been
+    )  # the rule did not test this row, but a is in demand, so it may
     assert run.check() is RunState.STALE
     run = engine.open_run(engine.load(words), [edges, banned])
     assert len(run.ask([b], 3, [b, 0], Limits(), 1000).rows) == 2

@@ -1,4 +1,4 @@
-"""Bytecode: what is refused, at which word, and that nothing that passes can do harm."""
+"""Bytecode: which word is rejected, and that nothing that passes can do harm."""
 
 from __future__ import annotations
 
