@@ -1,4 +1,4 @@
-"""A knowledge base inside a Python program: no server, no event loop, the same `KnowledgeBase` underneath.
+"""Knowledge base inside a Python program: no server, no event loop, the same `KnowledgeBase`.
 
 >>> import kbcore
 >>> with kbcore.open_kb() as kb:
@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from kbcore import python_values as given
+from kbcore import python_values
 from kbcore.branching.compare import ScopeDiff
 from kbcore.branching.fork import ForkOutcome
 from kbcore.branching.merge import MergeOutcome
@@ -56,10 +56,11 @@ from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """The result of a load: new facts, facts known before, rules; and the goals in the text, which were not asked.
+    """Result of a load: the numbers of new facts, known facts and rules.
 
-    `header` is the decision on the first row of a CSV file: `header.skipped` if it is a header, `header.cells` its names.
-    `warnings` are about rules of the text; `warning.display(name)` gives a line for people.
+    `goals` are the goals in the text; a load does not ask them. `header` is the decision on the
+    first row of a CSV file: `header.skipped` if the row is a header, `header.cells` its names.
+    `warnings` are about the rules of the text; `warning.display(name)` returns a line of text.
     """
 
     asserted: int
@@ -71,17 +72,18 @@ class LoadOutcome:
 
 
 class EmbeddedKB:
-    """One tenant of a runtime of our own, with methods made for Python programs; close it, or use `with`.
+    """Handle on one tenant for Python programs; close the handle, or use `with`.
 
-    Arguments may be strings, numbers or booleans, with the text the HTTP interface gives them; in questions and
-    retractions a string that starts with `?` is a variable. `scope` names a partition everywhere; reads take "*" too.
+    Arguments are strings, numbers or booleans; numbers and booleans get the text that the HTTP
+    interface gives them. In queries and retractions a string that starts with `?` is a variable.
+    `scope` names a partition (None: the base partition); reads also take "*" for all partitions.
     """
 
     def __init__(self, runtime: Runtime, tenant: str) -> None:
         self._runtime = runtime
         self.kb: KnowledgeBase = runtime.knowledge_base(tenant=tenant)
 
-    def tell(
+    def tell(  # noqa: PLR0913  one parameter for each attribute of a fact
         self,
         predicate: str,
         args: Sequence[Arg] | None = None,
@@ -94,24 +96,24 @@ class EmbeddedKB:
         confidence: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> AssertOutcome:
-        """Store one fact: a predicate with its arguments, or the whole fact as text, `kb.tell("parent(ann, bob)")`.
+        """Store one fact: a predicate with its arguments, or a fact as text, `tell("parent(ann, bob)")`.
 
-        `ttl` in milliseconds from this call, also for a fact that is stored already; instants as epoch milliseconds, ISO
-        8601 text or aware datetimes.
+        `ttl` is in milliseconds from this call, also for a fact that is already stored. Points in
+        time are epoch milliseconds, ISO 8601 texts or aware datetimes.
         """
         if ttl is not None and ttl <= 0:
             raise InvalidInput.at("ttl", "must be positive")
         if confidence is not None and not 0 <= confidence <= 1:
             raise InvalidInput.at("confidence", "must be 0 to 1")
-        name, constants, positive = given.fact(predicate, args)
+        name, constants, positive = python_values.fact(predicate, args)
         fact = Fact(
             name,
             constants,
             positive and not negated,
             scope,
             ttl,
-            given.instant("valid_from", valid_from),
-            given.instant("valid_until", valid_until),
+            python_values.instant("valid_from", valid_from),
+            python_values.instant("valid_until", valid_until),
             confidence,
             dict(metadata or {}),
         )
@@ -121,15 +123,21 @@ class EmbeddedKB:
         self, predicate: str, rows: Iterable[Sequence[Arg]], *, scope: str | None = None
     ) -> AssertOutcome:
         """Store many facts of one predicate, all or none."""
-        whole = list(rows)
-        if plain := plain_rows(predicate, whole, scope):
+        row_list = list(rows)
+        if plain := plain_rows(predicate, row_list, scope):
             return self.kb.assert_rows([plain])
         return self.kb.assert_facts(
-            [Fact(predicate, given.constants(predicate, row), scope=scope) for row in whole]
+            [
+                Fact(predicate, python_values.constants(predicate, row), scope=scope)
+                for row in row_list
+            ]
         )
 
     def teach(self, text: str, *, scope: str | None = None) -> RulesOutcome:
-        """Teach the rules of a text in the rule language, all or none; facts in it are refused."""
+        """Store the rules of a text in the rule language, all or none.
+
+        Raises InvalidInput if the text has facts or goals.
+        """
         statements = parse_program(text)
         rules = [statement for statement in statements if isinstance(statement, RuleStatement)]
         if len(rules) != len(statements):
@@ -145,11 +153,13 @@ class EmbeddedKB:
         predicate: str | None = None,
         header: str = "auto",
     ) -> LoadOutcome:
-        """Load a file (a path object, or a string that ends in .kb, .jsonl or .csv) or a text in the rule language.
+        """Load a file or a text in the rule language.
 
-        A file is stored batch by batch: after an error, what came before the faulty batch stays. For CSV files, `predicate`
-        is the predicate of every row (otherwise the first cell of the row), and `header` ("auto", "yes" or "no") says
-        whether the first row is a header; "auto" skips it only where the rows below leave no doubt.
+        A path object, or a string that ends in .kb, .jsonl or .csv, names a file; any other string
+        is a text. A file is stored batch by batch: after an error, the batches before the faulty
+        one stay. For CSV files, `predicate` is the predicate of every row (None: the first cell of
+        the row), and `header` ("auto", "yes" or "no") says whether the first row is a header;
+        "auto" skips the row only if the rows below leave no doubt.
         """
         mode = header_mode(header)
         if isinstance(source, str) and not source.endswith((".kb", ".jsonl", ".csv")):
@@ -185,11 +195,13 @@ class EmbeddedKB:
         include_undefined: bool = False,
         timeout_ms: int | None = None,
     ) -> AnswerSet:
-        """Answer a goal with facts and rules; raises BudgetExceeded, after `timeout_ms` where that is less than the setting.
+        """Answer a goal with facts and rules.
 
-        `ask("ancestor", ["ann", "?x"])` and `ask("ancestor(ann, ?x)")` give a tuple of all arguments for each answer; a
-        text with several literals gives a tuple of its variables, in order of appearance. With `include_undefined` a goal
-        of one literal has answers that are neither true nor false as well; `rows()` tells which.
+        `ask("ancestor", ["ann", "?x"])` and `ask("ancestor(ann, ?x)")` return a tuple of all
+        arguments for each answer. A text with several literals returns a tuple of the values of its
+        variables, in order of appearance. With `include_undefined` the answers of a goal of one
+        literal include those that are neither true nor false; `rows()` marks them. `timeout_ms`
+        lowers the limit of the settings. Raises BudgetExceeded.
         """
         options = AnswerOptions(
             scope, include_undefined=include_undefined, wanted=BudgetWanted(timeout_ms)
@@ -209,10 +221,11 @@ class EmbeddedKB:
     def execute(
         self, text: str, *, scope: str | None = None, timeout_ms: int | None = None
     ) -> Executed:
-        """Carry out a text from top to bottom, all of it or nothing: clauses are told, questions (`?- goal.`) are asked.
+        """Run a text in the rule language: store its clauses and answer its queries, in order.
 
-        A question sees the clauses before it. `timeout_ms` is for all questions together. Raises RuleSyntaxError with every
-        mistake of the text, BudgetExceeded, Conflict.
+        The text is applied as a whole or not at all. A query (`?- goal.`) sees the clauses before
+        it. `timeout_ms` limits all queries together. Raises RuleSyntaxError with every error of the
+        text, BudgetExceeded, Conflict.
         """
         return self.kb.execute(text, scope=scope, wanted=BudgetWanted(timeout_ms))
 
@@ -224,9 +237,9 @@ class EmbeddedKB:
         limit: int | None = None,
         timeout_ms: int | None = None,
     ) -> str:
-        """Return proofs of the answers of a goal as text, each answer above its premises; `timeout_ms` as for `ask`.
+        """Return proofs of the answers of a goal as text, each answer above its premises.
 
-        For programs, `kb.kb.prove` gives proofs as objects.
+        `timeout_ms` is that of `ask`. `kb.kb.prove` returns proofs as objects.
         """
         options = AnswerOptions(scope, limit, wanted=BudgetWanted(timeout_ms))
         return self.kb.explain(parse_goal(goal).body, options)
@@ -234,40 +247,44 @@ class EmbeddedKB:
     def query(
         self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
     ) -> AnswerSet:
-        """Stored facts that match, no rules applied: `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` for negatives."""
-        predicate, terms, positive = given.atom(predicate, args)
+        """Return the stored facts that match a pattern, without applying rules.
+
+        The pattern is `query("p", ["?x"])` or `query("p(?x)")`; `~p(?x)` matches explicit negatives.
+        """
+        predicate, terms, positive = python_values.atom(predicate, args)
         rows = self.kb.query_rows(predicate, terms, positive=positive is not False, scope=scope)
         return AnswerSet([tuple(row["args"]) for row in rows], lambda: rows)
 
     def retract(
         self, predicate: str, args: Sequence[Arg] | None = None, *, scope: str | None = None
     ) -> RetractOutcome:
-        """Remove a fact, both its signs; with variables among the arguments, every fact that matches.
+        """Remove a fact of both signs; with variables, every fact that matches.
 
-        The fact or pattern may be text, as for `tell`; the text `~p(a)` removes the negative only.
+        The fact or pattern may be a text, as for `tell`; the text `~p(a)` removes only the negative
+        fact.
         """
-        predicate, terms, positive = given.atom(predicate, args)
+        predicate, terms, positive = python_values.atom(predicate, args)
         constants = [term for term in terms if isinstance(term, str)]
         if len(constants) == len(terms):
             return self.kb.retract_fact(predicate, constants, positive=positive, scope=scope)
         return self.kb.retract_pattern(predicate, terms, positive=positive, scope=scope)
 
     def count(self, predicate: str, *, scope: str | None = None) -> int:
-        """Stored, currently valid, positive facts of a predicate, of every arity."""
+        """Return the number of stored, currently valid, positive facts of a predicate, of every arity."""
         return self.kb.aggregate(AggregateQuery(predicate, "COUNT"), scope=scope).matched
 
     def rules(self, scope: str | None = "*") -> list[StoredRule]:
-        """Rules in the order they were taught."""
+        """Return the rules in the order in which they were stored."""
         return self.kb.rules(scope)
 
     def scopes(self) -> list[str]:
-        """The scopes there are, by name."""
+        """Return the names of the scopes, sorted."""
         return self.kb.scopes()
 
     def fork(
         self, target: str, source: str | None = None, *, overwrite: bool = False
     ) -> ForkOutcome:
-        """Copy the facts of a scope (None: the base) and the rules of its own to a new one, to try something out there."""
+        """Copy the facts and the own rules of a scope (None: the base partition) to a new scope."""
         return self.kb.fork_scope(source, target, overwrite=overwrite)
 
     def diff(self, source: str | None, target: str | None) -> ScopeDiff:
@@ -277,17 +294,20 @@ class EmbeddedKB:
     def merge(
         self, source: str | None, target: str | None = None, *, strategy: str = "SOURCE_WINS"
     ) -> MergeOutcome:
-        """Add to a scope (None: the base) what another one has; `strategy` decides where they do not agree."""
+        """Merge the facts of a scope into another (None: the base); `strategy` decides conflicts."""
         return self.kb.merge_scope(source, target, strategy=strategy)
 
     def drop_scope(self, scope: str) -> int:
-        """Remove a scope, its facts and the rules of its own; how many facts went."""
+        """Remove a scope with its facts and its own rules; return the number of removed facts."""
         return self.kb.drop_scope(scope)
 
     def decay(
         self, threshold: float = DECAY_THRESHOLD, *, scope: str | None = None, dry_run: bool = False
     ) -> DecayOutcome:
-        """Evict what has expired and what has a salience below `threshold` (0 to 1); with `dry_run` only tell."""
+        """Evict expired facts, and facts whose salience is below `threshold` (0 to 1).
+
+        With `dry_run` nothing changes.
+        """
         return self.kb.decay(threshold, scope=scope, dry_run=dry_run)
 
     def consolidate(
@@ -298,20 +318,22 @@ class EmbeddedKB:
         scope: str | None = None,
         dry_run: bool = False,
     ) -> ConsolidateOutcome:
-        """Sum up facts of the same predicate, arity and first argument as `<predicate>_consolidated(<it>, <count>)`.
+        """Store a summary for each group of facts with equal predicate, arity and first argument.
 
-        Groups smaller than `min_group_size` are left alone. With `dry_run` only tell what would be stored.
+        The summary is `<predicate>_consolidated(<first argument>, <count>)`. Groups smaller than
+        `min_group_size` get none. With `dry_run` nothing changes.
         """
-        kb, least = self.kb, min_group_size
-        return kb.consolidate(
-            min_group_size=least, predicates=predicates, scope=scope, dry_run=dry_run
+        return self.kb.consolidate(
+            min_group_size=min_group_size, predicates=predicates, scope=scope, dry_run=dry_run
         )
 
     def prioritize(
         self, predicate: str, args: Sequence[Arg], priority: float, *, scope: str | None = None
     ) -> None:
-        """Say how important a stored fact is, both its signs: 0 to 1, and 0.5 until then. Raises NotFound."""
-        self.kb.prioritize(predicate, given.constants(predicate, args), priority, scope=scope)
+        """Set the priority of a stored fact of both signs, 0 to 1 (initially 0.5); raises NotFound."""
+        self.kb.prioritize(
+            predicate, python_values.constants(predicate, args), priority, scope=scope
+        )
 
     def salient(
         self,
@@ -322,8 +344,11 @@ class EmbeddedKB:
         minimum: float = 0.0,
         scope: str | None = None,
     ) -> list[Row]:
-        """The stored facts that matter most, best first, as rows with their `salience`: of one predicate, or of all."""
-        terms = None if args is None else given.terms(args)
+        """Return the stored facts with the highest salience, best first, with their `salience`.
+
+        `predicate` None means all predicates.
+        """
+        terms = None if args is None else python_values.terms(args)
         return self.kb.salient(predicate, terms, limit=limit, minimum=minimum, scope=scope)
 
     def recall(
@@ -334,8 +359,13 @@ class EmbeddedKB:
         *,
         scope: str | None = None,
     ) -> list[Row]:
-        """The stored facts that match and were valid at a moment, as they are stored now; `at` as in `tell`."""
-        return self.kb.recall(predicate, given.terms(args), given.moment("at", at), scope=scope)
+        """Return the matching facts that were valid at a point in time, as they are stored now.
+
+        `at` has the forms of times in `tell`.
+        """
+        return self.kb.recall(
+            predicate, python_values.terms(args), python_values.moment("at", at), scope=scope
+        )
 
     def subscribe(
         self,
@@ -345,10 +375,11 @@ class EmbeddedKB:
         events: Iterable[str] | None = None,
         scope: str | None = None,
     ) -> Callable[[], None]:
-        """Call `listener` with every event that is committed from now on; call what is returned to end that.
+        """Call `listener` with every event committed from now on; return a function that ends this.
 
-        An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events` are the types wanted. The
-        listener is called by the writing thread after the write, so it must be quick; an exception is only logged.
+        An event is a dict, as `GET /memory/events` sends it. `predicate` may end in `*`; `events`
+        are the event types to report (None: all). The listener is called by the writing thread
+        after the write, so it must be quick; an exception in it is logged.
         """
         runtime, wanted = self._runtime, Wanted.of(predicate, events, scope)
         return listen(
@@ -369,27 +400,31 @@ class EmbeddedKB:
         scope: str | None = None,
         context: str | None = None,
     ) -> Extracted:
-        """Have the language model read a text into facts, and rules where wanted; with `store` they are stored, at once."""
+        """Extract facts from a text with the language model, and rules if `rules` is true.
+
+        With `store` the facts and rules are stored.
+        """
         return self.kb.extract(text, store=store, rules=rules, scope=scope, context=context)
 
     def synthesize(self, question: str, *, scope: str | None = None) -> Synthesis:
-        """Answer a question in words from what is known; the language model plans the queries and words the answer."""
+        """Answer a question in words; the language model plans the queries and words the answer."""
         return self.kb.synthesize(question, scope=scope)
 
     def keys(self) -> Keys:
-        """The keys a server on the same storage asks for."""
+        """Return a handle on the API keys that a server on this storage accepts."""
         return self._runtime.keys()
 
     def admin(self) -> Admin:
-        """A handle on the databases and tenants as a whole."""
+        """Return a handle on whole databases and tenants."""
         return self._runtime.admin()
 
     @contextmanager
     def transaction(self) -> Iterator[EmbeddedKB]:
-        """Group writes: what is done with the knowledge base it gives happens at once when the block ends, or not at all.
+        """Yield a knowledge base whose writes are committed together when the block ends, or not at all.
 
-        In the block its writes are seen by its own reads only. An error that leaves the block discards them; so does a write
-        that fails. At the end raises Conflict if another writer changed something that the block read or wrote; retry then.
+        Inside the block only its own reads see its writes. An error that leaves the block, and a
+        write that fails, discard the writes. Raises Conflict at the end if another writer has
+        changed something that the block read or wrote; the block can then be retried.
         """
         operations = Operations(self._runtime, self.kb.database, self.kb.tenant)
         inside = EmbeddedKB(self._runtime, self.kb.tenant)
@@ -403,7 +438,7 @@ class EmbeddedKB:
         operations.commit()
 
     def close(self) -> None:
-        """Write a snapshot where there is something new, and release the storage."""
+        """Write a snapshot if anything has changed, and release the storage."""
         self._runtime.close()
 
     def __enter__(self) -> EmbeddedKB:
@@ -432,10 +467,11 @@ def open_kb(
 ) -> EmbeddedKB:
     """Open a knowledge base in this process.
 
-    With `path` it is kept in that folder, or in that file with `open_kb("sqlite", path=...)`. Otherwise `storage` is a URL,
-    such as `sqlite:FILE` or `postgresql://USER@HOST/DATABASE`, or names a storage plugin, by default one that keeps nothing.
-    `config` overrides every other setting; `llm` is the language model, in place of the one that LLM_PROVIDER
-    names. Raises ConfigError, StorageBusy, LogCorrupted.
+    With `path` the data is in that folder, or in that file for `open_kb("sqlite", path=...)`.
+    Otherwise `storage` is a URL, such as `sqlite:FILE` or `postgresql://USER@HOST/DATABASE`, or the
+    name of a storage plugin; the default keeps the data in memory only. `config` has all other
+    settings. `llm` is the language model, in place of the one that LLM_PROVIDER names. Raises
+    ConfigError, StorageBusy, LogCorrupted.
     """
     settings = (config or Config()).with_storage(storage, None if path is None else os.fspath(path))
     return EmbeddedKB(open_runtime(settings, plugins=plugins, llm=llm), tenant)
