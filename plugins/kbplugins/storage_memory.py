@@ -1,7 +1,7 @@
 """A log that stores nothing: `STORAGE_BACKEND=memory`, for trying out and for tests.
 
 It counts records and discards them, so it never grows. Reading it back would only be useful in the same
-process, whose state is in memory already. Records that were appended are reported as gone (`LogTruncated`),
+process, whose state is in memory already. Reading appended records raises `LogTruncated`,
 snapshots are not taken (their chunks are not even generated), and a new store begins at 0.
 """
 
@@ -12,12 +12,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kbcore.config import Config
-from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady, TooLarge
+from kbcore.errors import Conflict, InvalidInput, LogTruncated, NotReady
 from kbcore.plug.hookspecs import hookimpl
 from kbcore.plug.ports import LogRecord, LogStatus, LogStore
-
-MAX_PAYLOAD = 64 << 20
-"""The limit of the durable log, so that both accept the same records."""
+from kbplugins import table_log
 
 
 class MemoryStore:
@@ -34,15 +32,7 @@ class MemoryStore:
         """Check and count records; return the last sequence number."""
         with self._lock:
             self._check()
-            for kind, version, payload in records:
-                if len(payload) > MAX_PAYLOAD:
-                    raise TooLarge(
-                        f"a log record of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}"
-                    )
-                if not payload or not 0 <= kind <= 255 or not 0 <= version <= 255:
-                    raise InvalidInput(
-                        "a log record needs a payload, and a type and version of 0 to 255"
-                    )
+            table_log.encoded(records, self._head + 1, 0)
             self._head += len(records)
             return self._head
 

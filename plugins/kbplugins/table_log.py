@@ -1,29 +1,41 @@
-"""Code shared by logs in tables: checksums, verified reading, and the choice of sound snapshots.
+"""Code shared by logs in database tables: checksums, verified reading, and the choice of snapshots.
 
-A record's CRC-32 covers the log id, its number, type, version and payload; a snapshot's row has one of its own, and every
-chunk too. So a byte that changed under the database, or a row that went missing, is noticed and never passed on.
+A record's CRC-32 covers the log id and the record's number, type, version and payload. Each row of
+`snapshots` and of `chunks` has a checksum too. Bytes that were changed in the database and missing
+rows are therefore detected when they are read.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from zlib import crc32
 
-from kbcore.errors import InvalidInput, LogCorrupted, LogTruncated, TooLarge
-from kbcore.plug.ports import LogRecord
+from kbcore.errors import (
+    Conflict,
+    InvalidInput,
+    LogCorrupted,
+    LogTruncated,
+    NotReady,
+    StorageFailed,
+    TooLarge,
+)
+from kbcore.plug.ports import LogRecord, LogStatus
 
 FORMAT = 1
-"""Of the tables; a store refuses a newer one."""
+"""Format of the tables; a store refuses a newer one."""
 
 MAX_PAYLOAD = 64 << 20
 KEPT_SNAPSHOTS = 2
 READ_ROWS = 512
 READ_BYTES = 8 << 20
-"""Records are fetched in batches of this many, or of this many bytes if they are large."""
+"""Size of a read: at most this many records or, if the payloads are large, this many bytes."""
 
 _HEAD = struct.Struct("<QBBI")
 _SNAPSHOT = struct.Struct("<QQQI")
@@ -32,8 +44,20 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class LogMeta:
+    """The row of `meta`: the log id, the term, and the numbers of the first and last record."""
+
+    log_id: bytes
+    epoch: int
+    first: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotRow:
-    """A snapshot that was finished: its place in the log, how many chunks and bytes it has, their checksum and its own."""
+    """A finished snapshot: the number of its last record, its chunks and bytes, their checksum in
+    `crc`, and the checksum of the row in `check`.
+    """
 
     id: int
     seq: int
@@ -43,29 +67,155 @@ class SnapshotRow:
     check: int
 
 
-class Tables(Protocol):
-    """The rows of a log, as a database returns them. Values are as stored, of any type after damage."""
+class Tables(ABC):
+    """The rows of a log, as a database returns them. Values can be of any type after damage."""
 
     place: str
     """The file or the redacted URL, for messages."""
 
+    @abstractmethod
+    def query(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query on the tables `log` and `chunks` with `?` for each value."""
+
+    @abstractmethod
     def first(self) -> int:
         """Return the number of the lowest stored record, head + 1 for an empty log."""
 
-    def bounds(self, first: int) -> tuple[int, int, int]:
-        """Lowest number, highest number and count of the records from `first` on; zeros where there are none."""
-
-    def sizes(self, after: int, limit: int) -> Sequence[tuple[int, int]]:
-        """Numbers and bytes of payload of the next `limit` records, in order."""
-
-    def rows(self, after: int, upto: int) -> Sequence[tuple[Any, ...]]:
-        """(seq, type, version, crc, payload) of the records over `after` up to `upto`, in order."""
-
+    @abstractmethod
     def snapshots(self) -> Sequence[SnapshotRow]:
         """Return the finished snapshots, oldest first."""
 
-    def chunk(self, snapshot: int, number: int) -> tuple[Any, Any] | None:
-        """Checksum and data of a chunk of a snapshot, by the id of its row; numbers begin at 0."""
+    def bounds(self, first: int) -> tuple[int, int, int]:
+        """Return lowest number, highest number and count of the records from `first` on, or zeros."""
+        text = (
+            "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0), count(*) FROM log WHERE seq >= ?"
+        )
+        low, high, count = self.query(text, first)[0]
+        return low, high, count
+
+    def sizes(self, after: int, limit: int) -> Sequence[tuple[Any, ...]]:
+        """Return numbers and payload sizes of the next `limit` records, in order."""
+        text = (
+            "SELECT seq, coalesce(length(payload), 0) FROM log WHERE seq > ? ORDER BY seq LIMIT ?"
+        )
+        return self.query(text, after, limit)
+
+    def rows(self, after: int, upto: int) -> Sequence[tuple[Any, ...]]:
+        """Return (seq, type, version, crc, payload) of the records over `after` up to `upto`."""
+        columns = "SELECT seq, type, version, crc, payload "
+        return self.query(columns + "FROM log WHERE seq > ? AND seq <= ? ORDER BY seq", after, upto)
+
+    def chunk(self, snapshot: int, number: int) -> tuple[Any, ...] | None:
+        """Return checksum and data of a chunk of the snapshot with this id; numbers begin at 0."""
+        text = "SELECT crc, data FROM chunks WHERE snapshot = ? AND number = ?"
+        rows = self.query(text, snapshot, number)
+        return rows[0] if rows else None
+
+
+class TableStore(ABC):
+    """The part of a `LogStore` that is the same for every database."""
+
+    _meta: LogMeta
+    _seed: int
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._failed: StorageFailed | None = None
+        self._closing = threading.Event()
+        self._snapshotting = threading.Lock()
+        self._head = self._durable = 0
+        self._snapshots: list[SnapshotRow] = []
+
+    @property
+    @abstractmethod
+    def _tables(self) -> Tables:
+        """The tables of the log."""
+
+    @abstractmethod
+    def _accepts_writes(self) -> bool:
+        """Return True unless the storage is full or not reachable."""
+
+    def _load(self, meta: LogMeta) -> None:
+        """Verify the log that `meta` describes. Raises LogCorrupted."""
+        self._meta = meta
+        self._seed = seed(meta.log_id)
+        self._snapshots = examine(self._tables, self._seed, meta.first, meta.head)
+        self._head = self._durable = meta.head
+
+    def read(self, after: int) -> Iterator[LogRecord]:
+        """Yield the records with a number over `after` up to the current head, in order."""
+        self._check()
+        first = self._meta.first
+        if after + 1 < first:
+            raise LogTruncated(f"records up to {first - 1} are no longer kept", {"first": first})
+        return records(self._tables, self._seed, after, self._head)
+
+    def load_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the newest snapshot; it was verified when the log was opened or when it was saved."""
+        self._check()
+        if not self._snapshots:
+            return None
+        row = self._snapshots[-1]
+        return row.seq, chunks(self._tables, row)
+
+    def status(self) -> LogStatus:
+        """Return the state of the log; `durable` is the last record that is known to be synced."""
+        return LogStatus(
+            head=self._head,
+            durable=self._durable,
+            log_id=self._meta.log_id.hex(),
+            epoch=self._meta.epoch,
+            snapshot=self._newest(),
+            tail_bytes_dropped=0,
+            writable=self._failed is None and not self._closing.is_set() and self._accepts_writes(),
+        )
+
+    def _newest(self) -> int:
+        return self._snapshots[-1].seq if self._snapshots else 0
+
+    def _check_snapshot(self, seq: int) -> None:
+        self._check()
+        if not self._newest() <= seq <= self._head:
+            raise InvalidInput(
+                f"a snapshot at {seq} must be from {self._newest()}, the newest, "
+                f"to {self._head}, the head"
+            )
+
+    def _check_empty(self) -> None:
+        self._check()
+        if self._head or self._snapshots:
+            raise Conflict("only an empty log can begin with a snapshot")
+
+    def _previous_snapshots(self, seq: int) -> list[SnapshotRow]:
+        """Return the stored snapshots to keep next to a new one at `seq`."""
+        return [row for row in self._snapshots if row.seq != seq][1 - KEPT_SNAPSHOTS :]
+
+    def _first_to_keep(self, seq: int) -> int:
+        """Return the first record that a drop of the records up to `seq` leaves.
+
+        With fewer than two snapshots, a damaged one is replaced by the whole log: all records stay.
+        """
+        self._check()
+        if len(self._snapshots) < KEPT_SNAPSHOTS:
+            return self._meta.first
+        return max(self._meta.first, min(seq, *(row.seq for row in self._snapshots)) + 1)
+
+    def _check(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._closing.is_set():
+            raise NotReady("the log is closed")
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """After StorageFailed in the block, every later call raises it again."""
+        try:
+            yield
+        except StorageFailed as error:
+            if self._failed is None:
+                self._failed = error
+                logger.error("%s", error.message)
+            raise
 
 
 def seed(log_id: bytes) -> int:
@@ -81,17 +231,46 @@ def checksum(start: int, seq: int, kind: int, version: int, payload: bytes) -> i
 def encoded(
     records: Iterable[tuple[int, int, bytes]], seq: int, start: int
 ) -> list[tuple[int, int, int, int, bytes]]:
-    """Return the rows for (type, version, payload) records from `seq` on; raises InvalidInput, TooLarge."""
+    """Return the rows for (type, version, payload) records from `seq` on.
+
+    Raises InvalidInput, TooLarge.
+    """
     rows = []
     for kind, version, payload in records:
-        if len(payload) > MAX_PAYLOAD:
-            message = f"a log record of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}"
-            raise TooLarge(message, {"bytes": len(payload), "limit": MAX_PAYLOAD})
+        _check_size("log record", payload)
         if not payload or not 0 <= kind <= 255 or not 0 <= version <= 255:
             raise InvalidInput("a log record needs a payload, and a type and version of 0 to 255")
         rows.append((seq, kind, version, checksum(start, seq, kind, version, payload), payload))
         seq += 1
     return rows
+
+
+def _check_size(subject: str, data: bytes) -> None:
+    if len(data) > MAX_PAYLOAD:
+        message = f"a {subject} of {len(data)} bytes is over the limit of {MAX_PAYLOAD}"
+        raise TooLarge(message, {"bytes": len(data), "limit": MAX_PAYLOAD})
+
+
+class SnapshotEncoder:
+    """Makes the rows of a snapshot: `chunk_rows` one for each chunk, then `row` its own."""
+
+    def __init__(self, id: int, seq: int, start: int) -> None:
+        self._id, self._seq, self._start = id, seq, start
+        self._count = self._size = self._crc = 0
+
+    def chunk_rows(self, chunks: Iterable[bytes]) -> Iterator[tuple[int, int, int, bytes]]:
+        """Yield (snapshot, number, crc, data) for each chunk. Raises TooLarge."""
+        for chunk in chunks:
+            _check_size("snapshot chunk", chunk)
+            yield self._id, self._count, crc32(chunk), bytes(chunk)
+            self._count += 1
+            self._size += len(chunk)
+            self._crc = crc32(chunk, self._crc)
+
+    def row(self) -> SnapshotRow:
+        """Return the row of the snapshot with the chunks so far."""
+        check = snapshot_check(self._start, self._seq, self._count, self._size, self._crc)
+        return SnapshotRow(self._id, self._seq, self._count, self._size, self._crc, check)
 
 
 def snapshot_check(start: int, seq: int, chunks: int, size: int, crc: int) -> int:
@@ -100,10 +279,10 @@ def snapshot_check(start: int, seq: int, chunks: int, size: int, crc: int) -> in
 
 
 def corrupted(place: str, table: str, seq: int, found: str) -> LogCorrupted:
-    """Return the refusal of a damaged log: where, which record, what was found, and the way out."""
+    """Return the error for a damaged log: table, expected record, stored value, and what to do."""
     return LogCorrupted(
         f"{place}: table {table} is damaged: expected record {seq}, found {found}. "
-        "Way out: restore a backup, or `kbcore storage copy` one into an empty place",
+        "Restore a backup, or run `kbcore storage copy` to copy one into empty storage",
         directory=place,
         segment=table,
         offset=0,
@@ -113,50 +292,52 @@ def corrupted(place: str, table: str, seq: int, found: str) -> LogCorrupted:
 
 
 def records(tables: Tables, start: int, after: int, head: int) -> Iterator[LogRecord]:
-    """Yield every record over `after` up to `head`, in order, each checked; raises LogCorrupted, LogTruncated."""
+    """Yield every record over `after` up to `head`, in order, each verified.
+
+    Raises LogCorrupted, LogTruncated.
+    """
     expected = after + 1
     while expected <= head:
         for row in tables.rows(expected - 1, _upto(tables, expected, head)):
-            yield _checked(tables, start, expected, row)
+            yield _verified(tables, start, expected, row)
             expected += 1
             if expected > head:
                 return
 
 
 def _upto(tables: Tables, expected: int, head: int) -> int:
-    """Return the last record to fetch next, by number and by size; raises what is wrong where the next one is missing."""
+    """Return the last record of the next read, so that its rows and bytes are within the limits."""
     total, last = 0, 0
     for seq, size in tables.sizes(expected - 1, READ_ROWS):
         if last and (total + size > READ_BYTES or seq > head):
             break
         total, last = total + size, seq
-    if last >= expected:
-        return last
+    if last < expected:
+        raise _missing(tables, expected, "no such row")
+    return last
+
+
+def _missing(tables: Tables, expected: int, found: str) -> LogTruncated | LogCorrupted:
     first = tables.first()
     if expected < first:
-        raise LogTruncated("records were dropped while they were read", {"first": first})
-    raise corrupted(tables.place, "log", expected, "no such row")
+        return LogTruncated("records were dropped while they were read", {"first": first})
+    return corrupted(tables.place, "log", expected, found)
 
 
-def _checked(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) -> LogRecord:
+def _verified(tables: Tables, start: int, expected: int, row: tuple[Any, ...]) -> LogRecord:
     seq, kind, version, crc, payload = row
     if seq != expected:
-        first = tables.first()
-        if expected < first:
-            raise LogTruncated("records were dropped while they were read", {"first": first})
-        raise corrupted(tables.place, "log", expected, f"record {seq}")
+        raise _missing(tables, expected, f"record {seq}")
     if not (isinstance(kind, int) and isinstance(version, int) and isinstance(payload, bytes)):
         raise corrupted(tables.place, "log", expected, "values of another type")
-    if (
-        not (0 <= kind <= 255 and 0 <= version <= 255)
-        or checksum(start, seq, kind, version, payload) != crc
-    ):
+    in_range = 0 <= kind <= 255 and 0 <= version <= 255
+    if not in_range or checksum(start, seq, kind, version, payload) != crc:
         raise corrupted(tables.place, "log", expected, "a wrong checksum")
     return LogRecord(seq, kind, version, payload)
 
 
 def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
-    """Yield the chunks of a snapshot, each checked; raises LogCorrupted."""
+    """Yield the chunks of a snapshot, each verified. Raises LogCorrupted."""
     crc = size = 0
     for number in range(row.chunks):
         chunk_row = tables.chunk(row.id, number)
@@ -164,20 +345,16 @@ def chunks(tables: Tables, row: SnapshotRow) -> Iterator[bytes]:
             raise corrupted(tables.place, "chunks", row.seq, f"no chunk {number} of its snapshot")
         check, data = chunk_row
         if not isinstance(data, bytes) or crc32(data) != check:
-            raise corrupted(
-                tables.place,
-                "chunks",
-                row.seq,
-                f"chunk {number} of its snapshot with a wrong checksum",
-            )
+            problem = f"chunk {number} of its snapshot with a wrong checksum"
+            raise corrupted(tables.place, "chunks", row.seq, problem)
         crc, size = crc32(data, crc), size + len(data)
         yield data
     if (crc, size) != (row.crc, row.size):
         raise corrupted(tables.place, "snapshots", row.seq, "a snapshot with other chunks")
 
 
-def problem(tables: Tables, start: int, row: SnapshotRow) -> str:
-    """Read a whole snapshot; empty when it is sound, else what is wrong with it."""
+def snapshot_problem(tables: Tables, start: int, row: SnapshotRow) -> str:
+    """Read a whole snapshot; return "" if it is intact, otherwise what is wrong with it."""
     try:
         if snapshot_check(start, row.seq, row.chunks, row.size, row.crc) != row.check:
             return "a snapshot whose row has a wrong checksum"
@@ -191,34 +368,30 @@ def problem(tables: Tables, start: int, row: SnapshotRow) -> str:
 
 
 def examine(tables: Tables, start: int, first: int, head: int) -> list[SnapshotRow]:
-    """Judge a log at its opening: are all records there, and which snapshots are sound? Raises LogCorrupted.
+    """Verify a log when it is opened; return its intact snapshots. Raises LogCorrupted.
 
-    A damaged newest snapshot is given up if the one before it, or the empty state, and the log since then are there.
+    A damaged newest snapshot is skipped if the one before it, or the empty state, and all records
+    after that are stored.
     """
     low, high, count = tables.bounds(first)
     expected = (first, head, head - first + 1) if head >= first else (0, 0, 0)
     if (low, high, count) != expected:
-        raise corrupted(
-            tables.place,
-            "log",
-            first,
-            f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}",
-        )
-    sound = list(tables.snapshots())
-    while sound and (wrong := problem(tables, start, sound[-1])):
-        before = sound[-2].seq if len(sound) > 1 else 0
+        problem = f"{count} records from {low} to {high}; there must be {expected[2]} up to {head}"
+        raise corrupted(tables.place, "log", first, problem)
+    snapshots = list(tables.snapshots())
+    while snapshots and (problem := snapshot_problem(tables, start, snapshots[-1])):
+        before = snapshots[-2].seq if len(snapshots) > 1 else 0
         if first > before + 1:
-            raise corrupted(
-                tables.place,
-                "snapshots",
-                before + 1,
-                f"{wrong}, and the log before record {first} is gone",
-            )
+            problem = f"{problem}, and the log before record {first} was dropped"
+            raise corrupted(tables.place, "snapshots", before + 1, problem)
         logger.warning(
-            "%s: %s; going on from record %d and the log since then", tables.place, wrong, before
+            "%s: %s; using the snapshot at %d and the records after it",
+            tables.place,
+            problem,
+            before,
         )
-        sound.pop()
-    newest = sound[-1].seq if sound else 0
+        snapshots.pop()
+    newest = snapshots[-1].seq if snapshots else 0
     if first > newest + 1 or newest > head:
         raise corrupted(tables.place, "log", newest + 1, f"a log from {first} to {head}")
-    return sound
+    return snapshots

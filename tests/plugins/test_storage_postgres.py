@@ -311,9 +311,7 @@ def test_followers_are_woken_by_an_append(postgres_url) -> None:
     waiting.start()
     listening = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND wait_event = 'ClientRead' AND query LIKE %s"
     for _ in range(10_000):  # until it listens and has seen that there is nothing new
-        if sql(
-            postgres_url, listening, "SELECT log_id, epoch, writer, first, head FROM kbcore_meta"
-        ) == [(1,)]:
+        if sql(postgres_url, listening, "SELECT head FROM kbcore_meta") == [(1,)]:
             break
     store.append(ONE)
     waiting.join(60)
@@ -363,5 +361,5 @@ def test_a_damaged_snapshot_is_given_up_only_where_the_log_is_whole(postgres_url
     store.drop_before(3)
     store.close()
     sql(postgres_url, damage)
-    with pytest.raises(LogCorrupted, match="log before record 3 is gone"):
+    with pytest.raises(LogCorrupted, match="log before record 3 was dropped"):
         PostgresStore(config_of(postgres_url))

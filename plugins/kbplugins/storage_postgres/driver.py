@@ -20,11 +20,11 @@ _MISTAKES = (
     "no pg_hba.conf entry",
     "connection option",
 )
-"""Signs of a wrong URL or login, for which a retry is useless."""
+"""Parts of libpq's messages about a wrong URL or login, after which a retry is useless."""
 
 
 class Unreachable(Exception):
-    """The server does not answer, or the connection broke; the outcome of the current statement is unknown."""
+    """The server does not answer or the connection broke; the result of the statement is unknown."""
 
 
 class Driver:
@@ -44,7 +44,7 @@ class Driver:
         self._url = config.storage_url
         self._secrets = secrets_of(config.storage_url)
         self._timeout = config.storage_timeout_ms
-        # FSYNC_POLICY decides which writes may be lost; the server always waits at least for its own memory.
+        # FSYNC_POLICY decides which acknowledged writes a crash of the server may lose.
         self._synchronous = "on" if config.fsync_policy == "always" else "off"
         self.place = redacted(config.storage_url)
         self.timeout = config.storage_timeout_ms / 1000
@@ -55,7 +55,7 @@ class Driver:
         settings = {
             "statement_timeout": self._timeout,
             "synchronous_commit": self._synchronous,
-            # A dead peer must not keep its lock: it is detected within a minute, also without any packet.
+            # The server must detect a dead client within a minute, because that client holds the lock.
             "tcp_keepalives_idle": 30,
             "tcp_keepalives_interval": 10,
             "tcp_keepalives_count": 3,
@@ -84,16 +84,16 @@ class Driver:
         """Translate the error of a failed connect."""
         text = self.clean(str(error))
         state = getattr(error, "sqlstate", None) or ""
-        wrong = isinstance(error, self.psycopg.ProgrammingError) or state[:2] in ("28", "3D", "42")
-        # Without a state it is libpq's own text: a login that was refused looks like a server that is away.
-        wrong = wrong or any(sign in text for sign in _MISTAKES)
-        return (
-            ConfigError(f"STORAGE_URL={self.place!r}: {text}")
-            if wrong
-            else Unreachable(f"{self.place}: {text}")
-        )
+        if (
+            isinstance(error, self.psycopg.ProgrammingError)
+            or state[:2] in ("28", "3D", "42")
+            # libpq reports a refused login and an unreachable server with the same class, no state.
+            or any(sign in text for sign in _MISTAKES)
+        ):
+            return ConfigError(f"STORAGE_URL={self.place!r}: {text}")
+        return Unreachable(f"{self.place}: {text}")
 
-    def verdict(self, error: Exception) -> Exception:
+    def translated(self, error: Exception) -> Exception:
         """Translate the error of a failed statement: disk full, timeout, broken connection, or unexpected."""
         errors = self.psycopg.errors
         text = f"{self.place}: {self.clean(str(error))}"
@@ -114,12 +114,12 @@ class Driver:
         return StorageFailed(text)
 
     def clean(self, text: str) -> str:
-        """Return a text of the server or the library as one line without secrets."""
+        """Return a message of the server or the library as one line without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return " ".join(text.split())
 
 
 def stopped(error: Exception) -> KBError:
-    """Return the error to raise where no retry is left."""
+    """Return the error to raise when there is no retry."""
     return error if isinstance(error, KBError) else NotReady(str(error))

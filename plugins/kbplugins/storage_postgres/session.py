@@ -1,8 +1,9 @@
-"""The one connection that writes: the tables, the lock of the single writer, and reconnection.
+"""The connection that writes: the tables, the lock of the single writer, reconnection, and LISTEN.
 
-Two mechanisms exclude a second writer. An advisory lock of the session decides who may open the log; the server
-releases it when the connection ends. And each opening writes a token into `kbcore_meta` that every append
-requires: a writer whose lock was lost with its connection cannot write after its successor has started.
+Two mechanisms exclude a second writer. An advisory lock of the connection protects opening; the
+server releases it when the connection ends. Each opening also writes a token into `kbcore_meta`
+that every append requires: a process that lost its lock with its connection cannot write after
+another process has opened the log.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
 from kbcore.errors import ConfigError, StorageBusy, StorageFailed
-from kbplugins.storage_postgres.driver import Driver, Unreachable
-from kbplugins.table_log import FORMAT, corrupted
+from kbplugins.storage_postgres.driver import Driver, Unreachable, stopped
+from kbplugins.table_log import FORMAT, LogMeta, corrupted
 
 LOCK_SECONDS = 1
 """Seconds to wait for a lock whose holder may just have died."""
@@ -45,24 +45,13 @@ CREATE TABLE IF NOT EXISTS kbcore_leader (one int PRIMARY KEY CHECK (one = 1), u
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """Description of the log in the database."""
-
-    log_id: bytes
-    epoch: int
-    writer: bytes
-    first: int
-    head: int
-
-
 class Session:
-    """The writer's connection. Use `lock` around everything that depends on it."""
+    """The writer's connection. `token` marks its rows; hold `lock` while using the connection."""
 
     def __init__(self, driver: Driver, log_id: bytes) -> None:
         self.driver = driver
         self.lock = threading.RLock()
-        self._token = os.urandom(16)
+        self.token = os.urandom(16)
         self._connection: Any = None
         self._pid = 0
         with self.lock:
@@ -84,48 +73,61 @@ class Session:
             and not self._connection.closed
         )
 
-    def again(self) -> None:
-        """Reconnect and lock; raises Unreachable, and StorageFailed where another writer has taken over."""
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Hold the lock and a working connection; raises NotReady if the server does not answer."""
+        with self.lock:
+            try:
+                self.reconnect()
+                yield
+            except Unreachable as error:
+                raise stopped(error) from None
+
+    def reconnect(self) -> None:
+        """Connect and lock again if necessary.
+
+        Raises Unreachable, and StorageFailed if another writer has taken over.
+        """
         if self.connected:
             return
         self.drop()
         connection = self.driver.connect("log")
         self._connection = connection
         try:
-            self._take_lock(mine=self._pid)
-            meta = read_meta(self._execute)
-            if meta is None or meta.writer != self._token:
-                raise StorageFailed(
-                    f"{self.driver.place}: another writer has taken over; this one must stop"
-                )
+            self._take_lock(old_pid=self._pid)
+            meta = read_meta(self._execute, self.token)
+            if meta is None:
+                raise self.taken_over()
             self.meta, self._pid = meta, connection.info.backend_pid
         except BaseException:
             self.drop()
             raise
 
     def execute(self, query: str, values: Any = None, *, binary: bool = True) -> Any:
-        """Run a statement and return a cursor. Raises the driver's translation of an error."""
+        """Run a statement and return its cursor. Raises the driver's translation of an error."""
         try:
             return self._execute(query, values, binary=binary)
         except self.driver.psycopg.Error as error:
-            verdict = self.driver.verdict(error)
-            if isinstance(verdict, Unreachable):
+            translated = self.driver.translated(error)
+            if isinstance(translated, Unreachable):
                 self.drop()
-            raise verdict from error
+            raise translated from error
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run statements as one transaction."""
+    def synced_transaction(self) -> Iterator[None]:
+        """Run statements as one transaction that is synced under every policy."""
         try:
             with self._connection.transaction():
+                self._execute("SET LOCAL synchronous_commit = on", binary=False)
                 yield
         except self.driver.psycopg.Error as error:
-            raise self.driver.verdict(error) from error
+            raise self.driver.translated(error) from error
 
-    @property
-    def token(self) -> bytes:
-        """The token that an append must find."""
-        return self._token
+    def taken_over(self) -> StorageFailed:
+        """Return the error for a log in which another process has stored its token."""
+        return StorageFailed(
+            f"{self.driver.place}: another writer has taken over; this one must stop"
+        )
 
     def drop(self) -> None:
         """Close the connection and, with it, release the lock."""
@@ -136,7 +138,7 @@ class Session:
     def _execute(self, query: str, values: Any = None, *, binary: bool = True) -> Any:
         return self._connection.cursor(binary=binary).execute(query, values)
 
-    def _take_lock(self, mine: int = 0) -> None:
+    def _take_lock(self, old_pid: int = 0) -> None:
         try:
             schema = self._execute("SELECT current_schema()").fetchone()[0]
             if schema is None:
@@ -144,13 +146,13 @@ class Session:
                     f"STORAGE_URL={self.driver.place!r}: the schema of its search_path does not exist"
                 )
             key = struct.unpack("<i", struct.pack("<I", crc32(schema.encode())))[0]
-            if mine:
-                # Our previous connection may still hold the lock on the other side of a dead network.
+            if old_pid:
+                # After a network failure the server may still have our old connection, with the lock.
                 self._execute(
                     "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN kbcore_meta m ON m.writer = %s"
                     " WHERE l.locktype = 'advisory' AND l.classid = %s AND l.objid = %s::int8::bit(32)::int8 AND l.pid = %s"
                     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-                    (self._token, _LOCK_CLASS, key, mine),
+                    (self.token, _LOCK_CLASS, key, old_pid),
                 )
             self._execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
             try:
@@ -159,7 +161,7 @@ class Session:
                 raise StorageBusy(*self._busy(key)) from None
             self._execute("SET lock_timeout = 0")
         except self.driver.psycopg.Error as error:
-            raise self.driver.verdict(error) from error
+            raise self.driver.translated(error) from error
 
     def _busy(self, key: int) -> tuple[str, dict[str, Any]]:
         row = self._execute(
@@ -174,31 +176,60 @@ class Session:
             "holder": holder,
         }
 
-    def _begin(self, log_id: bytes) -> Meta:
-        """Create missing tables, and store our token."""
+    def _begin(self, log_id: bytes) -> LogMeta:
+        """Create missing tables and store the token."""
         try:
             with self._connection.transaction():
                 self._connection.execute("SET LOCAL client_min_messages = error")
                 self._connection.execute(TABLES)
                 self._execute(
                     "INSERT INTO kbcore_meta VALUES (1, %s, %s, 1, %s, 1, 0) ON CONFLICT DO NOTHING",
-                    (FORMAT, log_id, self._token),
+                    (FORMAT, log_id, self.token),
                 )
-                self._execute("UPDATE kbcore_meta SET writer = %s", (self._token,))
-                meta = read_meta(self._execute)
+                self._execute("UPDATE kbcore_meta SET writer = %s", (self.token,))
+                meta = read_meta(self._execute, self.token)
                 number = self._execute("SELECT format FROM kbcore_meta").fetchone()
                 if number[0] > FORMAT:
                     raise ConfigError(
                         f"{self.driver.place} has format {number[0]}; this version reads format {FORMAT}"
                     )
         except self.driver.psycopg.Error as error:
-            raise self.driver.verdict(error) from error
+            raise self.driver.translated(error) from error
         if meta is None or len(meta.log_id) != 16:
             raise corrupted(self.driver.place, "kbcore_meta", 1, "no row that says whose log it is")
         return meta
 
 
-def read_meta(execute: Callable[[str], Any]) -> Meta | None:
-    """Return the row of kbcore_meta."""
-    row = execute("SELECT log_id, epoch, writer, first, head FROM kbcore_meta").fetchone()
-    return None if row is None else Meta(*row)
+def read_meta(execute: Callable[..., Any], token: bytes) -> LogMeta | None:
+    """Return the row of kbcore_meta, None if it has another token."""
+    query = "SELECT log_id, epoch, first, head FROM kbcore_meta WHERE writer = %s"
+    row = execute(query, (token,)).fetchone()
+    return None if row is None else LogMeta(*row)
+
+
+def channel_of(log_id: bytes) -> str:
+    """Return the channel on which appends to a log are announced, with the new head as text."""
+    return f"kbcore_{log_id.hex()}"
+
+
+def wait_for(driver: Driver, channel: str, after: int, timeout: float) -> int:
+    """Wait up to `timeout` seconds until the log grows beyond `after`; return its head.
+
+    Raises Unreachable.
+    """
+    connection = driver.connect("listen")
+    try:
+        connection.execute(f"LISTEN {channel}")
+        # Read after LISTEN: an append in between is either read here or announced.
+        row = connection.execute("SELECT head FROM kbcore_meta").fetchone()
+        head = int(row[0]) if row else 0
+        if head <= after:
+            for notification in connection.notifies(timeout=timeout):
+                head = int(notification.payload)
+                if head > after:
+                    break
+        return head
+    except driver.psycopg.Error as error:
+        raise driver.translated(error) from error
+    finally:
+        connection.close()
