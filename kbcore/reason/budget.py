@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbcore.clock import Clock
 from kbcore.errors import BudgetExceeded, EngineFault
 from kbcore.reason.admission import Admission
-from kbplanner.engine.backend import Limits, Offload, RunState, Steps
-from kbplanner.engine.engine import SLICE
+from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, Steps
 from kbplanner.engine.ground import paced
 from kbplanner.evaluate.race import LimitedSteps
 

@@ -13,9 +13,7 @@ If a removed fact reaches an aggregate or recursion through negation, all conclu
 
 from __future__ import annotations
 
-import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -36,6 +34,7 @@ from kbplanner.evaluate.loaded import Bind, load
 from kbplanner.evaluate.settle import View
 from kbplanner.ir.program import Clause
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.order import Expecting, Statistics
 from kbplanner.passes.wellfounded import without
@@ -93,17 +92,14 @@ class Cascades:
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
-        self._programs: OrderedDict[Key, _Program] = OrderedDict()
-        self._goals_before: OrderedDict[tuple[_Program, RelationSchema], CompiledGoal] = (
-            OrderedDict()
-        )
-        self._mutex = threading.Lock()
+        self._programs: LruCache[Key, _Program] = LruCache(MAX_PROGRAMS)
+        self._goals_before: LruCache[tuple[_Program, RelationSchema], CompiledGoal]
+        self._goals_before = LruCache(MAX_PROGRAMS)
 
     def close(self) -> None:
         """Drop the compiled programs."""
-        with self._mutex:
-            self._programs.clear()
-            self._goals_before.clear()
+        self._programs.clear()
+        self._goals_before.clear()
 
     def fallen(self, removed: Iterable[Removed], budget: Budget, result: Fallen) -> None:
         """Add the conclusions that fell with removed facts to `result`.
@@ -138,8 +134,7 @@ class Cascades:
     def program(self, rules: RuleSet, removed: frozenset[RelationSchema], view: View) -> _Program:
         """Return the compiled programs for a removal from these stored relations."""
         key = (view.rules, removed, view.denied)
-        with self._mutex:
-            compiled = self._programs.get(key)
+        compiled = self._programs.get(key)
         if compiled is None:
             # Recursion through negation that the removal touches is excluded, with all that depends on it.
             touched = rules.touched(view.denied, removed)
@@ -159,10 +154,7 @@ class Cascades:
             compiled = _Program(
                 goal, start, past, affected.signed, affected.incomplete or bool(touched)
             )
-            with self._mutex:
-                self._programs[key] = compiled
-                if len(self._programs) > MAX_PROGRAMS:
-                    self._programs.popitem(last=False)
+            self._programs.put(key, compiled)
         return compiled
 
     def goal_before(
@@ -170,17 +162,13 @@ class Cascades:
     ) -> CompiledGoal:
         """Return the goal that evaluates conclusions of a schema before the removal."""
         key = (program, schema)
-        with self._mutex:
-            goal = self._goals_before.get(key)
+        goal = self._goals_before.get(key)
         if goal is None:
             rewritten = rewrite(
                 program.before, schema.derived, "b" * schema.arity, statistics, skip=OPTIONAL
             )
             goal = CompiledGoal(load(self._tenant.engine, rewritten, statistics))
-            with self._mutex:
-                self._goals_before[key] = goal
-                if len(self._goals_before) > MAX_PROGRAMS:
-                    self._goals_before.popitem(last=False)
+            self._goals_before.put(key, goal)
         return goal
 
 

@@ -74,8 +74,8 @@ class RecursiveAggregate(InvalidInput):
 
 
 class BudgetExceeded(KBError):
-    """Work that exceeded its budget: `limit` names it, `value` is its size, `rule` the rule at
-    work, if any.
+    """Work that exceeded its budget: `limit` names the budget, `value` is its size, `rule` the rule
+    at work, if any.
     """
 
     code = "BUDGET_EXCEEDED"
@@ -83,11 +83,14 @@ class BudgetExceeded(KBError):
     def __init__(self, message: str, limit: str, value: int, rule: str | None = None) -> None:
         super().__init__(message, {"limit": limit, "value": value, "rule": rule})
 
+    @classmethod
+    def of_run(cls, limit: str, value: int, rule: str | None = None) -> BudgetExceeded:
+        """Return the error of a run or a model that reached a limit."""
+        return cls(f"the evaluation exceeded its budget {limit} of {value}", limit, value, rule)
+
 
 class Cancelled(KBError):
-    """Work that was stopped from outside, for example at a deadline; the caller that stopped it
-    knows why.
-    """
+    """Work that was stopped from outside, for example at a deadline."""
 
     code = "BUDGET_EXCEEDED"
 

@@ -71,6 +71,9 @@ class Truth(IntEnum):
     FALSE = 2
 
 
+SLICE = 100_000
+"""Steps that a run or a model takes inside the engine before it releases the mutex."""
+
 SAME = 0x80000000
 """In a match pattern `SAME | j` asks for the value of column j."""
 

@@ -6,12 +6,18 @@ Imported only by `engine`, `relation`, `model`, `solved` and `written` of this p
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 from kbplanner._engine import ffi, lib
+from kbplanner.engine.backend import Limits
+from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault, InvalidInput
 
 ENGINE_ABI = 3
 """Version of the C interface that this package calls: KB_ABI in csrc/kbengine.h."""
+
+BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
+"""Names of budgets, by their numbers in the engine."""
 
 __all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]
 
@@ -41,6 +47,21 @@ def check(status: int, memory: int = 0) -> int:
     raise EngineFault(
         f"engine: {ffi.string(lib.kb_status_text(status)).decode()}", {"status": status}
     )
+
+
+def limits_struct(limits: Limits) -> Any:
+    """Return limits as the engine takes them."""
+    return ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
+
+
+class GroundStruct:
+    """A ground program as the engine takes it, in `struct`; keeps the arrays it refers to alive."""
+
+    def __init__(self, ground: Ground) -> None:
+        arrays = ground.heads, ground.ends, ground.premises
+        self._views = [ffi.from_buffer("uint32_t[]", values) for values in arrays]
+        sizes = ground.nodes, len(ground), ground.free, len(ground.premises)
+        self.struct = ffi.new("kb_ground *", (*sizes, *self._views))
 
 
 def opcodes() -> dict[str, tuple[int, int]]:

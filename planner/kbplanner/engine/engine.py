@@ -14,8 +14,17 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import Asked, Limits, Offload, RuleCounts, RunState, RunStats
-from kbplanner.engine.binding import check, encode, ffi, lib, opcodes, room
+from kbplanner.engine.backend import SLICE, Asked, Limits, Offload, RuleCounts, RunState, RunStats
+from kbplanner.engine.binding import (
+    BUDGETS,
+    check,
+    encode,
+    ffi,
+    lib,
+    limits_struct,
+    opcodes,
+    room,
+)
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
 from kbplanner.engine.model import Model
@@ -23,9 +32,6 @@ from kbplanner.engine.relation import Relation, handle_of
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
-
-SLICE = 100_000
-"""Steps of fuel that a run takes inside the engine before it releases the mutex."""
 
 MAX_NAMES = 1 << 18
 """Texts cached as Python strings beside the engine's own: at most about 20 MB."""
@@ -36,7 +42,6 @@ LONG_SORT = 20_000
 SCRATCH = 1 << 14
 """Symbols in the buffer for answers of small goals."""
 
-_BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
 _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
 
@@ -242,7 +247,7 @@ class Engine:
         handles = [handle_of(relation, self) for relation in base]
         budget = limits or Limits()
         out = ffi.new("kb_run **")
-        options = ffi.new("kb_limits *", (budget.rows, budget.bytes, budget.steps))
+        options = limits_struct(budget)
         bound, parameters = ffi.new("kb_rel[]", handles), ffi.new("kb_sym[]", list(params))
         self.call(
             lib.kb_run_open, plan.handle, bound, len(handles), parameters, len(params), options, out
@@ -398,9 +403,7 @@ class Run:
             "memoryBytes": self._limits.bytes,
             "steps": self._limits.steps,
         }[name]
-        raise BudgetExceeded(
-            f"the evaluation exceeded its budget {name} of {value}", name, value, str(stats.rule)
-        )
+        raise BudgetExceeded.of_run(name, value, str(stats.rule))
 
     def seed(self, rows: array[int], count: int) -> None:
         """Add demand: rows of the plan's seed slot."""
@@ -497,7 +500,7 @@ class Run:
     def _read(self, handle: Any) -> RunStats:
         out = ffi.new("kb_stats *")
         lib.kb_run_stats(handle, out)
-        budget = _BUDGETS.get(out.budget)
+        budget = BUDGETS.get(out.budget)
         counted = out.rows_made, out.rows_read, out.probes, out.steps, out.bytes, out.rounds
         return RunStats(*counted, budget, out.rule, out.warnings, out.component)
 
@@ -508,9 +511,7 @@ class Run:
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
-        self._call(
-            lib.kb_run_limits, ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
-        )
+        self._call(lib.kb_run_limits, limits_struct(limits))
         self._limits = limits
 
     def profile(self) -> None:

@@ -6,18 +6,13 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbplanner.engine.backend import Limits, Offload, RunState, RunStats
-from kbplanner.engine.binding import check, ffi, lib
+from kbplanner.engine.backend import SLICE, Limits, Offload, RunState, RunStats
+from kbplanner.engine.binding import BUDGETS, GroundStruct, check, ffi, lib, limits_struct
 from kbplanner.engine.ground import Ground
 from kbplanner.errors import BudgetExceeded, EngineFault
 
 if TYPE_CHECKING:
     from kbplanner.engine.engine import Engine
-
-_BUDGETS = {2: "memoryBytes", 3: "steps"}
-
-SLICE = 100_000
-"""Steps that a model takes inside the engine before it releases the mutex."""
 
 
 class Model:
@@ -31,19 +26,15 @@ class Model:
         self._limits = limits
         self._nodes = ground.nodes
         self._gate = threading.Lock()  # cancel and close may run at the same time
-        self._views = [
-            ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)
-        ]  # borrowed
+        self._ground = GroundStruct(ground)  # borrowed by the engine
         if len(ground.ends) != len(ground.heads):
             raise EngineFault("engine: a ground program with fewer instances than announced")
         out = ffi.new("kb_model **")
-        budget = ffi.new("kb_limits *", (limits.rows, limits.bytes, limits.steps))
-        shape = ground.nodes, len(ground), 0, len(ground.premises)
-        borrowed = ffi.new("kb_ground *", (*shape, *self._views))
+        budget = limits_struct(limits)
         with engine._lock:
-            status = lib.kb_model_open(engine._enter(), borrowed, budget, out)
+            status = lib.kb_model_open(engine._enter(), self._ground.struct, budget, out)
         if status == lib.KB_LIMIT:
-            raise _spent("memoryBytes", limits.bytes)
+            raise BudgetExceeded.of_run("memoryBytes", limits.bytes)
         check(status, engine.max_bytes)
         self._handle = out[0]
 
@@ -62,7 +53,7 @@ class Model:
                     step = partial(lib.kb_model_step, handle, amount)
                     status = int(offload(step))
             if status == lib.KB_LIMIT:
-                raise _spent("steps", self._limits.steps)
+                raise BudgetExceeded.of_run("steps", self._limits.steps)
             check(status, self._engine.max_bytes)
             fuel -= SLICE
             if status != lib.KB_PAUSED or fuel <= 0:
@@ -80,7 +71,7 @@ class Model:
         out = ffi.new("kb_stats *")
         with self._engine._lock:
             lib.kb_model_stats(self._entered(), out)
-        return RunStats(steps=out.steps, bytes=out.bytes, budget=_BUDGETS.get(out.budget))
+        return RunStats(steps=out.steps, bytes=out.bytes, budget=BUDGETS.get(out.budget))
 
     def cancel(self) -> None:
         """Stop the current step soon; may be called from another thread."""
@@ -100,7 +91,3 @@ class Model:
         if self._handle is None:
             raise EngineFault("engine: the model is closed")
         return self._handle
-
-
-def _spent(limit: str, value: int) -> BudgetExceeded:
-    return BudgetExceeded(f"the evaluation exceeded its budget {limit} of {value}", limit, value)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import Offload
-from kbplanner.engine.binding import ffi, lib, room
+from kbplanner.engine.binding import GroundStruct, ffi, lib, room
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.engine.ground import shortest as shortest_in_python
@@ -52,13 +52,9 @@ def widest(
 def _solve(
     engine: Engine, function: Any, ground: Ground, offload: Offload | None, *arrays: array[int]
 ) -> None:
-    heads, ends, premises = (
-        ffi.from_buffer("uint32_t[]", a) for a in (ground.heads, ground.ends, ground.premises)
-    )
-    fields = (ground.nodes, len(ground), ground.free, len(ground.premises), heads, ends, premises)
-    program = ffi.new("kb_ground *", fields)
-    views = [ffi.from_buffer("uint32_t[]", array_) for array_ in arrays]
+    program = GroundStruct(ground)
+    views = [ffi.from_buffer("uint32_t[]", values) for values in arrays]
     if offload is None or len(ground) < LONG:
-        engine.call(function, program, *views)
+        engine.call(function, program.struct, *views)
     else:
-        engine.call(lambda handle: offload(lambda: int(function(handle, program, *views))))
+        engine.call(lambda handle: offload(lambda: int(function(handle, program.struct, *views))))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +22,7 @@ from kbplanner.evaluate.race import Race
 from kbplanner.ir.program import Program
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
+from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.magic import can_lose
 from kbplanner.passes.order import Statistics
@@ -57,17 +56,20 @@ class CompiledGoal:
         return self.loaded.plan
 
 
+@dataclass(slots=True)
+class _CachedGoal:
+    """A compiled goal, and the version of the facts when it was last used."""
+
+    goal: CompiledGoal
+    version: int
+
+
 class PlanCache:
-    """Compiled goals of one engine by rule set, predicate and adornment; least recently used are
-    evicted first.
-    """
+    """Compiled goals of one engine by rule set, predicate and adornment."""
 
     def __init__(self, engine: Engine, capacity: int = 256) -> None:
         self._engine = engine
-        self._capacity = capacity
-        self._mutex = threading.Lock()
-        self._plans: OrderedDict[PlanKey, CompiledGoal] = OrderedDict()
-        self._seen: dict[PlanKey, int] = {}
+        self._plans: LruCache[PlanKey, _CachedGoal] = LruCache(capacity)
 
     def get(
         self,
@@ -80,14 +82,12 @@ class PlanCache:
         version: int = -1,
         many: bool = False,
     ) -> CompiledGoal:
-        """Return the plan for a goal on a stored schema with rules; rebuilt when a relation's size
-        changed tenfold.
+        """Return the plan for a goal on a stored schema with rules, built again when it is outdated.
 
         `goal` may have the restrictions that `goal_equalities` returns; then the plan serves only
-        goals with them.
-
-        While `version` is the same as at the last call, sizes have not changed. With `many` the
-        plan answers many bindings in one run, even where one at a time has a better plan.
+        goals with them. While `version` is the same as at the last call, sizes have not changed.
+        With `many` the plan answers many bindings in one run, even where one at a time has a better
+        plan.
         """
         return self._get(
             (rules, goal, adornment, denied, MANY if many else SINGLE), statistics, version
@@ -95,14 +95,12 @@ class PlanCache:
 
     def _get(self, key: PlanKey, statistics: Statistics, version: int) -> CompiledGoal:
         rules, goal, adornment, denied, kind = key
-        with self._mutex:
-            cached = self._plans.get(key)
-            if cached is not None and (
-                self._seen.get(key) == version != -1 or not cached.loaded.is_outdated(statistics)
-            ):
-                self._seen[key] = version
-                self._plans.move_to_end(key)
-                return cached
+        cached = self._plans.get(key)
+        if cached is not None and (
+            cached.version == version != -1 or not cached.goal.loaded.is_outdated(statistics)
+        ):
+            cached.version = version
+            return cached.goal
         skip = OPTIONAL if kind == MANY else ()
         clauses = rules.clauses(denied)
         relation = replace(goal.derived, restrictions=goal.restrictions)
@@ -111,12 +109,7 @@ class PlanCache:
         if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
         compiled = CompiledGoal(load(self._engine, program, statistics), rules.rules, full)
-        with self._mutex:
-            self._plans[key] = compiled
-            self._seen[key] = version
-            while len(self._plans) > self._capacity:
-                oldest, _ = self._plans.popitem(last=False)
-                self._seen.pop(oldest, None)
+        self._plans.put(key, _CachedGoal(compiled, version))
         return compiled
 
     def __len__(self) -> int:

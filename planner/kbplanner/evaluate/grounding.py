@@ -7,10 +7,8 @@ relation plus the row's id.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +20,7 @@ from kbplanner.evaluate.loaded import Bind, Drive, LoadedPlan, bound_columns, lo
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import HeadTerm, Variable
+from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
 from kbplanner.passes.instances import GroundProgram, GroupRelation, InstanceRelation, instances
 from kbplanner.passes.order import Statistics
@@ -48,13 +47,11 @@ class GroundGoal:
 
 
 class GroundPlans:
-    """Compiled ground programs of one engine; the least recently used are evicted first."""
+    """Compiled ground programs of one engine."""
 
     def __init__(self, engine: Engine, capacity: int = 64) -> None:
         self._engine = engine
-        self._capacity = capacity
-        self._mutex = threading.Lock()
-        self._plans: OrderedDict[PlanKey, GroundGoal] = OrderedDict()
+        self._plans: LruCache[PlanKey, GroundGoal] = LruCache(capacity)
 
     def get(
         self,
@@ -72,11 +69,9 @@ class GroundPlans:
         relations, however they are reached.
         """
         key = (rules, goal, adornment, denied, weighed)
-        with self._mutex:
-            cached = self._plans.get(key)
-            if cached is not None and not cached.loaded.is_outdated(statistics):
-                self._plans.move_to_end(key)
-                return cached
+        cached = self._plans.get(key)
+        if cached is not None and not cached.loaded.is_outdated(statistics):
+            return cached
         # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
         shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
         clauses = rules.stepwise(denied, weighing=not shaped)
@@ -87,10 +82,7 @@ class GroundPlans:
         loaded = load(self._engine, program.program, statistics)
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
         compiled = GroundGoal(program, loaded, slots)
-        with self._mutex:
-            self._plans[key] = compiled
-            while len(self._plans) > self._capacity:
-                self._plans.popitem(last=False)
+        self._plans.put(key, compiled)
         return compiled
 
 

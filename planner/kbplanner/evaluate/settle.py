@@ -20,6 +20,7 @@ from kbplanner.evaluate.component import ComponentReader
 from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.loaded import Bind, LoadedPlan, RunBudget, load
 from kbplanner.ir.schema import RelationSchema
+from kbplanner.lru import LruCache
 from kbplanner.passes.order import Statistics
 from kbplanner.passes.wellfounded import NegativeComponent, Overestimate, overestimate
 
@@ -106,12 +107,10 @@ class Models:
         self._engine = engine
         self._mutex = threading.Lock()
         self._models: OrderedDict[Key, Settled] = OrderedDict()
-        self._programs: OrderedDict[tuple[RuleSet, frozenset[RelationSchema], int], _Program] = (
-            OrderedDict()
-        )
-        self._rules: OrderedDict[tuple[RuleSet, frozenset[RelationSchema]], SettledRules] = (
-            OrderedDict()
-        )
+        self._programs: LruCache[tuple[RuleSet, frozenset[RelationSchema], int], _Program]
+        self._programs = LruCache(MAX_CACHED_MODELS)
+        self._rules: LruCache[tuple[RuleSet, frozenset[RelationSchema]], SettledRules]
+        self._rules = LruCache(MAX_CACHED_MODELS)
 
     def __len__(self) -> int:
         return len(self._models)
@@ -211,20 +210,15 @@ class Models:
         outdated.
         """
         key = (view.rules, view.denied, index)
-        with self._mutex:
-            cached = self._programs.get(key)
-            if cached is not None and not cached.loaded.is_outdated(view.statistics):
-                self._programs.move_to_end(key)
-                return cached
+        cached = self._programs.get(key)
+        if cached is not None and not cached.loaded.is_outdated(view.statistics):
+            return cached
         parts = rules.negative(view.denied)
         undefined = frozenset(schema for model in view.settled for schema in model.undefined)
         source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
         loaded = load(self._engine, source.program, view.statistics)
         program = _Program(parts[index], source, loaded)
-        with self._mutex:
-            self._programs[key] = program
-            if len(self._programs) > MAX_CACHED_MODELS:
-                self._programs.popitem(last=False)
+        self._programs.put(key, program)
         return program
 
     def _release(self, model: Settled) -> None:
@@ -237,12 +231,10 @@ class Models:
     def _over(self, facts: View, models: tuple[Settled, ...]) -> View:
         """Return the view of facts and of settled components."""
         undefined = frozenset(schema for model in models for schema in model.undefined)
-        with self._mutex:
-            rules = self._rules.get((facts.rules, undefined))
-            if rules is None:
-                rules = self._rules[facts.rules, undefined] = SettledRules(facts.rules, undefined)
-                if len(self._rules) > MAX_CACHED_MODELS:
-                    self._rules.popitem(last=False)
+        rules = self._rules.get((facts.rules, undefined))
+        if rules is None:
+            rules = SettledRules(facts.rules, undefined)
+            self._rules.put((facts.rules, undefined), rules)
         relations = {
             schema: relation for model in models for schema, relation in model.relations.items()
         }

@@ -343,9 +343,7 @@ class ReferenceRun:
 
     def _spend(self, limit: str, value: int) -> None:
         self._budget = limit
-        raise BudgetExceeded(
-            f"the evaluation exceeded its limit of {value} {limit}", limit, value, str(self._rule)
-        )
+        raise BudgetExceeded.of_run(limit, value, str(self._rule))
 
 
 class ReferenceEngine:

@@ -95,7 +95,4 @@ class ReferenceModel:
         if self._cancelled:
             raise Cancelled("the evaluation was stopped")
         if self._limits.steps and self._steps > self._limits.steps:
-            limit = self._limits.steps
-            raise BudgetExceeded(
-                f"the evaluation exceeded its limit of {limit} steps", "steps", limit
-            )
+            raise BudgetExceeded.of_run("steps", self._limits.steps)
