@@ -1,1 +1,1 @@
-"""What-if scopes: fork, compare and merge."""
+"""Scopes as alternatives to the base partition: fork, compare and merge."""

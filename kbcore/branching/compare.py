@@ -74,9 +74,9 @@ def pairs(tenant: Tenant, difference: Difference, budget: Budget) -> Iterator[Mo
     for sign in SIGNS:
         side, other = difference.signs[sign], difference.signs[not sign]
         for rows, after in ((side.modified, side.target), (side.crossed, other.target)):
-            mine = _rows(tenant, difference, side.source, rows, budget)
-            theirs = _rows(tenant, difference, after, rows, budget)
-            for pair in zip(mine, theirs, strict=True):
+            source_rows = _rows(tenant, difference, side.source, rows, budget)
+            target_rows = _rows(tenant, difference, after, rows, budget)
+            for pair in zip(source_rows, target_rows, strict=True):
                 yield Modified(*pair)
 
 

@@ -28,7 +28,7 @@ def one_scope(name: str, scope: str | None) -> str | None:
 
 def check_known(tenant: Tenant, scope: str | None) -> None:
     """Raise NotFound for a named scope that was never written to and has no rules."""
-    if scope is not None and not _known(tenant, scope):
+    if scope is not None and not _exists(tenant, scope):
         raise NotFound(f"scope '{scope}' does not exist", {"scope": scope})
 
 
@@ -37,11 +37,11 @@ def check_fork(tenant: Tenant, source: str | None, target: str, overwrite: bool)
     is False.
     """
     check_known(tenant, source)
-    if not overwrite and _known(tenant, target):
+    if not overwrite and _exists(tenant, target):
         raise AlreadyExists(
             f"scope '{target}' exists; fork with overwrite to replace it", {"scope": target}
         )
 
 
-def _known(tenant: Tenant, scope: str) -> bool:
+def _exists(tenant: Tenant, scope: str) -> bool:
     return tenant.partition(scope) is not None or bool(tenant.rules.of(scope))

@@ -117,7 +117,10 @@ def decide(
     usual = max((Keep.SOURCE, Keep.TARGET, Keep.BOTH), key=lambda keep: decided.keeps[keep])
     others = tuple(decision for decision in decided.decisions if decision[2].keep is not usual)
     if len(others) > MAX_DECISIONS:
-        message = f"a merge decides at most {MAX_DECISIONS} conflicts in another way than most, this one {len(others)}"
+        message = (
+            f"a merge may decide at most {MAX_DECISIONS} conflicts differently from the most frequent"
+            f" decision; this merge decides {len(others)}"
+        )
         raise BudgetExceeded(message, "mergeDecisions", MAX_DECISIONS)
     return MergeScope(source, target, at, usual, others)
 
@@ -151,7 +154,7 @@ def resolution_of(name: str, strategy: MergeStrategy, conflict: MergeConflict) -
         raise PluginFailed(
             f"strategy {name} failed at {atom_text}: {type(error).__name__}: {error}"
         ) from error
-    problem = _wrong(resolution)
+    problem = _problem_of(resolution)
     if problem:
         raise PluginFailed(
             f"strategy {name} returned {problem} at {atom_text}; nothing was changed"
@@ -159,7 +162,7 @@ def resolution_of(name: str, strategy: MergeStrategy, conflict: MergeConflict) -
     return resolution
 
 
-def _wrong(resolution: object) -> str:
+def _problem_of(resolution: object) -> str:
     """Return the problem of an invalid resolution, or an empty text."""
     if not isinstance(resolution, Resolution) or not isinstance(resolution.keep, Keep):
         return f"{type(resolution).__name__}, not a Resolution"
@@ -217,19 +220,15 @@ def _conflicts(
             stored: StoredRelation | None = getattr(difference.signs[sign], side)
             if stored is None:
                 continue
-            places = stored.relation.locate(symbols, len(keys))
-            located = [
-                (key, place) for key, place in zip(keys, places, strict=True) if place != NO_ROW
-            ]
-            ids = array("I", [place for _, place in located])
-            for key, fact in zip(
-                [k for k, _ in located], standing(stored, ids, [k for k, _ in located]), strict=True
-            ):
+            all_ids = stored.relation.locate(symbols, len(keys))
+            located = [(key, id) for key, id in zip(keys, all_ids, strict=True) if id != NO_ROW]
+            stored_keys, ids = [key for key, _ in located], array("I", [id for _, id in located])
+            for key, fact in zip(stored_keys, standing(stored, ids, stored_keys), strict=True):
                 if fact.valid_until is None or fact.valid_until > at:
                     facts[key].append(fact)
         sides.append(facts)
-    for place, key in enumerate(keys):
-        args = tuple(texts[place * arity : (place + 1) * arity])
+    for index, key in enumerate(keys):
+        args = tuple(texts[index * arity : (index + 1) * arity])
         yield MergeConflict(difference.predicate, args, tuple(sides[0][key]), tuple(sides[1][key]))
 
 

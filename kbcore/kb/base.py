@@ -88,7 +88,7 @@ class TenantHandle:
         return result
 
     def unknown_predicates(
-        self, asked: Iterable[Signature], scope: str | None = None
+        self, signatures: Iterable[Signature], scope: str | None = None
     ) -> list[UnknownPredicate]:
         """Return the given predicates that have no facts and no rules.
 
@@ -96,7 +96,7 @@ class TenantHandle:
         """
         tenant = self._read_tenant()
         with tenant.lock.read():
-            return unknown_predicates(tenant, asked, scope)
+            return unknown_predicates(tenant, signatures, scope)
 
     def _commit(
         self, changes: tuple[Change, ...], check: Callable[[], None] | None = None
@@ -145,7 +145,7 @@ class TenantHandle:
             if budget.rows_made:
                 meters.fired(budget.rows_made)
             if goal is not None:
-                if self._services.goals_told:
+                if self._services.reports_goals:
                     self._notify_plugins(goal, seconds, budget)
                 slow_ms = self._services.config.slow_query_ms
                 if slow_ms and seconds * 1000 >= slow_ms:
@@ -182,30 +182,30 @@ class TenantHandle:
 
         The caller must call `budget.admission.release()` at the end.
         """
-        run, own = self._services, wanted or BudgetWanted()
-        config, clock = run.config, run.clock
-        limits = run.limits
+        services = self._services
+        config, clock, limits = services.config, services.clock, services.limits
+        timeout_ms, max_answers = config.query_timeout_ms, config.query_max_answers
         if wanted is not None:
             limits = Limits(
-                _lower(own.rows, limits.rows),
-                _lower(own.bytes, limits.bytes),
-                _lower(own.steps, limits.steps),
+                _lower(wanted.rows, limits.rows),
+                _lower(wanted.bytes, limits.bytes),
+                _lower(wanted.steps, limits.steps),
             )
-        allowed = _lower(own.timeout_ms, config.query_timeout_ms)
-        most = _lower(own.answers, config.query_max_answers)
+            timeout_ms = _lower(wanted.timeout_ms, timeout_ms)
+            max_answers = _lower(wanted.answers, max_answers)
         return Budget(
             limits,
-            allowed,
-            clock.monotonic() + allowed / 1000,
-            most,
+            timeout_ms,
+            clock.monotonic() + timeout_ms / 1000,
+            max_answers,
             clock,
-            Admission(run.slots, (self.database, self.tenant), self._caller),
-            run.offload,
-            run.yield_now,
+            Admission(services.slots, (self.database, self.tenant), self._caller),
+            services.offload,
+            services.yield_now,
             notes=notes or Notes(),
             max_proof_nodes=config.query_max_proof_nodes,
         )
 
 
-def _lower(wanted: int | None, most: int) -> int:
-    return most if wanted is None else min(wanted, most)
+def _lower(requested: int | None, maximum: int) -> int:
+    return maximum if requested is None else min(requested, maximum)

@@ -67,19 +67,19 @@ class ContextWindows(TenantHandle):
         """
         near = self._near_again(session, changes, wanted)
         with self._reads(wanted, kind="window") as (tenant, budget):
-            known = self._sessions(tenant).get(session)
-            if known is None:
+            last = self._sessions(tenant).get(session)
+            if last is None:
                 return UNKNOWN
-            request = replace(known.request, **changes)
+            request = replace(last.request, **changes)
             check_request(request)
-            _, found = self._window(tenant, request, budget, near, compare=True)
-        return found or UNKNOWN
+            _, difference = self._window(tenant, request, budget, near, compare=True)
+        return difference or UNKNOWN
 
     def last_window(self, session: str) -> Window | None:
         """Return the last window of a session, or None if the session is unknown."""
         with self._reads(None) as (tenant, _):
-            known = self._sessions(tenant).get(session)
-        return None if known is None else known.window
+            last = self._sessions(tenant).get(session)
+        return None if last is None else last.window
 
     def clear_session(self, session: str) -> None:
         """Delete a session if it exists."""
@@ -97,10 +97,10 @@ class ContextWindows(TenantHandle):
         with self._reads(wanted, kind="window") as (tenant, budget):
             scores = Scores(tenant, self._services.scorer, self._services.clock.now_ms(), budget)
             partitions = self._partitions(tenant, scope)
-            made = make_window(
+            selected = make_window(
                 self._services.reasoner(tenant), Supply(scores, partitions, 0.0), request, budget
             )
-            return summarize(tenant, partitions, made.window.entries, scores.now, budget)
+            return summarize(tenant, partitions, selected.window.entries, scores.now, budget)
 
     def _near(self, request: WindowRequest, wanted: BudgetWanted | None) -> Near | None:
         """Return the semantic similarity of facts to the query, or None if there is no embedder.
@@ -123,10 +123,10 @@ class ContextWindows(TenantHandle):
         if self._services.embedding is None:
             return None
         with self._reads(None) as (tenant, _):
-            known = self._sessions(tenant).get(session)
-        if known is None:
+            last = self._sessions(tenant).get(session)
+        if last is None:
             return None
-        request = replace(known.request, **changes)
+        request = replace(last.request, **changes)
         check_request(request)
         return self._near(request, wanted)
 
@@ -153,14 +153,14 @@ class ContextWindows(TenantHandle):
         With `compare`, also return the changes since the session's last window, computed on the
         same state. If BudgetExceeded is raised, the session keeps its last window.
         """
-        window = self._made(tenant, request, budget, near)
+        window = self._selected(tenant, request, budget, near)
         changes = None
         if request.session is not None:
             sessions = self._sessions(tenant)
-            known = sessions.get(request.session) if compare else None
-            if known is not None:
-                reasons = self._reasons(tenant, known.window, window, request, budget)
-                changes = diff(known.window, window, reasons.of, request.format)
+            last = sessions.get(request.session) if compare else None
+            if last is not None:
+                reasons = self._reasons(tenant, last.window, window, request, budget)
+                changes = diff(last.window, window, reasons.of, request.format)
             sessions.keep(request.session, window, request)
         self._services.meters.window_facts(len(window.entries))
         return window, changes
@@ -178,49 +178,51 @@ class ContextWindows(TenantHandle):
         at = now if isinstance(tenant, Overlay) else self._recent(tenant).ranking_time(tenant, now)
         return Scores(tenant, self._services.scorer, at, budget)
 
-    def _made(
+    def _selected(
         self, tenant: Tenant, request: WindowRequest, budget: Budget, near: Near | None
     ) -> Window:
         recent = self._recent(tenant)
         staged = isinstance(tenant, Overlay)  # staged writes do not change generations
         key = recent.key(tenant, request)
-        made = None if staged else recent.get(key)
-        if made is None:
+        selected = None if staged else recent.get(key)
+        if selected is None:
             supply = self._supply(tenant, request, budget)
             lexical = supply.lexical
             if near is not None:
                 lexical = blended(lexical, pool(supply, request.predicates), near)
             supply = replace(supply, lexical=at_least(lexical, request.min_relevance))
             reasoner, counter = self._services.reasoner(tenant), self._services.token_counter
-            made = make_window(reasoner, supply, request, budget, counter)
+            selected = make_window(reasoner, supply, request, budget, counter)
             if not staged:
-                recent.keep(key, made)
-            supply.scores.show(made.shown)
-        return made.window
+                recent.keep(key, selected)
+            supply.scores.show(selected.shown)
+        return selected.window
 
     def _sessions(self, tenant: Tenant) -> Sessions:
-        found = tenant.attached.get("sessions")
-        if found is None:
-            made = Sessions(self._services.clock, self._services.config.tenant_max_sessions)
-            found = tenant.attached.setdefault("sessions", made)
-        return cast(Sessions, found)
+        sessions = tenant.attached.get("sessions")
+        if sessions is None:
+            config = self._services.config
+            sessions = tenant.attached.setdefault(
+                "sessions", Sessions(self._services.clock, config.tenant_max_sessions)
+            )
+        return cast(Sessions, sessions)
 
     def _recent(self, tenant: Tenant) -> Recent:
-        found = tenant.attached.get("windows")
-        if found is None:
-            found = tenant.attached.setdefault("windows", Recent(self._services.clock))
-        return cast(Recent, found)
+        recent = tenant.attached.get("windows")
+        if recent is None:
+            recent = tenant.attached.setdefault("windows", Recent(self._services.clock))
+        return cast(Recent, recent)
 
 
 def check_request(request: WindowRequest) -> None:
     """Raise InvalidInput if no window can be made for a request."""
-    for name, value, least in (
+    for name, value, minimum in (
         ("maxFacts", request.max_facts, 1),
         ("maxTokens", request.max_tokens, 1),
         ("maxFactsPerPredicate", request.max_per_predicate, 1),
     ):
-        if value is not None and value < least:
-            raise InvalidInput.at(name, f"must be at least {least}")
+        if value is not None and value < minimum:
+            raise InvalidInput.at(name, f"must be at least {minimum}")
     for name, share in (
         ("minSalience", request.min_salience),
         ("minRelevance", request.min_relevance),

@@ -223,13 +223,13 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
             )
         if rule is not None:
             id, scope = stored_rule(rule).id, rule.scope
-        wanted = RetractRule(id or "", scope)
+        change = RetractRule(id or "", scope)
 
         def check() -> None:
-            if self._read_tenant().rules.get(wanted.scope, wanted.id) is None:
-                raise NotFound(f"no rule '{wanted.id}'", {"id": wanted.id, "scope": wanted.scope})
+            if self._read_tenant().rules.get(change.scope, change.id) is None:
+                raise NotFound(f"no rule '{change.id}'", {"id": change.id, "scope": change.scope})
 
-        return self._commit((wanted,), check=check).rules_removed[0]
+        return self._commit((change,), check=check).rules_removed[0]
 
     # -- reads -------------------------------------------------------------------------------------
 
@@ -269,15 +269,21 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         """
         delta = self._commit((change,))
         rows = [row for removed in delta.removed for row in removed.rows]
-        fell, still = Fallen(), False
+        fallen, still_derivable = Fallen(), False
         try:
             with self._reads(wanted) as (tenant, budget):
-                self._services.cascades(tenant).fallen(delta.removed, budget, fell)
-                still = self._still_derivable(tenant, change, predicate, args, budget)
+                self._services.cascades(tenant).fallen(delta.removed, budget, fallen)
+                still_derivable = self._still_derivable(tenant, change, predicate, args, budget)
         except (BudgetExceeded, RateLimited, NotReady):
-            fell.truncated = True
+            fallen.truncated = True
         return RetractOutcome(
-            len(rows), rows, fell.count, fell.rows, fell.appeared, still, fell.truncated
+            len(rows),
+            rows,
+            fallen.count,
+            fallen.rows,
+            fallen.appeared,
+            still_derivable,
+            fallen.truncated,
         )
 
     def _still_derivable(

@@ -111,11 +111,11 @@ class NaturalLanguage(TenantHandle, ABC):
             raise InvalidInput.at("scope", "names one partition: extracted facts belong to it")
         if not text.strip():
             raise InvalidInput.at("text", "must not be empty")
-        found, new = self._extracted(model, text, scope, rules, context, wanted)
+        extracted, new_facts = self._extracted(model, text, scope, rules, context, wanted)
         if store:
-            found.known = len(found.facts) - len(new)
-            found.asserted = self._store(found, new)
-        return found
+            extracted.known = len(extracted.facts) - len(new_facts)
+            extracted.asserted = self._store(extracted, new_facts)
+        return extracted
 
     def synthesize(
         self, question: str, *, scope: str | None = None, wanted: BudgetWanted | None = None
@@ -144,8 +144,8 @@ class NaturalLanguage(TenantHandle, ABC):
         deadline = (
             self._services.clock.monotonic() + self._services.config.llm_request_timeout_ms / 1000
         )
-        known = self._vocabulary(question, scope, wanted)
-        return synthesize(question, model, known, run, self._premises, deadline)
+        vocabulary = self._vocabulary(question, scope, wanted)
+        return synthesize(question, model, vocabulary, run, self._premises, deadline)
 
     def ingest(
         self,
@@ -194,18 +194,20 @@ class NaturalLanguage(TenantHandle, ABC):
         request: WindowRequest,
         wanted: BudgetWanted | None,
     ) -> Ingested:
-        stated = {(fact.predicate, fact.args, fact.positive) for fact in taken.facts}
-        fresh = [fact for fact in new if (fact.predicate, fact.args, fact.positive) not in stated]
-        told = [] if extracted is None else extracted.facts
-        shown = [fact for fact in told if (fact.predicate, fact.args, fact.positive) not in stated]
+        parsed = set(map(_signed_atom, taken.facts))
+        new_facts = [fact for fact in new if _signed_atom(fact) not in parsed]
+        extracted_facts = () if extracted is None else extracted.facts
+        listed = [fact for fact in extracted_facts if _signed_atom(fact) not in parsed]
         rules: tuple[StoredRule, ...] = ()
         asserted = 0
-        if taken.rules or taken.facts or fresh:
-            stored = self.assert_rules(taken.rules, [*taken.facts, *fresh])
+        if taken.rules or taken.facts or new_facts:
+            stored = self.assert_rules(taken.rules, [*taken.facts, *new_facts])
             rules, asserted = stored.rules, stored.asserted
         window, changes = self.context_with_changes(request, wanted=wanted)
         unread = () if extracted is not None else tuple(taken.unread)
-        return Ingested((*taken.facts, *shown), rules, asserted, unread, window, changes, extracted)
+        return Ingested(
+            (*taken.facts, *listed), rules, asserted, unread, window, changes, extracted
+        )
 
     def _model(self) -> Model:
         model = self._services.model
@@ -227,7 +229,7 @@ class NaturalLanguage(TenantHandle, ABC):
         wanted: BudgetWanted | None,
     ) -> tuple[Extracted, list[Fact]]:
         """Return what the model extracted from a text, and the facts that are not stored yet."""
-        found = extract(
+        extracted = extract(
             text,
             model,
             lambda piece: self._vocabulary(piece, scope, wanted),
@@ -245,23 +247,23 @@ class NaturalLanguage(TenantHandle, ABC):
                 answers = self._answers(tenant, Literal(atom), one_answer, budget)
                 return [row for _, partition_rows in answers for row in partition_rows]
 
-            new, found.contradictions = judge(found.facts, rows)
-        return found, new
+            new_facts, extracted.contradictions = judge(extracted.facts, rows)
+        return extracted, new_facts
 
-    def _store(self, found: Extracted, new: list[Fact]) -> int:
+    def _store(self, extracted: Extracted, new_facts: list[Fact]) -> int:
         """Store extracted facts and rules; rules that conflict with stored rules are refused.
 
         The facts are stored even if the rules are refused. Return the number of new facts.
         """
-        if not new and not found.rules:
+        if not new_facts and not extracted.rules:
             return 0
         try:
-            return self.assert_rules(found.rules, new).asserted
+            return self.assert_rules(extracted.rules, new_facts).asserted
         except InvalidInput as error:
-            if not found.rules:
+            if not extracted.rules:
                 raise
-            found.refuse_rules(error.message)
-        return self.assert_rules((), new).asserted if new else 0
+            extracted.refuse_rules(error.message)
+        return self.assert_rules((), new_facts).asserted if new_facts else 0
 
     def _premises(self, row: Row) -> tuple[str | None, list[Row]]:
         """Return the rule that derives a conclusion, and the stored facts of one of its proofs."""
@@ -279,3 +281,7 @@ class NaturalLanguage(TenantHandle, ABC):
                 facts.append(step["fact"])
             nodes += reversed(step["bodyProofs"] or [])
         return proofs[0]["proof"]["step"]["rule"], facts
+
+
+def _signed_atom(fact: Fact) -> tuple[str, tuple[str, ...], bool]:
+    return fact.predicate, fact.args, fact.positive

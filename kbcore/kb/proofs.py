@@ -61,9 +61,9 @@ class Proofs(TenantHandle):
         limits = self._proof_limits(options, proof)
         with (
             self._reads(options.wanted, None, "prove", (literal,)) as (tenant, budget),
-            closing(self._proofs(tenant, literal, options, limits, budget)) as shown,
+            closing(self._proofs(tenant, literal, options, limits, budget)) as shaped_proofs,
         ):
-            return write(shown, budget.yield_now)
+            return write(shaped_proofs, budget.yield_now)
 
     def explain(
         self,
@@ -79,11 +79,11 @@ class Proofs(TenantHandle):
         limits, item = self._proof_limits(options, replace(proof, form="tree")), body[0]
         with self._reads(options.wanted, None, "prove", body) as (tenant, budget):
             if len(body) == 1 and isinstance(item, Literal):
-                shown = self._proofs(tenant, item, options, limits, budget)
+                proof_trees = self._proofs(tenant, item, options, limits, budget)
             else:
-                shown = self._body_proofs(tenant, body, options, limits, budget)
-            with closing(shown):
-                texts = [proof_text(one, budget.yield_now) for one in shown]
+                proof_trees = self._body_proofs(tenant, body, options, limits, budget)
+            with closing(proof_trees):
+                texts = [proof_text(tree, budget.yield_now) for tree in proof_trees]
         return "\n\n".join(texts) or no_answer(", ".join(print_item(item) for item in body))
 
     def plan(

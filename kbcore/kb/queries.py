@@ -67,7 +67,7 @@ class Queries(TenantHandle):
         with self._reads(options.wanted, notes, "ask", (literal,)) as (tenant, budget):
             if not needs_rows:
                 (partition,) = self._partitions(tenant, options.scope)
-                parts = self._services.reasoner(tenant).written(
+                parts = self._services.reasoner(tenant).answers_json(
                     partition, atom, budget, options.limit, options.offset
                 )
                 if parts is not None:
@@ -94,7 +94,7 @@ class Queries(TenantHandle):
         with self._reads(wanted, kind="query") as (tenant, budget):
             if as_of is None and scope != ALL_SCOPES:
                 (partition,) = self._partitions(tenant, scope)
-                parts = self._services.reasoner(tenant).written_facts(
+                parts = self._services.reasoner(tenant).facts_json(
                     partition, atom, positive, budget, limit
                 )
                 if parts is not None:

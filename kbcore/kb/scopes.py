@@ -22,7 +22,7 @@ from kbcore.state.tenant import Tenant
 
 SOURCE_WINS = "SOURCE_WINS"
 
-TRIES = 8
+MAX_ATTEMPTS = 8
 """Maximum number of attempts at a merge whose scopes change during the merge."""
 
 
@@ -85,13 +85,13 @@ class Scopes(TenantHandle):
         """
         if target == source:
             raise InvalidInput.at("targetScope", "is the source")
-        known = self._services.plugins.merge_strategies()
-        chosen = known.get(strategy)
-        if chosen is None:
-            raise InvalidInput.at("strategy", f"must be one of {', '.join(sorted(known))}")
-        decision = constant_decision(strategy, chosen)
+        strategies = self._services.plugins.merge_strategies()
+        merge_strategy = strategies.get(strategy)
+        if merge_strategy is None:
+            raise InvalidInput.at("strategy", f"must be one of {', '.join(sorted(strategies))}")
+        decision = constant_decision(strategy, merge_strategy)
         if decision is None:
-            delta = self._merge_by_conflict(source, target, strategy, chosen)
+            delta = self._merge_by_conflict(source, target, strategy, merge_strategy)
         else:
             delta = self._merge(source, target, decision)
         return MergeOutcome(delta.details["merged"], delta.details["conflicts"], strategy, delta.at)
@@ -115,7 +115,7 @@ class Scopes(TenantHandle):
         self, source: str | None, target: str | None, name: str, strategy: MergeStrategy
     ) -> Delta:
         """Merge with a strategy that decides each conflict on the scopes as they are at the write."""
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             tenant = self._whole()
             with self._budget() as budget, tenant.lock.read():
                 self._check_both(source, target)

@@ -83,7 +83,7 @@ class ScriptTarget(Protocol):
         """Store rules, and facts with them; `defined` are predicates of later clauses."""
 
     def unknown_predicates(
-        self, asked: Iterable[tuple[str, int | None]], scope: str | None = None
+        self, signatures: Iterable[tuple[str, int | None]], scope: str | None = None
     ) -> list[UnknownPredicate]:
         """Return the predicates without facts and rules."""
 

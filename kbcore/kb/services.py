@@ -74,7 +74,7 @@ class Services(Protocol):
         """Limits of one run, from the settings."""
 
     @property
-    def goals_told(self) -> bool:
+    def reports_goals(self) -> bool:
         """True when a plugin listens to answered goals."""
 
     @property

@@ -79,7 +79,7 @@ def _plan(reasoner: Reasoner, goal: Sequence[BodyItem], budget: Budget) -> str:
     try:
         text = "; ".join(_lines(plan_data(reasoner, partition[0], goal, budget, analyze=False)))
     except KBError as error:
-        return f"not known: {type(error).__name__}"
+        return f"no plan: {type(error).__name__}"
     return text if len(text) <= _PLAN_CHARS else text[:_PLAN_CHARS] + "..."
 
 

@@ -97,7 +97,7 @@ class TransactionKB(KnowledgeBase):
         retried.
         """
         transaction = self.transaction
-        wanted = ChangeSet(
+        changes = ChangeSet(
             self.database,
             self.tenant,
             transaction.changes(),
@@ -106,7 +106,7 @@ class TransactionKB(KnowledgeBase):
             transaction.id,
         )
         try:
-            delta = self._services.commit(wanted)
+            delta = self._services.commit(changes)
         except (RateLimited, StorageFull, NotReady):
             self._writes = False
             raise
@@ -175,8 +175,8 @@ class TransactionKB(KnowledgeBase):
                 self.transaction.overlay.forget()
 
     def _stage(self, changes: tuple[Change, ...]) -> Delta:
-        transaction, config = self.transaction, self._services.config
-        self._admit(changes, config.tx_max_operations, config.tx_max_bytes)
+        transaction = self.transaction
+        self._check_size(changes)
         tenant = self._services.find_tenant(self.database, self.tenant)
         transaction.see(tenant)
         now = self._services.clock.now_ms()
@@ -184,28 +184,27 @@ class TransactionKB(KnowledgeBase):
             isinstance(change, AssertFacts | AssertRows) for change in changes
         )
         view = None if simple else self._read_tenant()
-        delta = self._look(changes, now)
+        delta = self._record_before(changes, now)
         if isinstance(view, Overlay):
             delta = play(view, changes, now)
         transaction.staged.extend(changes)
         return delta
 
-    def _admit(self, changes: tuple[Change, ...], most: int, most_bytes: int) -> None:
-        transaction = self.transaction
+    def _check_size(self, changes: tuple[Change, ...]) -> None:
+        transaction, config = self.transaction, self._services.config
         transaction.operations += len(changes)
         transaction.bytes += len(encode_changes(ChangeSet(self.database, self.tenant, changes)))
-        if transaction.operations > most:
-            raise TooLarge(
-                f"a transaction takes at most {most} operations",
-                {"limit": "operations", "max": most},
-            )
-        if transaction.bytes > most_bytes:
-            raise TooLarge(
-                f"a transaction takes at most {most_bytes} bytes",
-                {"limit": "bytes", "max": most_bytes},
-            )
+        for limit, size, maximum in (
+            ("operations", transaction.operations, config.tx_max_operations),
+            ("bytes", transaction.bytes, config.tx_max_bytes),
+        ):
+            if size > maximum:
+                raise TooLarge(
+                    f"a transaction takes at most {maximum} {limit}",
+                    {"limit": limit, "max": maximum},
+                )
 
-    def _look(self, changes: Sequence[Change], now: int) -> Delta:
+    def _record_before(self, changes: Sequence[Change], now: int) -> Delta:
         """Record the state of written facts before their first write, for the conflict check.
 
         Return the delta that assertions alone would cause.
@@ -216,14 +215,14 @@ class TransactionKB(KnowledgeBase):
         with base.lock.read():
             for change in changes:
                 for name in _asserted(change):
-                    there = present.get(name)
-                    if there is None:
-                        there = stored_row(base, name) is not None
-                        if there:
+                    is_stored = present.get(name)
+                    if is_stored is None:
+                        is_stored = stored_row(base, name) is not None
+                        if is_stored:
                             transaction.kept.add(name)
                     present[name] = True
-                    delta.updated += there
-                    delta.asserted += not there
+                    delta.updated += is_stored
+                    delta.asserted += not is_stored
                 for name in _retracted(change):
                     if name not in present:
                         transaction.facts[name] = stored_row(base, name)

@@ -161,7 +161,7 @@ class Runtime:
         self._new_tenants = (
             NewTenants(plugins, catalog, self._commit) if plugins.listens("kb_rule_texts") else None
         )
-        self.goals_told = plugins.listens("kb_goal_answered")
+        self.reports_goals = plugins.listens("kb_goal_answered")
         plugins.on_failure = self.meters.failed
         self.clock = clock
         self.recovered = recovered

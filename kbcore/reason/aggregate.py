@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import InvalidInput
-from kbcore.reason.as_of import held
+from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
@@ -112,7 +112,7 @@ def _total(
     """
     if as_of is None:
         return stored.relation.total(pattern, column, budget.yield_now)
-    rows, ids = held(stored, pattern, as_of, budget)
+    rows, ids = valid_rows(stored, pattern, as_of, budget)
     if column is None:
         return Total(len(ids))
     values = rows[column :: stored.schema.arity]
@@ -126,13 +126,13 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
     """
     if op in ("MIN", "MAX"):
         texts = [
-            tenant.engine.text(found.least if op == "MIN" else found.greatest)
-            for found in totals
-            if found.numbers
+            tenant.engine.text(part.least if op == "MIN" else part.greatest)
+            for part in totals
+            if part.numbers
         ]
         value = number((min if op == "MIN" else max)(texts, key=answer_key)) if texts else None
     else:
-        count = sum(found.numbers for found in totals)
+        count = sum(part.numbers for part in totals)
         if op == "AVG" and not count:
             return None
         value = _sum(totals)
@@ -144,11 +144,11 @@ def _result(tenant: Tenant, op: str, totals: Sequence[Total]) -> Number | None:
 
 
 def _sum(totals: Sequence[Total]) -> Number:
-    whole = sum(found.whole for found in totals)
-    reals = [found.reals for found in totals if found.reals is not None]
+    integers = sum(part.whole for part in totals)
+    reals = [part.reals for part in totals if part.reals is not None]
     if not reals:
-        return whole
+        return integers
     try:
-        return math.inf if any(found.infinite for found in totals) else float(sum(reals) + whole)
+        return math.inf if any(part.infinite for part in totals) else float(sum(reals) + integers)
     except OverflowError:
         return math.inf

@@ -35,8 +35,8 @@ from kbplanner.syntax.printer import print_item, print_rule
 MAX_ESTIMATED_ROWS = 1e18
 """Cap on reported estimates: estimates are products and grow without bound."""
 
-DONE = ("rows", "rowsRead", "lookUps")
-"""The figures of a rule: new rows, rows read, look-ups."""
+MEASURED = ("rows", "rowsRead", "lookUps")
+"""The measured figures of a rule: new rows, rows read, look-ups."""
 
 
 def plan_data(
@@ -104,7 +104,7 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def _about(rows: float) -> float:
+def _rounded(rows: float) -> float:
     return round(min(rows, MAX_ESTIMATED_ROWS), 1)
 
 
@@ -140,11 +140,11 @@ class _Plan:
 
     def _rule(self, number: int, versions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a rule with the summed figures of its versions."""
-        done = {
+        figures = {
             key: sum(version[key] for version in versions) if self._run is not None else None
-            for key in DONE
+            for key in MEASURED
         }
-        return {"id": number, "text": self._text(number), **done}
+        return {"id": number, "text": self._text(number), **figures}
 
     def _text(self, number: int) -> str:
         if not number:
@@ -174,9 +174,9 @@ class _Plan:
         return {
             "id": join.rule,
             "text": self._text(join.rule),
-            "estimatedRows": _about(expected[-1].rows),
+            "estimatedRows": _rounded(expected[-1].rows),
             "assumed": expected[-1].assumed,
-            **dict(zip(DONE, _done(counts), strict=True)),
+            **dict(zip(MEASURED, _measured(counts), strict=True)),
             "steps": list(self._steps(join, expected, counts)),
         }
 
@@ -193,9 +193,9 @@ class _Plan:
                 read = self._read(join, slot, columns)
                 row.update(read if number == 0 else {"with": read})
             if reads:
-                per = estimate.a_look_up
-                row["estimatedPerLookUp"] = None if per is None else _about(per)
-            row["estimatedRows"] = _about(estimate.rows)
+                per_look_up = estimate.a_look_up
+                row["estimatedPerLookUp"] = None if per_look_up is None else _rounded(per_look_up)
+            row["estimatedRows"] = _rounded(estimate.rows)
             row["assumed"] = estimate.assumed
             row["rows"] = None if counts is None else counts.steps[index]
             index += 1
@@ -219,7 +219,7 @@ class _Plan:
         }
 
 
-def _done(counts: RuleCounts | None) -> tuple[int | None, int | None, int | None]:
+def _measured(counts: RuleCounts | None) -> tuple[int | None, int | None, int | None]:
     return (
         (None, None, None)
         if counts is None

@@ -26,7 +26,7 @@ class AsOfView:
         """Return the relation to read for a stored schema."""
         if schema not in self._copies:
             stored = self._partition.need(schema)
-            rows, ids = held(stored, [0] * schema.arity, self._at, self._budget)
+            rows, ids = valid_rows(stored, [0] * schema.arity, self._at, self._budget)
             counts = stored.relation.counts()
             if len(ids) == counts.live == counts.visible:
                 return stored.relation
@@ -45,7 +45,7 @@ class AsOfView:
             copy.drop()
 
 
-def held(
+def valid_rows(
     stored: StoredRelation, pattern: list[int], at: int, budget: Budget
 ) -> tuple[array[int], array[int]]:
     """Return the rows that match a pattern and were valid at `at` (epoch milliseconds), and their
@@ -53,11 +53,11 @@ def held(
     """
     arity = stored.schema.arity
     rows, ids = stored.relation.match(pattern, hidden=True, yield_now=budget.yield_now)
-    held_rows, held_ids = array("I"), array("I")
+    valid, valid_ids = array("I"), array("I")
     for part in budget.slices(len(ids)):
         part_ids = ids[part.start : part.stop]
         for i, (start, end) in zip(part, stored.windows(part_ids), strict=True):
             if start <= at < end:
-                held_rows.extend(rows[i * arity : (i + 1) * arity])
-                held_ids.append(ids[i])
-    return held_rows, held_ids
+                valid.extend(rows[i * arity : (i + 1) * arity])
+                valid_ids.append(ids[i])
+    return valid, valid_ids

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from kbcore.errors import EngineFault
 from kbcore.reason.annotate import Annotations, Answers
 from kbcore.reason.budget import Budget
-from kbcore.reason.json_rows import Written, array_of, plain
+from kbcore.reason.json_rows import RowWriter, array_of, plain
 from kbcore.reason.match import StoredPattern, matching
 from kbcore.reason.options import DEFAULT_GOAL, GoalOptions
 from kbcore.reason.tables import GoalTables, TableCounts
@@ -76,7 +76,7 @@ class Reasoner:
         self._verify = verify
         self.ground_plans = GroundPlans(tenant.engine)
         self._annotations = Annotations(tenant, self.ground_plans)
-        self.writer = Written(tenant)
+        self.writer = RowWriter(tenant)
         self._ready: dict[
             tuple[str | None, str, bool, str], tuple[int, CompiledGoal, StoredRelation]
         ] = {}
@@ -165,7 +165,7 @@ class Reasoner:
         else:
             rules, atom = self.body_rules(partition, body, body_variables(body))
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        shape = self._asked(rules, schema, atom)
+        shape = self._goal_shape(rules, schema, atom)
         pattern = None if shape is None else shape[0]
         if schema not in rules.derived:
             yield Planned(atom, pattern, partition.bind)
@@ -260,16 +260,16 @@ class Reasoner:
         rows, count = possible
         count = count if options.first is None else min(count, options.first)
         budget.check_answers(count)
-        known = set(budget.keys(*answers, arity))
+        true_keys = set(budget.keys(*answers, arity))
         keys = list(budget.keys(rows, count, arity))
-        held = [key for key in budget.paced(keys) if key in known]
+        held = [key for key in budget.paced(keys) if key in true_keys]
         true = array("I", [symbol for key in held for symbol in key]), len(held)
         every_true = replace(options, first=None)
         true_rows = iter(self._true(partition, atom, true, budget, every_true))
         result: list[Row] = []
         for part in budget.slices(count):
             for index in part:
-                if keys[index] in known:
+                if keys[index] in true_keys:
                     result.append(next(true_rows))
                     continue
                 texts = self.tenant.engine.texts(array("I", keys[index]))
@@ -300,7 +300,7 @@ class Reasoner:
         )
         return result
 
-    def written(
+    def answers_json(
         self, partition: Partition, atom: Atom, budget: Budget, limit: int | None, offset: int
     ) -> list[bytes] | None:
         """Return at most `limit` answers from `offset` on as a JSON array in parts.
@@ -329,7 +329,7 @@ class Reasoner:
         )
         return array_of(list(pieces))
 
-    def written_facts(
+    def facts_json(
         self,
         partition: Partition,
         atom: Atom,
@@ -338,7 +338,7 @@ class Reasoner:
         limit: int | None,
     ) -> list[bytes] | None:
         """Return matching stored facts of one sign (None: both), each with its truth value, as
-        `written` does.
+        `answers_json` does.
         """
         pattern = StoredPattern(atom.predicate, terms_of(atom), positive)
         parts: list[bytes] = []
@@ -375,7 +375,7 @@ class Reasoner:
         tenant, as_of = self.tenant, options.as_of
         noted = ready is not None and options.counts_accesses
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
-        shape = self._asked(rules, schema, atom)
+        shape = self._goal_shape(rules, schema, atom)
         if shape is None:
             return array("I"), 0
         pattern, adornment = shape
@@ -420,7 +420,7 @@ class Reasoner:
                         raise EngineFault("a cached model differs from a fresh one")
             return answers
 
-    def _asked(
+    def _goal_shape(
         self, rules: RuleSet, schema: RelationSchema, atom: Atom
     ) -> tuple[list[int], str] | None:
         """Return the pattern and adornment of a goal; None if nothing can have its constants."""
@@ -428,9 +428,9 @@ class Reasoner:
         shape = goal_shape(args, self.tenant.find)
         if shape is None and schema in rules.derived:
             # No fact has the constant; a conclusion can still have it from a rule's text or a computation.
-            intern, find, known = self.tenant.engine.intern, self.tenant.find, rules.constants
+            intern, find, constants = self.tenant.engine.intern, self.tenant.find, rules.constants
             shape = goal_shape(
-                args, lambda t: (intern if rules.computes or t in known else find)(t)
+                args, lambda t: (intern if rules.computes or t in constants else find)(t)
             )
         return shape
 
@@ -440,12 +440,12 @@ class Reasoner:
         Cached per version.
         """
         key, version = (partition.name, rules), self.tenant.plan_version
-        known = self._negatives.get(key)
-        if known is None or known[0] != version:
+        cached = self._negatives.get(key)
+        if cached is None or cached[0] != version:
             if len(self._negatives) > 256:
                 self._negatives.clear()
-            known = self._negatives[key] = (version, partition.denied(rules.deniable))
-        return known[1]
+            cached = self._negatives[key] = (version, partition.denied(rules.deniable))
+        return cached[1]
 
     def _shown(
         self, partition: Partition, atom: Atom, rows: array[int], count: int, as_of: int | None

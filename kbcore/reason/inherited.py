@@ -88,7 +88,7 @@ class _Values:
     ) -> None:
         size = len(ground)
         self.confidence = [1.0] * size
-        self.carried = bytearray(size)
+        self.has_confidence = bytearray(size)
         self.start = [ALWAYS] * size
         self.end = [FOREVER] * size
         self.absent = bytearray(size)
@@ -122,7 +122,7 @@ class _Values:
     def _lessen(self, first: int, values: Sequence[float]) -> None:
         for place, value in enumerate(values, first):
             if value == value:  # NaN means no confidence
-                self.carried[place] = 1
+                self.has_confidence[place] = 1
                 self.confidence[place] = min(self.confidence[place], value)
 
     def _narrow(self, first: int, stored: StoredRelation, ids: array[int]) -> None:
@@ -152,12 +152,12 @@ def _ranks(own: Sequence[V], distinct: Sequence[V], budget: Budget) -> array[int
 def _confidences(
     ground: Ground, solve: Solve, values: _Values, nodes: array[int], budget: Budget
 ) -> list[float | None]:
-    if not any(values.carried):
+    if not any(values.has_confidence):
         return [None] * len(nodes)
     distinct, best = _ranked(solve, values.confidence, nodes, budget)
-    carried = touched(ground, values.carried, budget.yield_now)
+    confident = touched(ground, values.has_confidence, budget.yield_now)
     pairs = budget.paced(zip(nodes, best, strict=True))
-    return [distinct[place - 1] if carried[node] else None for node, place in pairs]
+    return [distinct[place - 1] if confident[node] else None for node, place in pairs]
 
 
 def _ends(solve: Solve, values: _Values, nodes: array[int], budget: Budget) -> list[int]:

@@ -19,7 +19,7 @@ TRUTH = {True: ',"truthVal":true', False: ',"truthVal":false'}
 MAX_SHAPES = 1024
 
 
-class Written:
+class RowWriter:
     """JSON writer for the rows of one tenant, with a cache of the constant text per predicate."""
 
     def __init__(self, tenant: Tenant) -> None:
@@ -47,10 +47,10 @@ class Written:
         if shape is None:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
-            more = TRUTH[schema.positive] if truth else ""
+            suffix = TRUTH[schema.positive] if truth else ""
             metadata = {"nonMonotonic": True} if absence else None
             shape = self._shapes[key] = row_shape(
-                schema.predicate, schema.positive, scope, more, metadata
+                schema.predicate, schema.positive, scope, suffix, metadata
             )
         relation = stored.relation if stored else None
         first = True

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kbcore.reason.as_of import held
+from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget
 from kbcore.state.facts import Row
 from kbcore.state.partition import Partition, StoredRelation
@@ -44,7 +44,7 @@ def matching(
         if as_of is None:
             rows, ids = stored.relation.match(symbols, yield_now=budget.yield_now)
         else:
-            rows, ids = held(stored, symbols, as_of, budget)
+            rows, ids = valid_rows(stored, symbols, as_of, budget)
         yield stored, rows, ids
 
 

@@ -26,7 +26,7 @@ Signature = tuple[str, int | None]
 class UnknownPredicate:
     """A predicate without facts and rules.
 
-    `did_you_mean` is an existing one with a similar name or another arity.
+    `did_you_mean` is an existing predicate with a similar name or another arity.
     """
 
     name: str
@@ -54,16 +54,19 @@ class UnknownPredicate:
 
 
 def unknown_predicates(
-    tenant: Tenant, asked: Iterable[Signature], scope: str | None
+    tenant: Tenant, signatures: Iterable[Signature], scope: str | None
 ) -> list[UnknownPredicate]:
-    """Return those of the asked predicates that have no fact and no rule in any scope of the
-    tenant.
+    """Return the predicates of `signatures` without a fact or a rule in any scope of the tenant.
 
     `scope` is searched first. The caller holds the tenant's read lock. Reads are not recorded
     in the read set of a transaction, because a suggestion is not an answer.
     """
     with tenant.unnoted():
-        missing = [each for each in dict.fromkeys(asked) if not _exists(tenant, each, scope)]
+        missing = [
+            signature
+            for signature in dict.fromkeys(signatures)
+            if not _exists(tenant, signature, scope)
+        ]
         if not missing:
             return []
         candidates = sorted(islice(_signatures(tenant), MAX_CANDIDATES))
@@ -73,8 +76,8 @@ def unknown_predicates(
         ]
 
 
-def _exists(tenant: Tenant, asked: Signature, scope: str | None) -> bool:
-    name, arity = asked
+def _exists(tenant: Tenant, signature: Signature, scope: str | None) -> bool:
+    name, arity = signature
     if arity is not None:
         schemas = RelationSchema(name, arity, True), RelationSchema(name, arity, False)
         for partition in tenant.partitions(scope):
@@ -82,7 +85,9 @@ def _exists(tenant: Tenant, asked: Signature, scope: str | None) -> bool:
                 return True
         if not tenant.rules.visible(scope).derived.isdisjoint(schemas):
             return True
-    return any(known == name and arity in (None, width) for known, width in _signatures(tenant))
+    return any(
+        existing == name and arity in (None, width) for existing, width in _signatures(tenant)
+    )
 
 
 def _has_facts(partition: Partition, schema: RelationSchema) -> bool:
@@ -112,8 +117,8 @@ def _similar(
     """Return the candidate of the same name with the nearest arity, else the one whose name is most
     similar.
     """
-    names = [known for known, _ in candidates if len(known) <= MAX_CANDIDATE_CHARS]
-    if any(known == name for known, _ in candidates):
+    names = [existing for existing, _ in candidates if len(existing) <= MAX_CANDIDATE_CHARS]
+    if any(existing == name for existing, _ in candidates):
         best = [name]
     elif len(name) <= MAX_CANDIDATE_CHARS:
         best = difflib.get_close_matches(name, dict.fromkeys(names), 1, SIMILARITY)
@@ -121,7 +126,7 @@ def _similar(
         best = []
     if not best:
         return None
-    arities = [width for known, width in candidates if known == best[0]]
+    arities = [width for existing, width in candidates if existing == best[0]]
     return best[0], arities[0] if arity is None else min(
         arities, key=lambda width: abs(width - arity)
     )

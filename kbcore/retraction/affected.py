@@ -14,8 +14,8 @@ conclusion, which was not an answer before, would be counted as fallen.
 
 **First** conclusions: those of rule instances with at least one removed premise, whose other
 premises hold now or were removed too. If no affected relation is read under negation and all first
-conclusions still hold, no conclusion fell: among fallen conclusions, the one with the smallest
-derivation would have only premises that still hold or were removed.
+conclusions still hold, no conclusion fell: the fallen conclusion with the smallest derivation would
+have only premises that still hold or were removed.
 
 **Before**: the same rules over the stored facts and the removed facts together.
 """
@@ -71,8 +71,8 @@ class Affected:
 
     def __init__(self, clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> None:
         self.incomplete = False
-        gone = set(removed)
-        affected = self._reached(clauses, set(gone))
+        removed = set(removed)
+        affected = self._reached(clauses, set(removed))
         self.signed = any(
             isinstance(item, ClauseAtom)
             and item.absent
@@ -82,7 +82,7 @@ class Affected:
             for item in clause.body
         )
         result = list(clauses)
-        for schema in sorted(gone, key=str):
+        for schema in sorted(removed, key=str):
             args = tuple(_variables(schema.arity))
             result.append(
                 Clause(
@@ -147,17 +147,17 @@ class Affected:
 
 def first(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list[Clause]:
     """Return the clauses of the rules plus those that derive conclusions with a removed premise."""
-    gone = set(removed)
+    removed = set(removed)
     result, heads = list(clauses), set()
     for clause in clauses:
         if not _concludes(clause, possible=False):
             continue
         for index, item in enumerate(clause.body):
-            if isinstance(item, ClauseAtom) and item.schema.stored in gone:
+            if isinstance(item, ClauseAtom) and item.schema.stored in removed:
                 # Each other premise either holds now or was removed too.
                 others = [
                     [other, ClauseAtom(removed_schema(other.schema.stored), other.args)]
-                    if isinstance(other, ClauseAtom) and other.schema.stored in gone
+                    if isinstance(other, ClauseAtom) and other.schema.stored in removed
                     else [other]
                     for other in (*clause.body[:index], *clause.body[index + 1 :])
                 ]
@@ -176,10 +176,10 @@ def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list
     """Return the clauses over stored and removed facts together, which are the facts before the
     removal.
     """
-    gone = set(removed)
+    removed = set(removed)
 
     def atom(item: ClauseItem) -> ClauseItem:
-        if isinstance(item, ClauseAtom) and item.schema in gone:
+        if isinstance(item, ClauseAtom) and item.schema in removed:
             return ClauseAtom(_before(item.schema), item.args, item.absent)
         return item
 
@@ -187,7 +187,7 @@ def before(clauses: Sequence[Clause], removed: Iterable[RelationSchema]) -> list
         Clause(clause.head, tuple(atom(item) for item in clause.body), clause.rule)
         for clause in clauses
     ]
-    for schema in sorted(gone, key=str):
+    for schema in sorted(removed, key=str):
         args = tuple(_variables(schema.arity))
         for part in (schema, removed_schema(schema)):
             result.append(Clause(ClauseAtom(_before(schema), args), (ClauseAtom(part, args),)))

@@ -323,10 +323,10 @@ class _Cascade:
             held = self._holding(past, self._bind, candidates)
         holds = self._hold(schema, candidates)
         fallen = [
-            row for row, then, now in zip(candidates, held, holds, strict=True) if then and not now
+            row for row, old, new in zip(candidates, held, holds, strict=True) if old and not new
         ]
         self._note(schema, fallen, result)
-        result.appeared += sum(1 for then, now in zip(held, holds, strict=True) if now and not then)
+        result.appeared += sum(1 for old, new in zip(held, holds, strict=True) if new and not old)
 
     def _hold(self, schema: RelationSchema, candidates: Sequence[RowKey]) -> list[bool]:
         """Return for each candidate whether it holds after the retraction, with one goal per group

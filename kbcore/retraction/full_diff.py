@@ -54,11 +54,11 @@ def compared(
     fallen: dict[RelationSchema, list[RowKey]] = {}
     appeared = 0
     for schema in reached:
-        now, then, gone = after[schema], before[schema], keys.get(schema, set())
+        new, old, removed_keys = after[schema], before[schema], keys.get(schema, set())
         fallen[schema] = sorted(
-            [key for key in budget.paced(then) if key not in now and key not in gone]
+            [key for key in budget.paced(old) if key not in new and key not in removed_keys]
         )
-        appeared += sum(1 for key in budget.paced(now) if key not in then)
+        appeared += sum(1 for key in budget.paced(new) if key not in old)
     return fallen, appeared
 
 

@@ -48,7 +48,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class _Decided:
+class _Decisions:
     """Groups with a new or changed summary, and summaries to remove (predicate, first argument,
     count).
     """
@@ -105,25 +105,25 @@ def consolidate(
             raise AssertionError("the attachment 'consolidation' has an unexpected type")
         with guard.lock:
             with tenant.lock.read():
-                decided = _decide(
+                decisions = _decide(
                     tenant, tenant.partition(scope), predicates, min_group_size, budget
                 )
             outcome = ConsolidateOutcome(
-                sum(group.count for group in decided.groups),
+                sum(group.count for group in decisions.groups),
                 [],
-                len(decided.replaced),
+                len(decisions.replaced),
                 now,
                 dry_run,
             )
-            budget.check_answers(len(decided.groups))
+            budget.check_answers(len(decisions.groups))
             if not dry_run:
                 try:
-                    for changes in _records(decided, scope):
-                        check = _check(target, tenant, scope, decided.partition)
+                    for changes in _records(decisions, scope):
+                        check = _check(target, tenant, scope, decisions.partition)
                         outcome.timestamp = target.commit(changes, check).at
                 except Outdated:
                     continue
-            outcome.facts = list(_rows(tenant, decided, scope, budget, dry_run))
+            outcome.facts = list(_rows(tenant, decisions, scope, budget, dry_run))
             return outcome
 
 
@@ -133,10 +133,10 @@ def _decide(
     predicates: Sequence[str] | None,
     min_group_size: int,
     budget: Budget,
-) -> _Decided:
-    decided = _Decided(partition)
+) -> _Decisions:
+    decisions = _Decisions(partition)
     if partition is None:
-        return decided
+        return decisions
     summaries: dict[tuple[str, str, str], Group] = {}
     for stored in sorted(partition.relations(), key=lambda r: (r.schema.predicate, r.schema.arity)):
         schema = stored.schema
@@ -149,16 +149,16 @@ def _decide(
             same = summaries.setdefault((schema.predicate, group.first, str(group.count)), group)
             same.start, same.end = min(same.start, group.start), max(same.end, group.end)
         budget.check_time()
-    for predicate, first, count, metadata in _known(tenant, partition, predicates):
-        known = summaries.get((predicate, first, count))
-        if known is not None and is_summary(metadata) and metadata != known.metadata:
+    for predicate, first, count, metadata in _existing_summaries(tenant, partition, predicates):
+        summarized = summaries.get((predicate, first, count))
+        if summarized is not None and is_summary(metadata) and metadata != summarized.metadata:
             continue  # the summary stays and gets new metadata
-        if known is not None:
+        if summarized is not None:
             del summaries[predicate, first, count]
         elif is_summary(metadata):
-            decided.replaced.append((predicate, first, count))
-    decided.groups = list(summaries.values())
-    return decided
+            decisions.replaced.append((predicate, first, count))
+    decisions.groups = list(summaries.values())
+    return decisions
 
 
 def _groups(
@@ -195,7 +195,7 @@ def _groups(
         yield Group(stored.schema.predicate, text, counts[symbol], *spans[symbol])
 
 
-def _known(
+def _existing_summaries(
     tenant: Tenant, partition: Partition, predicates: Sequence[str] | None
 ) -> Iterator[tuple[str, str, str, Mapping[str, Any] | None]]:
     """Yield the existing summaries: summarised predicate, first argument, count, metadata."""
@@ -213,7 +213,7 @@ def _known(
             yield predicate, texts[2 * i], texts[2 * i + 1], stored.metadata.get(key)
 
 
-def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...]]:
+def _records(decisions: _Decisions, scope: str | None) -> Iterator[tuple[Change, ...]]:
     """Yield the changes per log record (nearly always one): removed summaries, then new ones.
 
     After a crash between two records, some groups have no summary until the next run.
@@ -229,13 +229,13 @@ def _records(decided: _Decided, scope: str | None) -> Iterator[tuple[Change, ...
         evicted: tuple[Change, ...] = (EvictFacts(rows, EvictReason.REPLACED),) if rows else ()
         return (*evicted, AssertFacts(tuple(new))) if new else evicted
 
-    for predicate, first, count in decided.replaced:
+    for predicate, first, count in decisions.replaced:
         if size > RECORD_BYTES:
             yield record()
             old, size = {}, 0
         old.setdefault(predicate, []).extend((first, count))
         size += 6 * len(first) + 64
-    for group in decided.groups:
+    for group in decisions.groups:
         if size > RECORD_BYTES:
             yield record()
             old, new, size = {}, [], 0
@@ -258,12 +258,12 @@ def _check(
 
 
 def _rows(
-    tenant: Tenant, decided: _Decided, scope: str | None, budget: Budget, dry_run: bool
+    tenant: Tenant, decisions: _Decisions, scope: str | None, budget: Budget, dry_run: bool
 ) -> Iterator[Row]:
-    for part in budget.slices(len(decided.groups)):
+    for part in budget.slices(len(decisions.groups)):
         with tenant.lock.read():
-            for group in decided.groups[part.start : part.stop]:
-                yield _row(tenant, decided.partition, group, scope, dry_run)
+            for group in decisions.groups[part.start : part.stop]:
+                yield _row(tenant, decisions.partition, group, scope, dry_run)
 
 
 def _row(

@@ -66,7 +66,7 @@ def decay(
     for doomed, why in ((expired_parts, _since), (faded, _below(scores, threshold))):
         for part in doomed:
             listed_rows.extend(
-                _shown(
+                _rows(
                     tenant,
                     part,
                     budget,
@@ -86,7 +86,7 @@ def decay(
         )
         counts = total(expired_parts), total(faded)
         if counts != (outcome.expired, outcome.evicted):
-            listed_rows = _of(listed_rows, [*expired_parts, *faded])
+            listed_rows = _evicted_rows(listed_rows, [*expired_parts, *faded])
         outcome = replace(
             outcome,
             expired=counts[0],
@@ -97,9 +97,11 @@ def decay(
     return outcome
 
 
-def _sorted(tenant: Tenant, one: Doomed, budget: Budget) -> Doomed:
+def _sorted(tenant: Tenant, part: Doomed, budget: Budget) -> Doomed:
     return Doomed(
-        one.stored, tenant.engine.sort(one.rows, one.stored.schema.arity, budget.offload), one.count
+        part.stored,
+        tenant.engine.sort(part.rows, part.stored.schema.arity, budget.offload),
+        part.count,
     )
 
 
@@ -135,34 +137,34 @@ def _below(scores: Scores, threshold: float) -> _Why:
     return why
 
 
-def _shown(
-    tenant: Tenant, one: Doomed, budget: Budget, most: int, why: _Why | None
+def _rows(
+    tenant: Tenant, doomed: Doomed, budget: Budget, limit: int, why: _Why | None
 ) -> Iterator[tuple[StoredRelation, RowKey, Row]]:
-    """Yield at most `most` answer rows; the read lock is held for one slice at a time."""
-    stored, arity = one.stored, one.stored.schema.arity
-    for part in budget.slices(min(one.count, most)):
+    """Yield at most `limit` answer rows; the read lock is held for one slice at a time."""
+    stored, arity = doomed.stored, doomed.stored.schema.arity
+    for part in budget.slices(min(doomed.count, limit)):
         budget.check_time()
         with tenant.lock.read():
             if stored.gone:
                 return
             rows, ids = located(
-                stored.relation, one.rows[part.start * arity : part.stop * arity], len(part)
+                stored.relation, doomed.rows[part.start * arity : part.stop * arity], len(part)
             )
-            shown = stored.rows(tenant.engine, rows, ids)
+            answer_rows = stored.rows(tenant.engine, rows, ids)
             if why is not None:
-                for row, reason in zip(shown, why(stored, ids), strict=True):
+                for row, reason in zip(answer_rows, why(stored, ids), strict=True):
                     row["why"] = reason
-        for place, row in enumerate(shown):
-            yield stored, tuple(rows[place * arity : (place + 1) * arity]), row
+        for index, row in enumerate(answer_rows):
+            yield stored, tuple(rows[index * arity : (index + 1) * arity]), row
 
 
-def _of(
-    shown: Sequence[tuple[StoredRelation, RowKey, Row]], gone: Sequence[Doomed]
+def _evicted_rows(
+    listed: Sequence[tuple[StoredRelation, RowKey, Row]], doomed: Sequence[Doomed]
 ) -> list[tuple[StoredRelation, RowKey, Row]]:
     """Return the rows of facts that were evicted."""
     evicted: dict[StoredRelation, set[RowKey]] = {}
-    for one in gone:
-        arity = one.stored.schema.arity
-        keys = (tuple(one.rows[i * arity : (i + 1) * arity]) for i in range(one.count))
-        evicted.setdefault(one.stored, set()).update(keys)
-    return [each for each in shown if each[1] in evicted.get(each[0], ())]
+    for part in doomed:
+        arity = part.stored.schema.arity
+        keys = (tuple(part.rows[i * arity : (i + 1) * arity]) for i in range(part.count))
+        evicted.setdefault(part.stored, set()).update(keys)
+    return [item for item in listed if item[1] in evicted.get(item[0], ())]

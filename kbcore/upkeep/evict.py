@@ -95,7 +95,7 @@ def evict(
     record is split into several; after a crash between two of them, part of the facts is evicted,
     which is a consistent state.
     """
-    gone: list[Doomed] = []
+    evicted: list[Doomed] = []
     at = 0
     for parts in _records(tenant, doomed):
         while parts:
@@ -105,10 +105,10 @@ def evict(
             except Outdated:
                 parts = [part for part in parts if part.count]
                 continue
-            gone.extend(parts)
+            evicted.extend(parts)
             at = delta.at
             break
-    return gone, at
+    return evicted, at
 
 
 def _check(

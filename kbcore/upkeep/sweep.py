@@ -23,8 +23,8 @@ class Sweeper:
     disabled).
 
     `find` returns a tenant by database and name, with expiry applied up to now. The sweeper runs in
-    a separate thread until it is closed. A follower must not have one: it gets evictions from the
-    log.
+    a separate thread until it is closed. A follower must not have a sweeper: it gets
+    evictions from the log.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Sweeper:
                 doomed = expired(tenant.partitions(), BATCH)
             if not doomed:
                 break
-            gone, _ = evict(target, tenant, doomed, EvictReason.EXPIRED, still_expired)
-            if not gone:
+            batch, _ = evict(target, tenant, doomed, EvictReason.EXPIRED, still_expired)
+            if not batch:
                 break
-            evicted += total(gone)
+            evicted += total(batch)
             self._yield_now()
         return evicted
 
