@@ -99,8 +99,9 @@ def errors() -> str:
             .replace("\n", " ")
             .replace("|", "\\|")
         )
+        status = getattr(error, "status", STATUS[error.code])
         rows.append(
-            f"| {STATUS[error.code]} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |"
+            f"| {status} | `{error.code}` | `{error.__name__}` | `{error.__module__}` | {meaning} |"
         )
     return "\n".join(
         [

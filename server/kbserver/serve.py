@@ -1,7 +1,7 @@
 """The server: gevent's pywsgi with strict request parsing, timeouts, and low latency.
 
-Headers and body of a response leave in one send with Nagle's algorithm off. Otherwise the second packet of each response
-waits for the client's delayed acknowledgement, 40 ms per request.
+Headers and body of a response leave in one send with Nagle's algorithm off. Otherwise the second
+packet of each response waits for the client's delayed acknowledgement, 40 ms per request.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         return None if self.close_connection else True
 
     def watch(self, stop: Callable[[KBError], None]) -> Callable[[], None]:
-        """Call `stop` if the client disconnects during a long goal; see `kbcore.reason.admission.Caller`."""
+        """Call `stop` if the client disconnects during a long goal; see
+        `kbcore.reason.admission.Caller`.
+        """
 
         def leave() -> None:
             self.left = True
@@ -212,7 +214,9 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self.socket.sendall(refusal(head, ErrorAnswer(status, code, message, details, headers)))
 
     def _close(self) -> None:
-        """Close after reading pending input: a plain close would reset the connection before the response arrives."""
+        """Close after reading pending input: a plain close would reset the connection before the
+        response arrives.
+        """
         sock = self.__dict__.pop("socket", None)
         if sock is None:
             return
@@ -275,7 +279,9 @@ class Server(WSGIServer):  # type: ignore[misc]
             super().do_handle(sock, address)
 
     def drain(self, seconds: float) -> None:
-        """Stop accepting, close idle connections, wait up to `seconds` for busy ones, then stop their long goals."""
+        """Stop accepting, close idle connections, wait up to `seconds` for busy ones, then stop
+        their long goals.
+        """
         self.stopping = True
         for handler in list(self.handlers):
             if not handler.busy:
@@ -289,8 +295,17 @@ class Server(WSGIServer):  # type: ignore[misc]
         self.stop(timeout=_STOP_SECONDS)
 
 
+_LISTEN_PROBLEMS = {
+    errno.EADDRINUSE: "port {port} on {host} is already in use; choose another with --port",
+    errno.EADDRNOTAVAIL: "{host} is not an address of this machine; choose another with --host",
+    errno.EACCES: "no permission to listen on port {port}; choose one above 1023 with --port",
+}
+
+
 def listen(host: str, port: int) -> socket.socket:
-    """Open the listening socket with Nagle's algorithm off."""
+    """Open the listening socket with Nagle's algorithm off; raises OSError with a message for the
+    operator.
+    """
     from gevent import socket as green
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -301,9 +316,10 @@ def listen(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
         sock.listen(1024)
         sock.setblocking(False)
-    except BaseException:
+    except OSError as error:
         sock.close()
-        raise
+        problem = _LISTEN_PROBLEMS.get(error.errno or 0, str(error.strerror))
+        raise OSError(error.errno, problem.format(host=host, port=port)) from error
     return sock  # type: ignore[no-any-return]
 
 
@@ -364,7 +380,9 @@ def run(
 def announcement(
     config: Config, address: tuple[str, int], bootstrapped: bool = False
 ) -> Iterable[str]:
-    """Yield the start-up lines: address, storage, replication, authentication; `bootstrapped`: a key has been created."""
+    """Yield the start-up lines: address, storage, replication, authentication; `bootstrapped`: a
+    key has been created.
+    """
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     yield f"kbcore listens on http://{host}:{address[1]}"
     if config.storage_url:

@@ -36,8 +36,12 @@ def run(*args: str, **environ: str) -> Any:
     return CliRunner(env={**unset, **environ}).invoke(cli.cli, args)
 
 
-def test_commands_are_modules() -> None:
-    assert "serve" in cli.Modules(name="x").list_commands(None)  # type: ignore[arg-type]
+def test_every_command_has_help_with_a_summary_that_fits_a_line() -> None:
+    overview = run("--help").output
+    for name in cli.COMMANDS:
+        assert f"  {name} " in overview
+        assert run(name, "--help").exit_code == 0
+    assert "..." not in overview.partition("Commands:")[2]
     assert "--storage-dir FOLDER" in run("serve", "--help").output
     assert run("nothing").exit_code == 2
 

@@ -54,9 +54,7 @@ def test_commands_that_write_are_refused_in_a_sentence(tmp_path, place):
     for name, *rest in writes(tmp_path):
         sub = [rest.pop(0)] if name in ("scope", "admin", "keys") else []
         done = kbcore(name, *sub, "--storage-url", place, *rest, expect=77)
-        assert done.stderr.startswith(
-            f"kbcore: {place} follows {LEADER}: nothing else writes to it"
-        )
+        assert done.stderr.startswith(f"kbcore: {place} follows {LEADER}: a follower is read-only;")
         assert done.stderr.count("\n") == 1
         assert done.stdout == ""
     assert check_storage(place).digest == before.digest
@@ -115,7 +113,7 @@ def test_programs_read_it_and_do_not_write(place):
 
 def test_a_promoted_one_is_its_own(place):
     assert kbcore("promote", "--storage-url", place).stdout.startswith(
-        "Leads from record 2 on, in term 2."
+        "leader from record 2 on, in term 2."
     )
     assert kbcore("tell", "--storage-url", place, "p(b)").stdout == "1 stored\n"
     with open_kb(place) as kb:

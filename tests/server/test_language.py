@@ -335,7 +335,7 @@ def test_commands_on_a_folder_and_on_a_server_say_the_same(
         for flags, given in (((), url), (("--storage-dir", str(tmp_path / "folder")), settings)):
             done = run("extract", "--assert", *flags, **given)
             assert (done.stdout.splitlines(), done.returncode) == (lines, 0)
-            assert done.stderr == "kbcore: 3 stored, 0 known before\n"
+            assert done.stderr == "kbcore: 3 stored, 0 already known\n"
             done = run("synthesize", "Where does Ann work?", *flags, **given)
             assert (done.stdout.splitlines(), done.returncode) == (answer, 0)
     done = run(

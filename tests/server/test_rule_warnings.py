@@ -43,7 +43,7 @@ def test_commands_print_them_with_their_places(where, tmp_path):
     for command in ("load", "run"):
         failed = kbcore(command, *where, "--strict", str(file), expect=1).stderr.splitlines()
         assert failed[:4] == placed
-        assert "4 warnings, which --strict makes errors; nothing was stored" in failed[4]
+        assert "4 warnings, treated as errors by --strict; nothing was stored" in failed[4]
         assert kbcore("ask", *where, "parent(?x, ?y)", expect=1).stdout == ""
     for command in ("load", "run"):
         assert kbcore(command, *where, str(file)).stderr.splitlines() == placed
@@ -67,7 +67,7 @@ def test_strict_reads_every_batch_of_every_file_first(where, tmp_path):
         failed.stderr.splitlines()[0]
         == f"{second}:6002:10: warning: no facts or rules for nothing/1"
     )
-    assert "1 warnings, which --strict makes errors; nothing was stored" in failed.stderr
+    assert "1 warning, treated as errors by --strict; nothing was stored" in failed.stderr
     assert kbcore("ask", *where, "edge(a1, ?x)", expect=1).stdout == ""
     second.write_text("later(?x) :- edge(?x, _).\n", encoding="utf-8")
     assert kbcore("load", *where, "--strict", "--quiet", str(first), str(second)).stderr == ""

@@ -34,7 +34,7 @@ def test_a_knowledge_base_is_filled_checked_moved_and_asked(tmp_path):
         (("storage", "copy", "wal:nowhere", "memory:"), 78, "there is no such folder"),
         (("storage", "copy", "wal:nowhere"), 2, "Missing argument 'TO'"),
         (("ask", "--storage-url", "what", "p(?x)"), 1, "must be a URL"),
-        (("ask", "--storage-url", "wal:a", "--storage-dir", "a", "p(?x)"), 1, "exclude each other"),
+        (("ask", "--storage-url", "wal:a", "--storage-dir", "a", "p(?x)"), 1, "not both"),
     ],
 )
 def test_mistakes_are_one_clear_line(tmp_path, monkeypatch, args, status, said):

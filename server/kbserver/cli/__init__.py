@@ -1,48 +1,64 @@
-"""The `kbcore` command. Each sub-command is a module of a package of `GROUPS`, with a click command named `command`.
-
-A module is imported only when its command is asked for, so that `kbcore serve` starts with little behind it.
-"""
+"""The `kbcore` command."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Sequence
 
 import click
 
-GROUPS = ("agents", "knowledge", "server", "storage")
+COMMANDS = {
+    "admin": "server.admin:admin",
+    "ask": "knowledge.goals:ask",
+    "backup": "storage.rescue:backup",
+    "config": "server.config:config",
+    "events": "server.events:events",
+    "explain": "knowledge.goals:explain",
+    "extract": "agents.language:extract",
+    "fsck": "storage.rescue:fsck",
+    "keys": "server.keys:keys",
+    "load": "knowledge.load:load",
+    "mcp": "agents.mcp:mcp",
+    "memory": "agents.memory:memory",
+    "plugins": "server.plugins:plugins",
+    "promote": "server.promote:promote",
+    "restore": "storage.rescue:restore",
+    "run": "knowledge.statements:run",
+    "salvage": "storage.rescue:salvage",
+    "scope": "knowledge.scope:scope",
+    "serve": "server.serve:serve",
+    "storage": "storage.storage:storage",
+    "synthesize": "agents.language:synthesize",
+    "teach": "knowledge.statements:teach",
+    "tell": "knowledge.statements:tell",
+}
+"""Module and attribute of each command, imported when the command runs, so that `kbcore serve`
+starts quickly."""
 
 
-def _modules() -> dict[str, str]:
-    """Map the name of each command to its module."""
-    packages = [importlib.import_module(f"{__name__}.{group}") for group in GROUPS]
-    return {
-        module.name.replace("_", "-"): f"{package.__name__}.{module.name}"
-        for package in packages
-        for module in pkgutil.iter_modules(package.__path__)
-    }
-
-
-class Modules(click.Group):
-    """A group whose commands are the modules of the packages of `GROUPS`."""
+class LazyGroup(click.Group):
+    """The group of the commands in COMMANDS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands there are."""
-        return sorted(_modules())
+        """Return the names of the commands in order."""
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command."""
-        module = _modules().get(cmd_name)
-        if module is None:
+        """Import a command; return None if it does not exist."""
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(module).command
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         return command
 
 
-@click.group(cls=Modules)
+@click.group(cls=LazyGroup)
 def cli() -> None:
-    """A knowledge base server: facts, rules and questions over HTTP."""
+    """Knowledge base server: facts, rules and queries over HTTP.
+
+    Commands that read or write a knowledge base use a running server (--url), or open a storage
+    folder that no server has open (--storage-dir).
+    """
 
 
 def main(args: Sequence[str] | None = None) -> None:

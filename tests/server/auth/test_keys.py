@@ -236,7 +236,7 @@ def test_the_command_makes_lists_replaces_and_revokes(tmp_path, capsys):
         "create", "bob", "--role", "writer", "--tenants", "a, b", "--expires-in-days", "1"
     ).strip()
     id = key.split("_")[1]
-    assert run("list").startswith(f"{id}  writer  bob  databases *, tenants a,b, 20")
+    assert run("list").startswith(f"{id}  writer  bob  databases *, tenants a,b, expires 20")
     new = run("rotate", id, "--overlap", "0").strip()
     assert new != key
     assert run("revoke", new.split("_")[1]) == "Key 'bob' revoked\n"

@@ -1,4 +1,4 @@
-"""`kbcore mcp`: the tool protocol over standard input and output, for clients that start a program."""
+"""`kbcore mcp`: an MCP server on standard input and output, for clients that start a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kbserver.cli.shared.stdio_bridge import Bridge, open_http
 PATH = "/mcp"
 
 STOP_SECONDS = 20
-"""Time that a server started by this command has to stop."""
+"""Time limit for a server started by this command to stop."""
 
 
 @click.command("mcp")
@@ -24,22 +24,23 @@ STOP_SECONDS = 20
     default="http://127.0.0.1:9300",
     show_default=True,
     envvar="KBCORE_URL",
-    help="address of the server",
+    help="Address of the server",
 )
 @click.option(
-    "--storage-dir", metavar="FOLDER", help="start a server on this folder, and stop it at the end"
+    "--storage-dir", metavar="FOLDER", help="Start a server on this folder; stop it at the end"
 )
-@click.option("--database", default="default", show_default=True, help="database on the server")
-@click.option("--tenant", default="default", show_default=True, help="tenant")
+@click.option("--database", default="default", show_default=True, help="Database on the server")
+@click.option("--tenant", default="default", show_default=True, help="Tenant")
 @click.option(
-    "--api-key", envvar="KBCORE_API_KEY", help="key for the server; better given as KBCORE_API_KEY"
+    "--api-key",
+    envvar="KBCORE_API_KEY",
+    help="API key; prefer the environment variable KBCORE_API_KEY",
 )
-def command(
-    url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None
-) -> None:
-    """Speak the tool protocol (MCP) over standard input and output.
+def mcp(url: str, storage_dir: str | None, database: str, tenant: str, api_key: str | None) -> None:
+    """Serve MCP on standard input and output.
 
-    Messages are passed on to a running server, or to one that is started on a folder no other server has open.
+    Forwards messages of the Model Context Protocol to a running server (--url), or to a server that
+    is started for a storage folder (--storage-dir).
     """
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
@@ -53,19 +54,8 @@ def command(
 @contextmanager
 def own_server(folder: str) -> Iterator[str]:
     """Start a server on a folder and a free port, yield its address, and stop it at the end."""
-    program = [
-        sys.executable,
-        "-m",
-        "kbserver.cli",
-        "serve",
-        "--port",
-        "0",
-        "--host",
-        "127.0.0.1",
-        "--storage-dir",
-        folder,
-    ]
-    program += ["--log-level", "WARN"]
+    program = [sys.executable, "-m", "kbserver.cli", "serve", "--storage-dir", folder]
+    program += ["--host", "127.0.0.1", "--port", "0", "--log-level", "WARN"]
     server = subprocess.Popen(  # noqa: S603  # nosec B603
         program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )

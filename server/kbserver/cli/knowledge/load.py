@@ -1,4 +1,4 @@
-"""`kbcore load`: stream files of facts and rules into a knowledge base."""
+"""`kbcore load`: load files of facts and rules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from kbcore.language.files import FORMATS, Batch, read_text
 from kbcore.language.rule_review import RuleReview
 from kbplanner.syntax.diagnostics import RuleWarning
 from kbplanner.syntax.printer import print_item
+from kbserver.cli.shared.exits import Failed
 from kbserver.cli.shared.target import (
-    Failed,
+    QueryOptions,
     Target,
     report_warnings,
+    strict_failure,
     strict_option,
     target_options,
 )
@@ -40,21 +42,21 @@ class Options:
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("--scope", help="partition for what names none itself")
+@click.option("--scope", help="Scope of facts and rules that name none")
 @click.option(
-    "--predicate", help="for CSV: the predicate of every line, which then holds arguments only"
+    "--predicate", help="CSV: predicate of all rows, whose columns are then the arguments"
 )
 @click.option(
     "--header",
     type=click.Choice(HEADER_MODES),
     default="auto",
     show_default=True,
-    help="for CSV: whether the first row is a header; auto skips it only if the rows below leave no doubt",
+    help="CSV: first row is a header; auto skips it only if the other rows leave no doubt",
 )
-@click.option("--quiet", is_flag=True, help="no progress bar, no goals")
+@click.option("--quiet", is_flag=True, help="No progress bar and no queries")
 @strict_option
 @target_options
-def command(
+def load(
     target: Target,
     files: tuple[Path, ...],
     scope: str | None,
@@ -63,14 +65,16 @@ def command(
     quiet: bool,
     strict: bool,
 ) -> None:
-    """Load FILES of facts and rules: .kb (rule language), .jsonl (an object a line) or .csv (a fact a line).
+    """Load files of facts and rules.
 
-    Files of any size are streamed in batches, each stored as a whole. After an error, what came before the faulty batch is
-    stored. Goals in a .kb file are asked at its end. With --strict all files are read for warnings first.
+    File types: .kb (rule language), .jsonl (one object per line), .csv (one fact per row). Files
+    are read in batches; each batch is stored completely or not at all. After an error, the batches
+    before it stay stored. The queries of a .kb file run after it is loaded. With --strict, all
+    files are checked for warnings first.
     """
     for path in files:
         if path.suffix not in FORMATS:
-            raise Failed(f"{path}: the name must end in {', '.join(FORMATS)}")
+            raise Failed(f"{path}: unknown file type; the name must end in {', '.join(FORMATS)}")
     options = Options(scope, predicate, header, quiet)
     if strict:
         _refuse_warnings(target, files, options)
@@ -87,32 +91,34 @@ def _refuse_warnings(target: Target, files: tuple[Path, ...], options: Options) 
     reviews = {path: RuleReview(target.known_predicates) for path in files}
     for path, review in reviews.items():
         if not path.is_file():
-            raise Failed(f"{path}: --strict reads a file twice, so it must be a regular file")
+            raise Failed(f"{path}: not a regular file; --strict reads each file twice")
         try:
             for batch in _batches(path, options):
                 review.add(batch)
-        except KBError as error:
-            raise Failed(f"{path}: {error} (nothing was stored)") from error
-        except UnicodeDecodeError as error:
-            raise Failed(f"{path}: not UTF-8 (nothing was stored)") from error
+        except (KBError, UnicodeDecodeError) as error:
+            problem = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise Failed(f"{path}: {problem} (nothing was stored)") from error
     count = 0
     for path, warnings in _whole_warnings(target, reviews, with_batches=True):
         report_warnings(str(path), warnings, strict=False)
         count += len(warnings)
     if count:
-        raise Failed(f"{count} warnings, which --strict makes errors; nothing was stored")
+        raise strict_failure(count)
 
 
 def _whole_warnings(
     target: Target, reviews: dict[Path, RuleReview], with_batches: bool = False
 ) -> Iterator[tuple[Path, list[RuleWarning]]]:
-    """Yield the warnings that need all files; `with_batches` adds those about each rule by itself."""
+    """Yield the warnings that depend on all files; `with_batches` adds those about single rules."""
     if not any(review.has_rules for review in reviews.values()):
         return
     stored = target.rules()
     for path, review in reviews.items():
         others = [
-            each for other in reviews.values() if other is not review for each in other.defined
+            defined
+            for other in reviews.values()
+            if other is not review
+            for defined in other.defined
         ]
         yield path, review.all(stored, others) if with_batches else review.whole(stored, others)
 
@@ -138,37 +144,34 @@ def _load(target: Target, path: Path, options: Options, review: RuleReview) -> N
                 and batch.header.detected
                 and (batch.header.skipped or not options.quiet)
             ):
-                _tell_header(path, batch.header)  # only now: it says that a row was loaded
+                _report_header(path, batch.header)  # only after the rows are stored
             goals.extend(", ".join(print_item(item) for item in goal.body) for goal in batch.goals)
     except ReadOnlyFollower:  # nothing of any file can be stored
         raise
-    except (KBError, Failed) as error:
+    except (KBError, Failed, UnicodeDecodeError) as error:
+        problem = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error
         raise Failed(
-            f"{path}: {error} ({stored} facts and {rules} rules were stored before)"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise Failed(
-            f"{path}: not UTF-8 ({stored} facts and {rules} rules were stored before)"
+            f"{path}: {problem} ({stored} facts and {rules} rules were stored before)"
         ) from error
     seconds = time.monotonic() - start
     parts = [f"{stored} facts", f"{rules} rules"] + (
-        [f"{known} facts known before"] if known else []
+        [f"{known} facts already known"] if known else []
     )
     click.echo(f"{path}: {', '.join(parts)} in {seconds:.1f} s")
     if not options.quiet:
         for goal in goals:
             click.echo(f"?- {goal}")
-            for line in target.ask(goal, options.scope) or ["no"]:
+            for line in target.ask(goal, QueryOptions(options.scope)) or ["no"]:
                 click.echo(f"   {line}")
 
 
-def _tell_header(path: Path, header: Header) -> None:
+def _report_header(path: Path, header: Header) -> None:
     other = "no" if header.skipped else "yes"
     click.echo(f"{path}: {header.describe()} (--header {other} if this is wrong)", err=True)
 
 
 def _batches(path: Path, options: Options) -> Iterator[Batch]:
-    """The batches of a file, with a progress bar by bytes on a terminal."""
+    """Yield the batches of a file; on a terminal, show the bytes read as a progress bar."""
     size = path.stat().st_size
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
         batches = read_text(

@@ -13,40 +13,40 @@ from kbcore.errors import ConfigError
 from kbcore.node.settings_check import DEFAULT, Effective, effective, plugin_problems
 from kbserver import hookspecs
 from kbserver.cli.server.serve import options
+from kbserver.cli.shared.exits import EXIT_CODES
 
-UNUSABLE = 78
-"""Exit status for invalid settings, EX_CONFIG of sysexits.h; `kbcore serve` uses it too."""
+INVALID = EXIT_CODES[ConfigError]
 
 
 @click.group("config")
-def command() -> None:
+def config() -> None:
     """Check the settings before a start."""
 
 
-@command.command("check")
+@config.command("check")
 @click.option(
     "--env-file",
     metavar="FILE",
-    help="read NAME=VALUE lines, as in a systemd environment file, instead of the environment",
+    help="Read NAME=VALUE lines, as in a systemd environment file, instead of the environment",
 )
-@click.option("--all", "every", is_flag=True, help="also show settings that have their default")
-@click.option("--strict", is_flag=True, help="exit with status 1 if there are warnings")
+@click.option("--all", "every", is_flag=True, help="Also show settings that have their default")
+@click.option("--strict", is_flag=True, help="Exit with status 1 if there are warnings")
 @options
 def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) -> None:
-    """Check all settings as a start would, including plugins, and show them without secrets.
+    """Check all settings, including those of plugins.
 
-    Settings are grouped by source: the environment or FILE, flags (those of `kbcore serve`), and
-    with --all the defaults. The selected plugins are opened and closed; the storage is not opened,
-    and no model is called.
+    Prints the settings without secrets, grouped by source: the environment or FILE, the options of
+    `kbcore serve`, and with --all the defaults. The selected plugins are opened and closed; the
+    storage is not opened, and no model is called.
 
-    Exits with 0 if a server could start with these settings. Otherwise shows every problem and
+    Exits with 0 if a server could start with these settings. Otherwise prints every problem and
     exits with 78.
     """
     try:
         environ = environment() if env_file is None else read_env_file(env_file)
     except ConfigError as error:
         click.echo(f"ERROR: {error.message}", err=True)
-        sys.exit(UNUSABLE)
+        sys.exit(INVALID)
     flags_set = {name: text for name, text in flags.items() if text is not None}
     settings = effective(environ, flags_set, "environment" if env_file is None else env_file)
     _show(settings, every)
@@ -58,9 +58,10 @@ def check(env_file: str | None, every: bool, strict: bool, **flags: str | None) 
         click.echo(f"ERROR: {problem}", err=True)
     if problems:
         click.echo(
-            f"a server would not start: {len(problems)} errors, {len(warnings)} warnings", err=True
+            f"the server would not start: {len(problems)} errors, {len(warnings)} warnings",
+            err=True,
         )
-        sys.exit(UNUSABLE)
+        sys.exit(INVALID)
     click.echo(f"the settings are valid, {len(warnings)} warnings", err=True)
     sys.exit(1 if strict and warnings else 0)
 

@@ -1,34 +1,37 @@
-"""`kbcore events`: print what is committed, as it is committed, a JSON object a line."""
+"""`kbcore events`: follow the change events of a server."""
 
 from __future__ import annotations
 
 import click
 
-from kbserver.cli.shared.target import Failed, Server, Target, target_options
+from kbserver.cli.shared.exits import Failed
+from kbserver.cli.shared.target import Server, Target, target_options
 
 
 @click.command("events")
 @click.option(
-    "--predicate", help="only of this predicate; with a * at its end, of all that begin so"
+    "--predicate", help="Only events of this predicate; 'order*' matches all that start with order"
 )
-@click.option("--events", metavar="TYPES", help="only these types, separated by commas")
-@click.option("--scope", help="partition to listen to; '*' for every one")
-@click.option("--since", help="first what was committed after this event id, or since this time")
-@click.option("--count", type=click.IntRange(1), help="stop after this many events")
+@click.option(
+    "--events", "types", metavar="TYPES", help="Only events of these types, separated by commas"
+)
+@click.option("--scope", help="Scope to follow; '*' for all")
+@click.option("--since", help="Start after this event id, or at this time")
+@click.option("--count", type=click.IntRange(1), help="Stop after this number of events")
 @target_options
-def command(
+def events(
     target: Target,
     predicate: str | None,
-    events: str | None,
+    types: str | None,
     scope: str | None,
     since: str | None,
     count: int | None,
 ) -> None:
-    """Print every committed change as one line of JSON, until interrupted: kbcore events --predicate 'order*'."""
+    """Print committed changes as lines of JSON."""
     if not isinstance(target, Server):
-        raise Failed("events need a running server; use --url instead of a storage folder")
-    asked = {"predicate": predicate, "events": events, "scope": scope, "since": since}
-    for line in target.events({name: value for name, value in asked.items() if value is not None}):
+        raise Failed("events need a running server: use --url instead of a storage folder")
+    query = {"predicate": predicate, "events": types, "scope": scope, "since": since}
+    for line in target.events({name: value for name, value in query.items() if value is not None}):
         click.echo(line)
         if count is not None and (count := count - 1) == 0:
             return

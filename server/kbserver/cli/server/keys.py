@@ -1,53 +1,64 @@
-"""`kbcore keys`: who may use a server; on the server itself, or on its folder while it is stopped."""
+"""`kbcore keys`: manage the API keys of a server, or of its storage folder while it is stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-from kbcore.node.api_keys import OVERLAP_S, KeyWanted, NewKey
-from kbcore.state.keys import ROLES, StoredKey
+from kbcore.node.api_keys import OVERLAP_S, KeyWanted
+from kbcore.state.keys import ROLES
 from kbserver.cli.shared.target import Server, Target, folder, target_options
 
 
 @click.group("keys")
-def command() -> None:
-    """Create, list, revoke and rotate keys.
+def keys() -> None:
+    """Create, list, revoke and rotate API keys.
 
-    The first key of a server is made on its machine, before it starts: kbcore keys create NAME --role admin --storage-dir
-    FOLDER. Later ones over HTTP too, with an admin key in KBCORE_API_KEY.
+    Create the first key before the server starts: kbcore keys create NAME --role admin
+    --storage-dir FOLDER. Create later keys the same way, or over HTTP with an admin key in
+    KBCORE_API_KEY.
     """
 
 
-@command.command("create")
+@keys.command("create")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), required=True, help="what it may do")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What the key may do")
 @click.option(
     "--databases",
     default="",
     metavar="NAMES",
-    help="where it holds, separated by commas; else everywhere",
+    help="Databases the key may access, separated by commas; default: all",
 )
-@click.option("--tenants", default="", metavar="NAMES", help="the same for tenants")
-@click.option("--expires-in-days", type=float, metavar="DAYS", help="when it ends; else never")
-@click.option("--description", default="", help="what it is for")
+@click.option(
+    "--tenants",
+    default="",
+    metavar="NAMES",
+    help="Tenants the key may access, separated by commas; default: all",
+)
+@click.option(
+    "--expires-in-days",
+    type=float,
+    metavar="DAYS",
+    help="Days until the key expires; default: never",
+)
+@click.option("--description", default="", help="Purpose of the key")
 @target_options
-def create(target: Target, name: str, **asked: Any) -> None:
-    """Make a key for NAME and print it: it is shown this once."""
+def create(target: Target, name: str, **options: Any) -> None:
+    """Create a key called NAME and print it. The key cannot be shown again."""
     key_request = KeyWanted(
         name,
-        asked["role"],
-        _names(asked["databases"]),
-        _names(asked["tenants"]),
-        asked["expires_in_days"],
-        asked["description"],
+        options["role"],
+        _names(options["databases"]),
+        _names(options["tenants"]),
+        options["expires_in_days"],
+        options["description"],
     )
     if not isinstance(target, Server):
-        _print(folder(target).kb.keys().create(key_request))
+        click.echo(folder(target).kb.keys().create(key_request).secret)
         return
     body = {
         "name": name,
@@ -60,37 +71,43 @@ def create(target: Target, name: str, **asked: Any) -> None:
     click.echo(target.send("POST", "/auth/keys", body).json()["key"])
 
 
-@command.command("list")
+@keys.command("list")
 @target_options
-def listed(target: Target) -> None:
-    """List the keys: id, role, name, where they hold and until when; expired ones stay until they are revoked."""
+def list_(target: Target) -> None:
+    """List the keys: id, role, name, databases, tenants and expiry.
+
+    Expired keys are listed until they are revoked.
+    """
     if isinstance(target, Server):
-        for row in target.send("GET", "/auth/keys").json()["keys"]:
-            _line(
-                row["id"],
-                row["role"],
-                row["name"],
-                row["databases"],
-                row["tenants"],
-                row["expiresAt"],
-            )
+        rows = target.send("GET", "/auth/keys").json()["keys"]
     else:
-        for key in folder(target).kb.keys().all():
-            _line_of(key)
+        rows = [
+            {**asdict(key), "expiresAt": key.expires_at} for key in folder(target).kb.keys().all()
+        ]
+    for row in rows:
+        expiry = "never expires"
+        if row["expiresAt"] is not None:
+            expires_at = datetime.fromtimestamp(row["expiresAt"] / 1000, timezone.utc)
+            expiry = f"expires {expires_at.isoformat()}"
+        databases, tenants = (",".join(row[name]) or "*" for name in ("databases", "tenants"))
+        click.echo(
+            f"{row['id']}  {row['role']}  {row['name']}  "
+            f"databases {databases}, tenants {tenants}, {expiry}"
+        )
 
 
-@command.command("revoke")
+@keys.command("revoke")
 @click.argument("id")
 @target_options
 def revoke(target: Target, id: str) -> None:
-    """Revoke the key with this ID, at once."""
+    """Revoke the key ID immediately."""
     if isinstance(target, Server):
         click.echo(target.send("DELETE", f"/auth/keys/{quote(id, safe='')}").json()["message"])
     else:
         click.echo(f"Key '{folder(target).kb.keys().revoke(id).name}' revoked")
 
 
-@command.command("rotate")
+@keys.command("rotate")
 @click.argument("id")
 @click.option(
     "--overlap",
@@ -98,42 +115,20 @@ def revoke(target: Target, id: str) -> None:
     default=OVERLAP_S,
     show_default=True,
     metavar="SECONDS",
-    help="how long the old one goes on",
+    help="Time the old key stays valid",
 )
 @target_options
 def rotate(target: Target, id: str, overlap: float) -> None:
-    """Make a key that may do what the one with this ID may, and print it; the old one ends soon."""
+    """Replace the key ID: create a key with the same permissions and print it.
+
+    The old key expires after the overlap.
+    """
     if isinstance(target, Server):
         path = f"/auth/keys/{quote(id, safe='')}/rotate"
         click.echo(target.send("POST", path, {"overlapSeconds": overlap}).json()["key"])
     else:
-        _print(folder(target).kb.keys().rotate(id, overlap))
-
-
-def _print(made: NewKey) -> None:
-    click.echo(made.secret)
+        click.echo(folder(target).kb.keys().rotate(id, overlap).secret)
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _line_of(key: StoredKey) -> None:
-    _line(key.id, key.role, key.name, key.databases, key.tenants, key.expires_at)
-
-
-def _line(
-    id: str,
-    role: str,
-    name: str,
-    databases: Sequence[str],
-    tenants: Sequence[str],
-    expires_at: int | None,
-) -> None:
-    where = f"databases {','.join(databases) or '*'}, tenants {','.join(tenants) or '*'}"
-    until = (
-        "no end"
-        if expires_at is None
-        else datetime.fromtimestamp(expires_at / 1000, timezone.utc).isoformat()
-    )
-    click.echo(f"{id}  {role}  {name}  {where}, {until}")

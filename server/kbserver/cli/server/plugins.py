@@ -1,4 +1,4 @@
-"""`kbcore plugins`: what is loaded, where it comes from, what it offers, what is chosen."""
+"""`kbcore plugins`: list the plugins a server would load."""
 
 from __future__ import annotations
 
@@ -8,68 +8,64 @@ import click
 import orjson
 
 from kbcore.config.settings import Config
-from kbcore.errors import KBError
 from kbcore.plug.manager import CHOSEN_BY, Plugins
 from kbserver import hookspecs
-
-_MISUSE = 78
+from kbserver.cli.shared.exits import reports_errors
 
 
 @click.command("plugins")
-@click.option("--json", "as_json", is_flag=True, help="one JSON object instead of text")
-@click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
-    """List the plugins that a server started now would load, by the settings of the environment; nothing is opened."""
-    try:
-        plugin_rows = described(Config.from_env())
-    except KBError as error:
-        click.echo(f"kbcore: {error.message}", err=True)
-        ctx.exit(_MISUSE)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object")
+@reports_errors
+def plugins(as_json: bool) -> None:
+    """List the plugins a server would load.
+
+    Uses the settings of the environment. Shows where each plugin comes from, what it provides, and
+    what the settings select. Opens no storage.
+    """
+    description = described(Config.from_env())
     click.echo(
-        orjson.dumps(plugin_rows, option=orjson.OPT_INDENT_2).decode()
+        orjson.dumps(description, option=orjson.OPT_INDENT_2).decode()
         if as_json
-        else _text(plugin_rows)
+        else _text(description)
     )
 
 
 def described(config: Config) -> dict[str, Any]:
-    """The plugins, what settings pick from what they offer, and what is switched off; raises ConfigError."""
-    plugins = Plugins(config)
-    plugins.specify(hookspecs)
+    """Return the plugins, the selections of the settings, and the disabled plugins; raises
+    ConfigError.
+    """
+    manager = Plugins(config)
+    manager.specify(hookspecs)
     rows = []
-    for name, hooks in plugins.hooks().items():
-        source = plugins.sources[name]
+    for name, hooks in manager.hooks().items():
+        source = manager.sources[name]
         rows.append(
             {
                 "name": name,
                 "distribution": source.distribution,
                 "version": source.version,
                 "module": source.entry_point.value,
-                "hooks": {hook: plugins.offers(name, hook) for hook in hooks},
+                "hooks": {hook: manager.offers(name, hook) for hook in hooks},
             }
         )
     chosen = {setting: getattr(config, setting.lower()) for setting in CHOSEN_BY.values()}
     return {"plugins": rows, "chosen": chosen, "disabled": list(config.plugins_disabled)}
 
 
-def _text(plugin_rows: dict[str, Any]) -> str:
+def _text(description: dict[str, Any]) -> str:
     chosen = {
         (setting, name)
-        for setting, value in plugin_rows["chosen"].items()
-        for name in _listed(value)
+        for setting, value in description["chosen"].items()
+        for name in ((value,) if isinstance(value, str) else value)
     }
     lines = []
-    for row in plugin_rows["plugins"]:
+    for row in description["plugins"]:
         lines.append(f"{row['name']}  {row['distribution']} {row['version']}  {row['module']}")
         for hook, names in row["hooks"].items():
             marked = [
                 name + " (chosen)" * ((CHOSEN_BY.get(hook), name) in chosen) for name in names
             ]
             lines.append(f"  {hook}" + (f": {', '.join(marked)}" if marked else ""))
-    if plugin_rows["disabled"]:
-        lines.append(f"disabled: {', '.join(plugin_rows['disabled'])}")
+    if description["disabled"]:
+        lines.append(f"disabled: {', '.join(description['disabled'])}")
     return "\n".join(lines)
-
-
-def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value

@@ -10,9 +10,10 @@ import click
 
 from kbcore.config.settings import SETTINGS, Config
 from kbcore.errors import KBError
-from kbserver.cli.shared.exits import EXIT_CODES
+from kbserver.cli.shared.exits import describe_os_error, exit_status, fail
 
 CANNOT_LISTEN = 71
+"""Exit status if the server cannot listen: a system error in the terms of sysexits."""
 
 Command = Callable[..., Any]
 
@@ -36,31 +37,29 @@ def options(command: Command) -> Command:
         setting = settings[name]
         flag = f"--{name.lower().replace('_', '-')}"
         permitted = setting.parser.permitted
-        help = f"{setting.help} ({permitted})" if permitted.startswith("one of ") else setting.help
+        help = setting.help[0].upper() + setting.help[1:]
+        if permitted.startswith("one of "):
+            help += f" ({permitted})"
         command = click.option(flag, name, metavar=metavar, help=help)(command)
     return command
 
 
 @click.command("serve")
 @options
-def command(**flags: str | None) -> None:
-    """Serve facts, rules and questions over HTTP.
+def serve(**flags: str | None) -> None:
+    """Run the server until it receives SIGTERM or SIGINT.
 
-    A flag wins over the environment setting of the same name (--storage-dir over STORAGE_DIR), which wins over the default.
+    Options override the environment variables of the same name (--storage-dir: STORAGE_DIR). See
+    `kbcore config check --all` for all settings.
     """
-    from kbserver.start import serve  # imports gevent, which no other command needs
+    from kbserver import start  # imports gevent, which no other command needs
 
     try:
         config = Config.from_env().updated(
             {name: text for name, text in flags.items() if text is not None}
         )
-        sys.exit(serve(config))
+        sys.exit(start.serve(config))
     except KBError as error:
-        _stop(error.message, EXIT_CODES.get(type(error), 1))
+        fail(error.message, exit_status(error))
     except OSError as error:
-        _stop(f"cannot start: {error}", CANNOT_LISTEN)
-
-
-def _stop(message: str, status: int) -> None:
-    click.echo(f"kbcore: {message}", err=True)
-    sys.exit(status)
+        fail(f"cannot start: {describe_os_error(error)}", CANNOT_LISTEN)

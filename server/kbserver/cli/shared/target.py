@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -28,20 +27,27 @@ from kbplanner.syntax.diagnostics import RuleWarning, printable
 from kbplanner.syntax.parser import parse_goal, parse_rule
 from kbplanner.syntax.printer import print_item, print_row, print_rule
 from kbplanner.syntax.textform import literal_from_text
-from kbserver.cli.shared.exits import EXIT_CODES
+from kbserver.cli.shared.exits import EXIT_CODES, Failed, fail
 from kbserver.notices import UNKNOWN_HEADER
 
-TIMEOUT = 120.0
-"""Timeout of a request in seconds; large batches on slow disks take long."""
-
+TIMEOUT_SECONDS = 120.0
+"""Timeout of a request; large batches on slow disks take long."""
 
 _FOLLOWER_HINT = (
-    "nothing else writes to it, so send writes there, or make it a leader with `kbcore promote`"
+    "a follower is read-only; write to the leader, or run `kbcore promote` to make it the leader"
 )
 
 
-class Failed(Exception):
-    """Failure of a command; the message is for the user."""
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """Options of a query: scope ("*" for all, None for the base) and time limit in milliseconds."""
+
+    scope: str | None = None
+    timeout_ms: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return the options as members of a request body."""
+        return {"scope": self.scope, "timeoutMs": self.timeout_ms}
 
 
 class Target(Protocol):
@@ -62,25 +68,18 @@ class Target(Protocol):
     def rules(self) -> list[Rule]:
         """Return the rules of every scope."""
 
-    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+    def ask(self, goal: str, options: QueryOptions) -> list[str]:
         """Return the answers of a goal, one line of text each."""
 
-    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+    def execute(self, text: str, options: QueryOptions) -> str:
         """Run a text of facts, rules and queries; return the results line by line."""
 
     def explain(
-        self,
-        goal: str,
-        scope: str | None,
-        limit: int | None,
-        nodes: int | None,
-        timeout_ms: int | None,
+        self, goal: str, options: QueryOptions, limit: int | None, nodes: int | None
     ) -> str:
         """Explain the answers of a goal as text."""
 
-    def plan(
-        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
-    ) -> str:
+    def plan(self, goal: str, options: QueryOptions, analyze: bool, as_json: bool) -> str:
         """Return the plan of a goal as text or JSON; with `analyze` the goal is run."""
 
     def close(self) -> None:
@@ -95,7 +94,7 @@ class Server:
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=TIMEOUT, follow_redirects=False
+            base_url=url, headers=headers, timeout=TIMEOUT_SECONDS, follow_redirects=False
         )
 
     def assert_facts(self, facts: Sequence[Fact]) -> tuple[int, int]:
@@ -124,82 +123,54 @@ class Server:
             replace(parse_rule(row["text"]), name=row["id"], scope=row["scope"]) for row in rows
         ]
 
-    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+    def ask(self, goal: str, options: QueryOptions) -> list[str]:
         """Return the answers of a goal."""
         literal_from_text(goal, "goal")
-        answer = self._post("/ask", {"text": goal, "scope": scope, "timeoutMs": timeout_ms})
-        _report_unknown(_unknown_in(answer))
+        answer = self._post("/ask", {"text": goal, **options.body()})
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in answer.json()]
 
-    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+    def execute(self, text: str, options: QueryOptions) -> str:
         """Run a text of facts, rules and queries."""
-        asked = {"command": text, "scope": scope, "timeoutMs": timeout_ms}
-        answer = self._post("/execute", asked)
-        _report_unknown(_unknown_in(answer))
-        return str(answer.json()["result"])
+        return str(self._post("/execute", {"command": text, **options.body()}).json()["result"])
 
     def explain(
-        self,
-        goal: str,
-        scope: str | None,
-        limit: int | None,
-        nodes: int | None,
-        timeout_ms: int | None,
+        self, goal: str, options: QueryOptions, limit: int | None, nodes: int | None
     ) -> str:
         """Explain the answers of a goal."""
-        body = {
-            "text": goal,
-            "scope": scope,
-            "limit": limit,
-            "proofNodes": nodes,
-            "timeoutMs": timeout_ms,
-        }
-        answer = self._post("/explain", body)
-        _report_unknown(_unknown_in(answer))
-        return answer.text.rstrip("\n")
+        body = {"text": goal, "limit": limit, "proofNodes": nodes, **options.body()}
+        return self._post("/explain", body).text.rstrip("\n")
 
-    def plan(
-        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
-    ) -> str:
+    def plan(self, goal: str, options: QueryOptions, analyze: bool, as_json: bool) -> str:
         """Return the plan of a goal."""
-        asked = {
-            "text": goal,
-            "scope": scope,
-            "plan": True,
-            "analyze": analyze,
-            "timeoutMs": timeout_ms,
-        }
-        asked["format"] = "json" if as_json else "text"
-        answer = self._post("/explain", asked)
-        _report_unknown(_unknown_in(answer))
+        format = "json" if as_json else "text"
+        body = {"text": goal, "plan": True, "analyze": analyze, "format": format, **options.body()}
+        answer = self._post("/explain", body)
         return _json(answer.json()) if as_json else answer.text.rstrip("\n")
 
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
 
-    def events(self, asked: dict[str, str]) -> Iterator[str]:
+    def events(self, query: dict[str, str]) -> Iterator[str]:
         """Yield committed events as JSON texts; raises Failed."""
-        try:
-            with self._http.stream("GET", "/memory/events", params=asked) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    raise Failed(_message(answer))
-                for line in answer.iter_lines():
-                    if line.startswith("data: "):
-                        yield line.removeprefix("data: ")
-        except httpx.HTTPError as error:
-            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+        with self._stream("/memory/events", query) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    yield line.removeprefix("data: ")
 
     def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        return self.send("POST", path, body)
+        """Send a request, and report the unknown predicates that the response names."""
+        answer = self.send("POST", path, body)
+        if (names := answer.headers.get(UNKNOWN_HEADER)) is not None:
+            _report_unknown(map(unquote, names.split(", ")))
+        return answer
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         """Send a request and return the response; raises Failed unless it succeeds."""
         try:
             answer = self._http.request(method, path, json=body)
         except httpx.HTTPError as error:
-            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+            raise self._unreachable(error) from error
         if answer.is_success:
             return answer
         raise Failed(_message(answer))
@@ -207,14 +178,28 @@ class Server:
     @contextmanager
     def stream(self, path: str) -> Iterator[Iterator[bytes]]:
         """Stream a response in pieces; raises Failed unless it succeeds and is complete."""
+        with self._stream(path) as answer:
+            yield answer.iter_bytes()
+
+    @contextmanager
+    def _stream(self, path: str, query: dict[str, str] | None = None) -> Iterator[httpx.Response]:
         try:
-            with self._http.stream("GET", path) as answer:
+            with self._http.stream("GET", path, params=query) as answer:
                 if not answer.is_success:
                     answer.read()
                     raise Failed(_message(answer))
-                yield answer.iter_bytes()
+                yield answer
         except httpx.HTTPError as error:
-            raise Failed(f"no answer from {self._http.base_url}: {error}") from error
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.HTTPError) -> Failed:
+        if isinstance(error, httpx.ConnectError):
+            problem = "cannot connect; is the server running?"
+        elif isinstance(error, httpx.TimeoutException):
+            problem = f"timeout after {TIMEOUT_SECONDS:g} seconds"
+        else:
+            problem = "the connection was closed"
+        return Failed(f"no answer from {self._http.base_url}: {problem}")
 
 
 class Folder:
@@ -250,42 +235,35 @@ class Folder:
         """Return the rules of every scope."""
         return [stored.rule for stored in self._kb.rules()]
 
-    def ask(self, goal: str, scope: str | None, timeout_ms: int | None = None) -> list[str]:
+    def ask(self, goal: str, options: QueryOptions) -> list[str]:
         """Return the answers of a goal."""
-        self._report_unknown([literal_from_text(goal, "goal")], scope)
-        rows = self._kb.ask(goal, scope=scope, timeout_ms=timeout_ms).rows()
+        self._report_unknown([literal_from_text(goal, "goal")], options.scope)
+        rows = self._kb.ask(goal, scope=options.scope, timeout_ms=options.timeout_ms).rows()
         return [print_row(row["predicate"], row["args"], row["negated"]) for row in rows]
 
-    def execute(self, text: str, scope: str | None, timeout_ms: int | None = None) -> str:
+    def execute(self, text: str, options: QueryOptions) -> str:
         """Run a text of facts, rules and queries."""
-        done = self._kb.execute(text, scope=scope, timeout_ms=timeout_ms)
-        _report_unknown(map(str, done.unknown))
-        return done.text
+        result = self._kb.execute(text, scope=options.scope, timeout_ms=options.timeout_ms)
+        _report_unknown(map(str, result.unknown))
+        return result.text
 
     def explain(
-        self,
-        goal: str,
-        scope: str | None,
-        limit: int | None,
-        nodes: int | None,
-        timeout_ms: int | None,
+        self, goal: str, options: QueryOptions, limit: int | None, nodes: int | None
     ) -> str:
         """Explain the answers of a goal."""
         body = parse_goal(goal).body
-        self._report_unknown(body, scope)
-        options = AnswerOptions(scope, limit, wanted=BudgetWanted(timeout_ms))
-        return self._kb.kb.explain(body, options, ProofOptions(nodes=nodes))
+        self._report_unknown(body, options.scope)
+        wanted = AnswerOptions(options.scope, limit, wanted=BudgetWanted(options.timeout_ms))
+        return self._kb.kb.explain(body, wanted, ProofOptions(nodes=nodes))
 
-    def plan(
-        self, goal: str, scope: str | None, analyze: bool, as_json: bool, timeout_ms: int | None
-    ) -> str:
+    def plan(self, goal: str, options: QueryOptions, analyze: bool, as_json: bool) -> str:
         """Return the plan of a goal."""
         body = parse_goal(goal).body
-        self._report_unknown(body, scope)
-        options = AnswerOptions(scope, wanted=BudgetWanted(timeout_ms))
+        self._report_unknown(body, options.scope)
+        wanted = AnswerOptions(options.scope, wanted=BudgetWanted(options.timeout_ms))
         if not as_json:
-            return self._kb.kb.plan(body, options, analyze=analyze)
-        plans = self._kb.kb.plans(body, options, analyze=analyze)
+            return self._kb.kb.plan(body, wanted, analyze=analyze)
+        plans = self._kb.kb.plans(body, wanted, analyze=analyze)
         return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
 
     def close(self) -> None:
@@ -323,42 +301,60 @@ class Seconds(click.ParamType[int]):
         return int(milliseconds)
 
 
-timeout_option = click.option(
-    "--timeout",
-    "timeout_ms",
-    type=Seconds(),
-    help="time limit in seconds; the server's own limit still applies",
-)
-"""The timeout option of commands that run goals."""
+Command = Callable[..., None]
 
 
-def target_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that select the `target` of a command, and report failures in one line."""
+def query_options(scope_help: str = "Scope to query; '*' for all") -> Callable[[Command], Command]:
+    """Add the options of a query to a command, as its argument `options`."""
 
-    @click.option(
+    def decorate(function: Command) -> Command:
+        @click.option("--scope", help=scope_help)
+        @click.option(
+            "--timeout",
+            "timeout_ms",
+            type=Seconds(),
+            help="Time limit in seconds; the limit of the server also applies",
+        )
+        @functools.wraps(function)
+        def command(scope: str | None, timeout_ms: int | None, **rest: Any) -> None:
+            function(options=QueryOptions(scope, timeout_ms), **rest)
+
+        return command
+
+    return decorate
+
+
+SERVER_URL = "http://127.0.0.1:9300"
+
+_TARGET_OPTIONS = (
+    click.option(
         "--url",
-        default="http://127.0.0.1:9300",
+        default=SERVER_URL,
         show_default=True,
         envvar="KBCORE_URL",
-        help="address of the server",
-    )
-    @click.option(
+        help="Address of the server",
+    ),
+    click.option(
         "--storage-dir",
         metavar="FOLDER",
-        help="work on this folder instead; no server may have it open",
-    )
-    @click.option(
-        "--storage-url",
-        metavar="URL",
-        help="the same for a storage of any kind, such as sqlite:FILE",
-    )
-    @click.option("--database", default="default", show_default=True, help="database on the server")
-    @click.option("--tenant", default="default", show_default=True, help="tenant")
-    @click.option(
+        help="Use this storage folder instead of a server; no server may have it open",
+    ),
+    click.option(
+        "--storage-url", metavar="URL", help="Use this storage instead, for example sqlite:FILE"
+    ),
+    click.option("--database", default="default", show_default=True, help="Database on the server"),
+    click.option("--tenant", default="default", show_default=True, help="Tenant"),
+    click.option(
         "--api-key",
         envvar="KBCORE_API_KEY",
-        help="key for the server; better given as KBCORE_API_KEY",
-    )
+        help="API key; prefer the environment variable KBCORE_API_KEY",
+    ),
+)
+
+
+def target_options(function: Command) -> Command:
+    """Add the options that select the `target` of a command, and report failures in one line."""
+
     @functools.wraps(function)
     def command(
         url: str,
@@ -372,55 +368,57 @@ def target_options(function: Callable[..., None]) -> Callable[..., None]:
         try:
             target: Target
             if storage_url is not None and storage_dir is not None:
-                raise Failed("--storage-url and --storage-dir exclude each other; use one")
+                raise Failed("use either --storage-url or --storage-dir, not both")
             if storage_url is not None:
                 config = Config.from_env().updated({"STORAGE_URL": storage_url})
                 target = Folder(open_kb(config.storage_backend, tenant=tenant, config=config))
-            elif storage_dir is None:
-                target = Server(url, database, tenant, api_key)
-            else:
+            elif storage_dir is not None:
                 target = Folder(open_kb(path=storage_dir, tenant=tenant, config=Config.from_env()))
+            else:
+                target = Server(url, database, tenant, api_key)
             try:
                 function(target=target, **rest)
             finally:
                 target.close()
         except ReadOnlyFollower as error:
-            # Raised only by a storage opened here; a refusal of a server is Failed with its message.
+            # Only a storage opened here raises this; the refusal of a server is a Failed.
             leader = (error.details or {})["leader"]
-            click.echo(
-                f"kbcore: {storage_dir or redacted(storage_url or '')} follows {leader}: {_FOLLOWER_HINT}",
-                err=True,
-            )
-            sys.exit(EXIT_CODES[ReadOnlyFollower])
+            place = storage_dir or redacted(storage_url or "")
+            fail(f"{place} follows {leader}: {_FOLLOWER_HINT}", EXIT_CODES[ReadOnlyFollower])
         except (Failed, KBError) as error:
-            click.echo(f"kbcore: {error}", err=True)
-            sys.exit(1)
+            fail(str(error))
 
+    for option in reversed(_TARGET_OPTIONS):
+        command = option(command)
     return command
 
 
 strict_option = click.option(
-    "--strict", is_flag=True, help="if there are warnings about rules, fail and store nothing"
+    "--strict", is_flag=True, help="Treat warnings about rules as errors and store nothing"
 )
 """The option of commands that store rules."""
 
 
 def report_warnings(source: str, warnings: Sequence[RuleWarning], strict: bool) -> None:
-    """Print warnings about rules on standard error. Raises Failed if there are any and they count as errors."""
+    """Print warnings about rules on standard error. Raises Failed if there are any and they count
+    as errors.
+    """
     for warning in warnings:
         click.echo(warning.display(source), err=True)
     if strict and warnings:
-        raise Failed(f"{len(warnings)} warnings, which --strict makes errors; nothing was stored")
+        raise strict_failure(len(warnings))
 
 
-def _unknown_in(answer: httpx.Response) -> list[str]:
-    text = answer.headers.get(UNKNOWN_HEADER)
-    return [] if text is None else [unquote(each) for each in text.split(", ")]
+def strict_failure(count: int) -> Failed:
+    """Return the failure of a command with --strict, for the number of warnings."""
+    return Failed(
+        f"{count} {'warning' if count == 1 else 'warnings'}, treated as errors by --strict; nothing was stored"
+    )
 
 
 def _report_unknown(unknown: Iterable[str]) -> None:
-    for each in unknown:
-        click.echo(f"kbcore: no fact or rule for {printable(each)}", err=True)
+    for name in unknown:
+        click.echo(f"kbcore: no fact or rule for {printable(name)}", err=True)
 
 
 def _message(answer: httpx.Response) -> str:

@@ -1,56 +1,50 @@
-"""`kbcore storage`: a knowledge base moved between storages, and one read from end to end."""
+"""`kbcore storage`: copy a knowledge base between storages, and check one."""
 
 from __future__ import annotations
-
-import sys
-from collections.abc import Callable
 
 import click
 
 from kbcore.config.settings import Config
 from kbcore.config.storage_urls import redacted
-from kbcore.errors import KBError
 from kbcore.offline.migrate import Contents, check_storage, copy_storage
-from kbserver.cli.shared.exits import EXIT_CODES
+from kbserver.cli.shared.exits import reports_errors
 
 
 @click.group("storage")
-def command() -> None:
-    """Move a knowledge base to another storage, or check one. No server may have it open.
+def storage() -> None:
+    """Copy a knowledge base to another storage, or check one.
 
-    Storages are named by URLs: wal:FOLDER, sqlite:FILE, postgresql://USER@HOST/DATABASE.
+    No server may have the storages open. Storages are URLs: wal:FOLDER, sqlite:FILE,
+    postgresql://USER@HOST/DATABASE.
     """
 
 
-@command.command("copy")
+@storage.command("copy")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
+@reports_errors
 def copy(source: str, target: str) -> None:
-    """Copy the knowledge base at FROM into the empty storage TO, and compare what both come to."""
-    found = _run(lambda: copy_storage(source, target, Config.from_env()))
-    click.echo(f"copied to {redacted(target)}: {_told(found)}")
+    """Copy the knowledge base at FROM to the empty storage TO, and compare their contents."""
+    contents = copy_storage(source, target, Config.from_env())
+    click.echo(f"copied to {redacted(target)}: {_summary(contents)}")
 
 
-@command.command("check")
+@storage.command("check")
 @click.argument("url")
+@reports_errors
 def check(url: str) -> None:
-    """Read everything that the storage at URL keeps; damage ends with status 65."""
-    found = _run(lambda: check_storage(url, Config.from_env()))
-    click.echo(f"{redacted(url)} is sound: {_told(found)}")
+    """Read everything in the storage at URL; exit with status 65 if it is damaged."""
+    contents = check_storage(url, Config.from_env())
+    click.echo(f"{redacted(url)} is sound: {_summary(contents)}")
 
 
-def _told(found: Contents) -> str:
+def _summary(contents: Contents) -> str:
     start = (
-        f"the snapshot at {found.snapshot} and {found.records} records after it"
-        if found.snapshot
+        f"the snapshot at {contents.snapshot} and {contents.records} records after it"
+        if contents.snapshot
         else "all records"
     )
-    return f"{found.head} records, {found.facts} facts, recovered from {start}; content {found.digest[:16]}"
-
-
-def _run(action: Callable[[], Contents]) -> Contents:
-    try:
-        return action()
-    except KBError as error:
-        click.echo(f"kbcore: {error}", err=True)
-        sys.exit(EXIT_CODES.get(type(error), 1))
+    return (
+        f"{contents.head} records, {contents.facts} facts, recovered from {start}; "
+        f"content {contents.digest[:16]}"
+    )

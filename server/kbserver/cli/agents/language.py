@@ -1,0 +1,123 @@
+"""`kbcore extract` and `kbcore synthesize`: commands that use a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import click
+
+from kbplanner.syntax.printer import print_row
+from kbserver.cli.shared.target import Server, Target, folder, target_options
+from kbserver.schemas.language import shown_extracted, shown_synthesis
+
+_CONTRADICTED = {
+    "stored": "a stored fact",
+    "derived": "a derived fact",
+    "text": "another fact of the text",
+}
+"""What an extracted fact contradicts, by `known` in the answer."""
+
+
+@click.command("extract")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--assert", "store", is_flag=True, help="Store the extracted facts and rules")
+@click.option("--rules", is_flag=True, help="Extract rules too")
+@click.option("--scope", help="Scope of the facts")
+@click.option("--context", help="Hint about the text, for the model")
+@target_options
+def extract(
+    target: Target, file: TextIO, store: bool, rules: bool, scope: str | None, context: str | None
+) -> None:
+    """Extract facts from a text with the language model.
+
+    Reads FILE or standard input. Prints facts and rules in the rule language. Prints
+    contradictions, rejected facts and passages that could not be read on standard error. Exits with
+    status 1 if a passage could not be read.
+
+    Example: kbcore extract --assert notes.txt
+    """
+    try:
+        text = file.read()
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"not UTF-8 at byte {error.start}") from error
+    answer = _extract(target, text, store, rules, scope, context)
+    for line in _statements(answer):
+        click.echo(line)
+    for line in _problems(answer):
+        click.echo(f"kbcore: {line}", err=True)
+    if store:
+        click.echo(
+            f"kbcore: {answer['asserted']} stored, {answer['known']} already known", err=True
+        )
+    if answer["failures"]:
+        raise SystemExit(1)
+
+
+@click.command("synthesize")
+@click.argument("question")
+@click.option("--scope", help="Scope to query; '*' for all")
+@target_options
+def synthesize(target: Target, question: str, scope: str | None) -> None:
+    """Answer a question in words with the language model.
+
+    Prints the answer, the facts and rules it depends on, and the queries that were run. Exits with
+    status 1 if the knowledge base has no answer.
+
+    Example: kbcore synthesize 'Where does Ann work?'
+    """
+    answer = _synthesize(target, question, scope)
+    click.echo(answer["answer"])
+    for step in answer["derivation"]:
+        source = step["type"].replace("_", " ") + (f" by {step['rule']}" if step["rule"] else "")
+        click.echo(f"  {step['fact']}  ({source})")
+    for query in answer["queriesExecuted"]:
+        click.echo(f"  ?- {query}.")
+    for failed in answer["queriesFailed"]:
+        click.echo(f"kbcore: query failed: {failed['query']}: {failed['reason']}", err=True)
+    if all(step["type"] == "llm_reported" for step in answer["derivation"]):
+        raise SystemExit(1)
+
+
+def _extract(
+    target: Target, text: str, store: bool, rules: bool, scope: str | None, context: str | None
+) -> dict[str, Any]:
+    """Return the answer of POST /extract for a text."""
+    if isinstance(target, Server):
+        body = {"text": text, "assert": store, "rules": rules, "scope": scope, "context": context}
+        answer: dict[str, Any] = target.send("POST", "/extract", body).json()
+        return answer
+    kb = folder(target).kb
+    return shown_extracted(kb.extract(text, store=store, rules=rules, scope=scope, context=context))
+
+
+def _synthesize(target: Target, question: str, scope: str | None) -> dict[str, Any]:
+    """Return the answer of POST /synthesize to a question."""
+    if isinstance(target, Server):
+        body = {"question": question, "scope": scope}
+        answer: dict[str, Any] = target.send("POST", "/synthesize", body).json()
+        return answer
+    return shown_synthesis(folder(target).kb.synthesize(question, scope=scope))
+
+
+def _statements(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield the extracted facts and rules in the rule language, as input for `kbcore load`."""
+    for fact in answer["facts"]:
+        confidence = fact["confidence"]
+        suffix = "" if confidence is None else f" [confidence={confidence:g}]"
+        yield f"{print_row(fact['predicate'], fact['args'], fact['negated'])}{suffix}."
+    for rule in answer["rules"]:
+        yield rule["text"]
+
+
+def _problems(answer: dict[str, Any]) -> Iterator[str]:
+    """Yield contradictions, rejected facts and passages that could not be read."""
+    for fact in answer["contradictions"]:
+        text = print_row(fact["predicate"], fact["args"], fact["negated"])
+        yield f"{text} contradicts {_CONTRADICTED[fact['known']]}"
+    for rejected in answer["rejected"]:
+        yield f"rejected: {rejected['said']}: {rejected['reason']}"
+    for failure in answer["failures"]:
+        yield f"not read: characters {failure['start']} to {failure['end']}: {failure['reason']}"
+    if answer["truncated"]:
+        yield "the text has more than EXTRACTION_MAX_FACTS facts"
