@@ -253,17 +253,19 @@ class Folder:
         """Explain the answers of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, options.scope)
-        wanted = AnswerOptions(options.scope, limit, wanted=BudgetWanted(options.timeout_ms))
-        return self._kb.kb.explain(body, wanted, ProofOptions(nodes=nodes))
+        answer_options = AnswerOptions(
+            options.scope, limit, wanted=BudgetWanted(options.timeout_ms)
+        )
+        return self._kb.kb.explain(body, answer_options, ProofOptions(nodes=nodes))
 
     def plan(self, goal: str, options: QueryOptions, analyze: bool, as_json: bool) -> str:
         """Return the plan of a goal."""
         body = parse_goal(goal).body
         self._report_unknown(body, options.scope)
-        wanted = AnswerOptions(options.scope, wanted=BudgetWanted(options.timeout_ms))
+        answer_options = AnswerOptions(options.scope, wanted=BudgetWanted(options.timeout_ms))
         if not as_json:
-            return self._kb.kb.plan(body, wanted, analyze=analyze)
-        plans = self._kb.kb.plans(body, wanted, analyze=analyze)
+            return self._kb.kb.plan(body, answer_options, analyze=analyze)
+        plans = self._kb.kb.plans(body, answer_options, analyze=analyze)
         return _json({"goal": ", ".join(map(print_item, body)), "plans": plans})
 
     def close(self) -> None:
@@ -383,8 +385,8 @@ def target_options(function: Command) -> Command:
         except ReadOnlyFollower as error:
             # Only a storage opened here raises this; the refusal of a server is a Failed.
             leader = (error.details or {})["leader"]
-            place = storage_dir or redacted(storage_url or "")
-            fail(f"{place} follows {leader}: {_FOLLOWER_HINT}", EXIT_CODES[ReadOnlyFollower])
+            storage = storage_dir or redacted(storage_url or "")
+            fail(f"{storage} follows {leader}: {_FOLLOWER_HINT}", EXIT_CODES[ReadOnlyFollower])
         except (Failed, KBError) as error:
             fail(str(error))
 
