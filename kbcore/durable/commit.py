@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kbcore.clock import LoggedClock
+from kbcore.config.settings import Config
 from kbcore.durable.records import CHANGES, VERSION, decode_changes, encode_changes, stamp
 from kbcore.durable.write_set import BatchWrites
 from kbcore.errors import (
@@ -33,6 +34,7 @@ from kbcore.errors import (
 )
 from kbcore.events.feed import CommitFeed, Committed
 from kbcore.plug.ports import KeepsReserve, LogRecord, LogStore
+from kbcore.scheduling import Offload
 from kbcore.state.apply import apply
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta
@@ -74,8 +76,8 @@ class Committer:
 
     `offload` runs a blocking call (the append and sync) where it does not hold up other work.
     `on_failure` is called after a failed sync: the process must stop then, since the contents of
-    the disk are unknown. `feed` receives the applied change sets, `synced` the seconds of each
-    batch.
+    the disk are unknown. `synced` is called with the seconds of each batch. `feed` publishes the
+    applied change sets.
     """
 
     def __init__(
@@ -83,23 +85,21 @@ class Committer:
         store: LogStore,
         catalog: Catalog,
         clock: LoggedClock,
+        config: Config,
         *,
-        offload: Callable[[Callable[[], int]], int],
-        max_records: int,
-        max_bytes: int,
+        offload: Offload,
         on_failure: Callable[[StorageFailed], None] | None = None,
         synced: Callable[[float], None] | None = None,
-        feed: CommitFeed | None = None,
     ) -> None:
-        self._synced = synced
-        self._store = store
-        self._catalog = catalog
-        self._clock = clock
+        self.store = store
+        self.catalog = catalog
+        self.clock = clock
+        self.feed = CommitFeed()
         self._offload = offload
-        self._max_records = max_records
-        self._max_bytes = max_bytes
         self._on_failure = on_failure
-        self._feed = feed or CommitFeed()
+        self._synced = synced
+        self._max_records = config.write_queue_records
+        self._max_bytes = config.write_queue_bytes
         self._mutex = threading.Lock()
         self._queue: deque[_Pending] = deque()
         self._queued_bytes = 0
@@ -152,12 +152,12 @@ class Committer:
                 if gate in self._queue:
                     self._queue.remove(gate)
         try:
-            for tenant in self._catalog.tenants():
+            for tenant in self.catalog.tenants():
                 if (
                     tenant.backlog or tenant.lock.written
                 ):  # no new write can start, so all other tenants are up to date
                     drain(tenant)
-            return action(self._store.status().head)
+            return action(self.store.status().head)
         finally:
             self._hand_on()
 
@@ -170,7 +170,7 @@ class Committer:
         """
         read = [decode_changes(record.type, record.version, record.payload) for record in records]
         applied = self.exclusively(lambda head: self._take_over(head, records, read))
-        self._feed.tell()
+        self.feed.tell()
         return applied
 
     def _take_over(
@@ -192,7 +192,7 @@ class Committer:
             self.give_up(error)
             raise
         for each in pending:
-            self._clock.seen(each.at)
+            self.clock.seen(each.at)
             self._place(each)
         for tenant in {
             id(each.tenant): each.tenant for each in pending if each.tenant is not None
@@ -266,9 +266,9 @@ class Committer:
         try:
             for pending in batch:
                 if self._check(pending):
-                    pending.at = self._clock.now_ms()
+                    pending.at = self.clock.now_ms()
                     if self._is_no_op(pending, written):
-                        pending.delta = Delta(pending.at, self._store.status().head)
+                        pending.delta = Delta(pending.at, self.store.status().head)
                         pending.woken.set()
                     else:
                         written.append(pending)
@@ -291,25 +291,25 @@ class Committer:
         if pending.changes.of_catalog:
             self._change_catalog(pending)
             return
-        tenant = self._catalog.need_tenant(
+        tenant = self.catalog.need_tenant(
             pending.changes.database, pending.changes.tenant, pending.at
         )
-        tenant.backlog.append(_application(pending, tenant, self._feed))
+        tenant.backlog.append(_application(pending, tenant, self.feed))
         pending.tenant = tenant
 
     def _change_catalog(self, pending: _Pending) -> None:
         changes = pending.changes
         has_listeners = (
-            self._feed.heard and changes.database != ""
+            self.feed.heard and changes.database != ""
         )  # changes of API keys are not published
         if has_listeners:  # earlier changes are published first
-            for tenant in self._catalog.tenants():
+            for tenant in self.catalog.tenants():
                 if tenant.database == changes.database and changes.tenant in ("", tenant.name):
                     drain(tenant)
-        self._catalog.place(changes, pending.at, pending.seq)
+        self.catalog.place(changes, pending.at, pending.seq)
         pending.delta = Delta(pending.at, pending.seq)
         if has_listeners:
-            self._feed.note(_committed(pending, pending.delta))
+            self.feed.note(_committed(pending, pending.delta))
 
     def _log(
         self,
@@ -318,7 +318,7 @@ class Committer:
         *,
         for_room: bool = False,
     ) -> None:
-        store = self._store
+        store = self.store
 
         def append_and_sync() -> int:
             reserve = store if for_room and isinstance(store, KeepsReserve) else None
@@ -326,10 +326,10 @@ class Committer:
             store.sync()
             return last
 
-        started_at = self._clock.monotonic()
+        started_at = self.clock.monotonic()
         seq = self._offload(append_and_sync) - len(records)
         if self._synced is not None:
-            self._synced(self._clock.monotonic() - started_at)
+            self._synced(self.clock.monotonic() - started_at)
         for pending in written:
             pending.seq = seq = seq + 1
         self.records += len(records)
@@ -344,7 +344,7 @@ class Committer:
         Return those written.
         """
         removals = [pending for pending in batch if pending.changes.makes_room]
-        if not removals or not isinstance(self._store, KeepsReserve):
+        if not removals or not isinstance(self.store, KeepsReserve):
             raise error
         self._refuse([pending for pending in batch if pending not in removals], error)
         batch[:] = removals
@@ -357,7 +357,7 @@ class Committer:
                 raise self._closed
             tenant = None
             if not pending.changes.of_catalog:
-                tenant = self._catalog.tenant(pending.changes.database, pending.changes.tenant)
+                tenant = self.catalog.tenant(pending.changes.database, pending.changes.tenant)
             if pending.changes.check is not None:
                 if tenant is not None:
                     drain(tenant)
@@ -374,7 +374,7 @@ class Committer:
         changes = pending.changes
         if (
             changes.creates_tenant
-            or self._catalog.tenant(changes.database, changes.tenant) is not None
+            or self.catalog.tenant(changes.database, changes.tenant) is not None
         ):
             return False
         return all(
@@ -404,8 +404,8 @@ class Committer:
     def _finish(self, pending: _Pending) -> Delta:
         if pending.error is None and pending.delta is None and pending.tenant is not None:
             drain(pending.tenant)
-        if self._feed.heard:
-            self._feed.tell()
+        if self.feed.heard:
+            self.feed.tell()
         if pending.error is not None:
             raise pending.error
         if pending.delta is None:

@@ -18,7 +18,7 @@ from kbcore.errors import InvalidInput, ModelNotConfigured
 from kbcore.kb.base import TenantHandle
 from kbcore.kb.context_windows import check_request
 from kbcore.language.evidence import Evidence, Query, gather
-from kbcore.language.extract import Extracted, extract, judge
+from kbcore.language.extract import Extracted, ExtractionOptions, extract, judge
 from kbcore.language.reading import Taken, read_statements_of
 from kbcore.language.synthesize import MOST_QUESTION, Synthesis, synthesize
 from kbcore.language.vocabulary import Vocabulary, vocabulary
@@ -235,9 +235,7 @@ class NaturalLanguage(TenantHandle, ABC):
             lambda piece: self._vocabulary(piece, scope, wanted),
             self._services.plugins.extraction_prompt,
             self._services.config,
-            scope=scope,
-            rules=rules,
-            context=context,
+            ExtractionOptions(scope, rules, context),
         )
         one_answer = AnswerOptions(scope, limit=1)
         with self._reads(wanted) as (tenant, budget):

@@ -85,22 +85,32 @@ class Extracted:
         self.rules = []
 
 
+@dataclass(frozen=True, slots=True)
+class ExtractionOptions:
+    """Options of an extraction.
+
+    `scope` gets the facts and rules; `rules` asks for rules too; `context` tells the model more
+    about the text.
+    """
+
+    scope: str | None = None
+    rules: bool = False
+    context: str | None = None
+
+
 def extract(
     text: str,
     model: Model,
     look: Look,
     instructions: Instructions,
     config: Config,
-    *,
-    scope: str | None,
-    rules: bool,
-    context: str | None,
+    options: ExtractionOptions,
 ) -> Extracted:
-    """Return the facts and rules that a model extracts from a text, in `scope`.
+    """Return the facts and rules that a model extracts from a text.
 
     Raises ModelFailed or RateLimited if every chunk failed, TooLarge for a text of too many chunks.
     """
-    if context is not None and len(context) > MAX_CONTEXT_CHARS:
+    if options.context is not None and len(options.context) > MAX_CONTEXT_CHARS:
         raise InvalidInput.at("context", f"must have at most {MAX_CONTEXT_CHARS} characters")
     pieces = chunks(text, config.extraction_chunk_chars)
     if len(pieces) > config.extraction_max_chunks:
@@ -114,7 +124,7 @@ def extract(
     for piece in pieces:
         known = _with(look(piece.text), result)
         try:
-            read = _read(piece, model, known, instructions, scope, rules, context, deadline)
+            read = _read(piece, model, known, instructions, options, deadline)
         except (ModelFailed, RateLimited) as error:
             first_error = first_error or error
             result.failures.append(Failure(piece.start, piece.end, error.code, error.message))
@@ -166,19 +176,17 @@ def _read(
     model: Model,
     known: Vocabulary,
     instructions: Instructions,
-    scope: str | None,
-    rules: bool,
-    context: str | None,
+    options: ExtractionOptions,
     deadline: float,
 ) -> Candidates:
     metadata = {"extracted": True, "provider": model.name, "model": model.model}
-    system = instructions(piece.text, context) or prompts.EXTRACT
+    system = instructions(piece.text, options.context) or prompts.EXTRACT
     return ask_json(
         model,
-        system + prompts.RULES if rules else system,
-        prompts.extraction(piece.text, known, context),
-        prompts.RULES_SCHEMA if rules else prompts.FACTS_SCHEMA,
-        lambda answer: read_candidates(answer, known.names, scope, metadata, rules),
+        system + prompts.RULES if options.rules else system,
+        prompts.extraction(piece.text, known, options.context),
+        prompts.RULES_SCHEMA if options.rules else prompts.FACTS_SCHEMA,
+        lambda answer: read_candidates(answer, known.names, options.scope, metadata, options.rules),
         operation="extract",
         deadline=deadline,
     )

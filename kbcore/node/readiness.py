@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kbcore.config.settings import Config
 from kbcore.durable.recovery import Recovered
-from kbcore.llm.model import Model, model_check
 from kbcore.plug.ports import LogStatus
-from kbcore.replication.role import Replication
 from kbcore.state.tenant import Tenant
 
+Check = dict[str, Any]
+"""`status` (pass, warn or fail) and `message` of one part of a node."""
 
-def readiness(
-    config: Config,
-    status: LogStatus,
-    recovered: Recovered,
-    tenants: Iterable[Tenant],
-    model: Model | None,
-    replication: Replication,
-    *,
-    failed: bool,
-    stopping: bool,
-) -> dict[str, Any]:
-    """Return the overall status, a check for each part, and `writable`.
 
-    `failed`: the log has failed.
-    """
-    storage = {
-        "status": "pass",
-        "message": f"{config.storage_backend}, fsync {config.fsync_policy}",
-    }
-    if not status.writable:
-        storage = {"status": "warn", "message": "the disk is full: reads only"}
+def storage_check(config: Config, status: LogStatus, *, failed: bool) -> Check:
+    """Return the check of the log; `failed` is true after a failed append or sync."""
     if failed:
-        storage = {"status": "fail", "message": "the log failed"}
-    recovery = {
+        return {"status": "fail", "message": "the log failed"}
+    if not status.writable:
+        return {"status": "warn", "message": "the disk is full: reads only"}
+    return {"status": "pass", "message": f"{config.storage_backend}, fsync {config.fsync_policy}"}
+
+
+def recovery_check(recovered: Recovered, tenants: Iterable[Tenant]) -> Check:
+    """Return the check of the recovery, which fails while a tenant is unusable."""
+    return {
         "status": "fail" if any(tenant.failed is not None for tenant in tenants) else "pass",
         "message": f"{recovered.records} records replayed after snapshot {recovered.snapshot}",
     }
-    checks = {
-        "storage": storage,
-        "recovery": recovery,
-        "replication": replication.check(),
-        "llm": model_check(model),
-    }
-    worst = {check["status"] for check in checks.values()}
-    if config.ready_requires_writes and not status.writable:
-        worst.add("fail")
-    overall = (
-        "unhealthy" if "fail" in worst or stopping else "degraded" if "warn" in worst else "healthy"
-    )
-    writable = overall != "unhealthy" and status.writable and replication.leader_url is None
+
+
+def readiness(checks: Mapping[str, Check], *, available: bool, writable: bool) -> dict[str, Any]:
+    """Return the overall status, the checks, and `writable`.
+
+    `available` is false if the node must not get requests whatever its checks say, `writable` if
+    it refuses writes.
+    """
+    statuses = {check["status"] for check in checks.values()}
+    if "fail" in statuses or not available:
+        return {"status": "unhealthy", "checks": checks, "writable": False}
+    overall = "degraded" if "warn" in statuses else "healthy"
     return {"status": overall, "checks": checks, "writable": writable}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -18,17 +18,17 @@ from kbcore.durable.recovery import Recovered, recover
 from kbcore.durable.request_key import marked
 from kbcore.durable.transactions import Transactions
 from kbcore.errors import ReadOnlyFollower, StorageFailed
-from kbcore.events.feed import CommitFeed, Committed
+from kbcore.events.feed import Committed
 from kbcore.kb.knowledge_base import KnowledgeBase
 from kbcore.kb.transaction import TransactionKB
-from kbcore.llm.model import Model
+from kbcore.llm.model import Model, model_check
 from kbcore.node.admin import Admin
 from kbcore.node.api_keys import Keys
 from kbcore.node.initial_rules import NewTenants
 from kbcore.node.instruments import Meters, collector, model_called
 from kbcore.node.metric_sinks import Metrics
 from kbcore.node.quotas import Quotas
-from kbcore.node.readiness import readiness
+from kbcore.node.readiness import readiness, recovery_check, storage_check
 from kbcore.node.snapshotter import Snapshots
 from kbcore.plug.manager import Plugins
 from kbcore.plug.ports import LLMProvider, LogStatus, LogStore, WorksBeside
@@ -37,12 +37,13 @@ from kbcore.reason.ask import Reasoner
 from kbcore.replication.leader_mark import check_allegiance
 from kbcore.replication.role import Replication, check_settings
 from kbcore.retraction.cascade import Cascades
+from kbcore.scheduling import Scheduling
 from kbcore.search.embedder import Embedding
 from kbcore.state.catalog import DEFAULT, Catalog
 from kbcore.state.changes import ChangeSet, Delta
 from kbcore.state.tenant import Tenant
 from kbcore.upkeep.sweep import Sweeper
-from kbplanner.engine.backend import Engine, Limits
+from kbplanner.engine.backend import Limits
 from kbplanner.engine.engine import Engine as CEngine
 from kbplanner.reference.engine import ReferenceEngine
 
@@ -50,14 +51,6 @@ T = TypeVar("T")
 
 CHECK_INTERVAL_S = 30
 """Seconds between checks for expired transactions and for a snapshot that is due."""
-
-
-def _in_place(call: Callable[[], Any]) -> Any:
-    return call()
-
-
-def _no_yield() -> None:
-    """Do nothing: there is no other work to yield to."""
 
 
 def _tell_commit(tell: Callable[..., None], committed: Committed) -> None:
@@ -69,71 +62,60 @@ def open_runtime(
     *,
     plugins: Iterable[object] = (),
     clock: Clock | None = None,
-    offload: Callable[[Callable[[], Any]], Any] | None = None,
-    offload_disk: Callable[[Callable[[], Any]], Any] | None = None,
-    yield_now: Callable[[], None] | None = None,
-    yield_in_background: Callable[[], None] | None = None,
+    scheduling: Scheduling | None = None,
     on_failure: Callable[[StorageFailed], None] | None = None,
     llm: LLMProvider | None = None,
 ) -> Runtime:
     """Load plugins, open the log, recover the state, and return a node that is ready to serve.
 
-    `offload` runs a blocking call without holding up others (default: in place), `offload_disk` one
-    that uses the disk (default: `offload`). `yield_now` lets other work run between slices of a
-    request, `yield_in_background` between slices of background work (default: `yield_now`).
     `on_failure` is called when the log failed. `llm` replaces LLM_PROVIDER. Raises ConfigError,
     StorageBusy, LogCorrupted.
     """
     check_settings(config)
     loaded = Plugins(config, plugins)
     loaded.salience_scorer()  # fail on an unknown name before the log is opened
-    provider, embedder, tokenizer = (
-        llm or loaded.llm_provider(),
-        loaded.embedder(),
-        loaded.tokenizer(),
-    )
+    scheduling = scheduling or Scheduling()
+    provider = llm or loaded.llm_provider()
+    embedder, tokenizer = loaded.embedder(), loaded.tokenizer()
     metrics = Metrics(loaded.metrics_sinks())
     store = loaded.open_storage()
     logged = LoggedClock(clock or SystemClock())
     begun = logged.monotonic()
-    catalog = Catalog(_engine_maker(config))
+    storage = _recovered(store, config, logged)
+    model = None
+    if provider is not None:
+        model = Model(provider, config, logged, model_called(metrics, loaded))
+    runtime = Runtime(config, loaded, metrics, storage, scheduling, on_failure, model)
+    runtime.token_counter = TokenCounter(tokenizer)
+    if embedder is not None:
+        runtime.embedding = Embedding(embedder, logged, scheduling.offload, runtime.meters.embedded)
+    metrics.on_collect(collector(runtime, logged.monotonic() - begun))
+    loaded.tell("kb_runtime_started", runtime=runtime)
+    return runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The open log of a node and the state recovered from it."""
+
+    store: LogStore
+    catalog: Catalog
+    clock: LoggedClock
+    recovered: Recovered
+
+
+def _recovered(store: LogStore, config: Config, clock: LoggedClock) -> Storage:
+    """Recover the state from a log; close the log if that fails."""
+    make_engine: Any = ReferenceEngine if config.engine == "python" else CEngine
+    catalog = Catalog(make_engine)
     try:
         check_allegiance(store, config)
         recovered = recover(store, catalog)
     except BaseException:
         store.close(clean=False)
         raise
-    logged.seen(recovered.last_time)
-    away = offload or _in_place
-    model = (
-        None if provider is None else Model(provider, config, logged, model_called(metrics, loaded))
-    )
-    disk = offload_disk or away
-    runtime = Runtime(
-        config,
-        loaded,
-        metrics,
-        store,
-        catalog,
-        logged,
-        recovered,
-        away,
-        disk,
-        yield_now,
-        on_failure,
-        model,
-    )
-    runtime.yield_in_background = yield_in_background or runtime.yield_now
-    runtime.token_counter = TokenCounter(tokenizer)
-    if embedder is not None:
-        runtime.embedding = Embedding(embedder, logged, away, runtime.meters.embedded)
-    metrics.on_collect(collector(runtime, logged.monotonic() - begun))
-    loaded.tell("kb_runtime_started", runtime=runtime)
-    return runtime
-
-
-def _engine_maker(config: Config) -> Callable[[], Engine]:
-    return ReferenceEngine if config.engine == "python" else CEngine  # type: ignore[return-value]
+    clock.seen(recovered.last_time)
+    return Storage(store, catalog, clock, recovered)
 
 
 class Runtime:
@@ -144,30 +126,29 @@ class Runtime:
         config: Config,
         plugins: Plugins,
         metrics: Metrics,
-        store: LogStore,
-        catalog: Catalog,
-        clock: LoggedClock,
-        recovered: Recovered,
-        offload: Callable[[Callable[[], Any]], Any],
-        offload_disk: Callable[[Callable[[], Any]], Any],
-        yield_now: Callable[[], None] | None,
+        storage: Storage,
+        scheduling: Scheduling,
         on_failure: Callable[[StorageFailed], None] | None,
-        model: Model | None = None,
+        model: Model | None,
     ) -> None:
         self.config = config
         self.plugins = plugins
         self.metrics = metrics
         self.meters = Meters(metrics)
+        self.clock = storage.clock
+        self.recovered = storage.recovered
+        self._store = storage.store
+        self._catalog = storage.catalog
         self._new_tenants = (
-            NewTenants(plugins, catalog, self._commit) if plugins.listens("kb_rule_texts") else None
+            NewTenants(plugins, self._catalog, self._commit)
+            if plugins.listens("kb_rule_texts")
+            else None
         )
         self.reports_goals = plugins.listens("kb_goal_answered")
         plugins.on_failure = self.meters.failed
-        self.clock = clock
-        self.recovered = recovered
-        self.offload = offload
-        self._offload_disk = offload_disk
-        self.yield_now = self.yield_in_background = yield_now or _no_yield
+        self.offload = scheduling.offload
+        self.yield_now = scheduling.yield_now
+        self.yield_in_background = scheduling.yield_in_background
         self.scorer = plugins.salience_scorer()
         self.model = model
         self.embedding: Embedding | None = None
@@ -175,51 +156,39 @@ class Runtime:
         self._quotas = Quotas(config)
         self.slots = Slots(config.tenant_max_inferences)
         self.limits = Limits(config.query_max_rows, config.query_max_bytes, config.query_max_steps)
-        self._store = store
-        if isinstance(store, WorksBeside):
-            store.work_through(offload_disk)
-        self._catalog = catalog
+        if isinstance(self._store, WorksBeside):
+            self._store.work_through(scheduling.offload_disk)
         self._wake = threading.Event()
         self._stopping = False
         self._failed: StorageFailed | None = None
         self._on_failure = on_failure
-        self.transactions = Transactions(config, clock, self.meters.transaction)
-        self.feed = CommitFeed()
+        self.transactions = Transactions(config, self.clock, self.meters.transaction)
+        self._committer = Committer(
+            self._store,
+            self._catalog,
+            self.clock,
+            config,
+            offload=scheduling.offload_disk,
+            on_failure=self._fail,
+            synced=self.meters.synced,
+        )
+        self.feed = self._committer.feed
         if plugins.listens("kb_changes_committed"):
             self.feed.subscribe(
                 partial(_tell_commit, partial(plugins.tell, "kb_changes_committed"))
             )
-        self._committer = Committer(
-            store,
-            catalog,
-            clock,
-            offload=offload_disk,
-            max_records=config.write_queue_records,
-            max_bytes=config.write_queue_bytes,
-            on_failure=self._fail,
-            synced=self.meters.synced,
-            feed=self.feed,
-        )
-        built = store, catalog, self._committer, clock, config
-        self.replication = Replication(
-            *built,
-            make_catalog=partial(Catalog, _engine_maker(config)),
-            offload_disk=offload_disk,
-            yield_now=self.yield_now,
-            wrote=self._wrote,
-        )
+        self.replication = Replication(self._committer, config, scheduling, self._wrote)
         metrics.on_collect(self.replication.values)
         self.replication.on_led.append(self._sweep)
         self._snapshots = Snapshots(
-            *built,
-            offload_disk=offload_disk,
-            yield_in_background=lambda: self.yield_in_background(),
-            taking=self.replication.replacing,
-            droppable=self.replication.leader.droppable,
-            told=self.meters.snapshot,
+            self._committer, config, scheduling, self.replication, self.meters.snapshot
         )
         self._room = FullDisk(
-            store, offload_disk, self._wake.set, self._snapshots.try_take, self._fail
+            self._store,
+            scheduling.offload_disk,
+            self._wake.set,
+            self._snapshots.try_take,
+            self._fail,
         )
         self._keeper = threading.Thread(target=self._keep, name="kbcore-keeper", daemon=True)
         self._keeper.start()
@@ -410,16 +379,19 @@ class Runtime:
 
     def health(self) -> dict[str, Any]:
         """Return the readiness: overall status, a check for each part, and `writable`."""
-        status, failed = self._store.status(), self._failed is not None
-        known = (
-            self.config,
-            status,
-            self.recovered,
-            self._catalog.tenants(),
-            self.model,
-            self.replication,
+        status = self._store.status()
+        checks = {
+            "storage": storage_check(self.config, status, failed=self._failed is not None),
+            "recovery": recovery_check(self.recovered, self._catalog.tenants()),
+            "replication": self.replication.check(),
+            "llm": model_check(self.model),
+        }
+        return readiness(
+            checks,
+            available=not self._stopping
+            and (status.writable or not self.config.ready_requires_writes),
+            writable=status.writable and self.replication.leader_url is None,
         )
-        return readiness(*known, failed=failed, stopping=self._stopping)
 
     def close(self) -> None:
         """Refuse new writes, take a snapshot if there are new records, and release the log."""

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kbcore.clock import LoggedClock
 from kbcore.config.settings import Config
 from kbcore.durable.commit import Committer
 from kbcore.errors import ConfigError, Conflict, LogTruncated, NotReady, StorageFailed
 from kbcore.metrics import catalogue as m
 from kbcore.plug.manager import Plugins
-from kbcore.plug.ports import LogRecord, LogSeed, LogStore, TakesOver
+from kbcore.plug.ports import LogRecord, LogSeed, TakesOver
 from kbcore.replication.follower import Follower, LogSource
 from kbcore.replication.leader import Cursor, Leader, Progress
 from kbcore.replication.leader_mark import leader_of, pledge
 from kbcore.replication.wire_format import record_crc
+from kbcore.scheduling import Scheduling
 from kbcore.state.access import Accesses, Uncounted
 from kbcore.state.catalog import Catalog
 from kbcore.state.changes import ChangeSet, Delta
@@ -108,32 +108,24 @@ class Replication:
 
     def __init__(
         self,
-        store: LogStore,
-        catalog: Catalog,
         committer: Committer,
-        clock: LoggedClock,
         config: Config,
-        *,
-        make_catalog: Callable[[], Catalog],
-        offload_disk: Callable[[Callable[[], Any]], Any],
-        yield_now: Callable[[], None],
+        scheduling: Scheduling,
         wrote: Callable[[ChangeSet, Delta], None],
     ) -> None:
+        self._committer = committer
+        self._store = store = committer.store
+        self._catalog = committer.catalog
+        self._clock = committer.clock
+        self._config = config
+        self._scheduling = scheduling
+        self._wrote = wrote
         self.role = config.replication_mode
         self.follower: Follower | None = None
-        self.leader = Leader(store, clock, config, yield_now)
+        self.leader = Leader(store, self._clock, config, scheduling.yield_now)
         self.last_commit = LastCommit()
         self.on_became: list[Callable[[], None]] = []
         self.on_led: list[Callable[[], None]] = []
-        self._config = config
-        self._store = store
-        self._catalog = catalog
-        self._committer = committer
-        self._clock = clock
-        self._make_catalog = make_catalog
-        self._offload_disk = offload_disk
-        self._yield_now = yield_now
-        self._wrote = wrote
         self._applied = Progress(store.status().head)
         self._last: tuple[int, int] | None = None
         self._promoting = threading.Lock()
@@ -147,7 +139,7 @@ class Replication:
         # A follower's storage opened by a tool is read-only: a write would not reach the leader.
         committer.leader = config.leader_url if self.role == FOLLOWER else leader_of(store) or None
         if committer.leader is not None:
-            self._count_accesses(catalog, False)
+            self._count_accesses(self._catalog, False)
 
     # -- queries of every request ----------------------------------------------------------------
 
@@ -297,12 +289,12 @@ class Replication:
     def follow(self, source: LogSource, *, start: bool = True) -> Follower:
         """Follow a leader and set the leader mark; with `start`, run in a separate thread."""
         config = self._config
-        self._offload_disk(lambda: pledge(self._store, config.leader_url))
+        self._scheduling.offload_disk(lambda: pledge(self._store, config.leader_url))
         self.follower = Follower(
             source,
             self,
             self._clock,
-            yield_now=self._yield_now,
+            yield_now=self._scheduling.yield_now,
             poll_ms=config.replication_poll_ms,
             max_bytes=POLL_BYTES,
             snapshot_bytes=MOST_SNAPSHOT_BYTES,
@@ -350,7 +342,7 @@ class Replication:
 
     def empty_catalog(self) -> Catalog:
         """Return an empty catalog."""
-        return self._make_catalog()
+        return self._catalog.new_empty()
 
     def become(self, seed: LogSeed, chunks: list[bytes], catalog: Catalog, last_time: int) -> None:
         """Replace the log and state of this node with the leader's."""
@@ -439,7 +431,7 @@ class Replication:
         if not isinstance(log, TakesOver):
             raise ConfigError("this storage cannot follow another node")
         try:
-            self._offload_disk(lambda: change(log))
+            self._scheduling.offload_disk(lambda: change(log))
         except StorageFailed as error:
             self._committer.give_up(error)
             raise

@@ -47,6 +47,10 @@ class Catalog:
         self._mutex = threading.Lock()
         self.keys = KeyRing()
 
+    def new_empty(self) -> Catalog:
+        """Return an empty catalog with engines of the same kind."""
+        return Catalog(self._make_engine)
+
     def tenant(self, database: str, name: str) -> Tenant | None:
         """Return a tenant, None if nothing was ever written to it; raise UnknownDatabase."""
         return self.database(database).tenants.get(name)

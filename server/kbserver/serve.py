@@ -27,6 +27,7 @@ from kbcore.errors import KBError, NotReady
 from kbcore.metrics.catalogue import HTTP_CONNECTIONS, HTTP_REFUSED
 from kbcore.node.runtime import open_runtime
 from kbcore.replication.role import FOLLOWER
+from kbcore.scheduling import Scheduling
 from kbserver import logs
 from kbserver.app import create_app, stop_process
 from kbserver.errors import ErrorAnswer
@@ -336,10 +337,12 @@ def run(
     runtime = open_runtime(
         config,
         plugins=plugins,
-        offload=offload,
-        offload_disk=disk,
-        yield_now=pause,
-        yield_in_background=give_way,
+        scheduling=Scheduling(
+            offload=offload,
+            offload_disk=disk,
+            yield_now=pause,
+            yield_in_background=give_way,
+        ),
         on_failure=stop_process,
     )
     try:

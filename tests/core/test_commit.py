@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from kbcore.clock import LoggedClock, ManualClock
+from kbcore.config import Config
 from kbcore.durable.commit import Committer
 from kbcore.durable.records import decode_changes
 from kbcore.errors import Conflict, EngineFault, NotReady, RateLimited, StorageFailed, StorageFull
@@ -45,10 +46,9 @@ class Log:
 
 def committer(log, **limits):
     catalog = Catalog(Engine)
-    limits = {"max_records": 10_000, "max_bytes": 1 << 20, **limits}
-    return catalog, Committer(
-        log, catalog, LoggedClock(ManualClock()), offload=lambda call: call(), **limits
-    )
+    config = Config(**limits)
+    clock = LoggedClock(ManualClock())
+    return catalog, Committer(log, catalog, clock, config, offload=lambda call: call())
 
 
 def tell(n, tenant="t", check=None):
@@ -161,9 +161,8 @@ def test_a_failed_sync_ends_all_writing_and_tells_once_per_batch():
         log,
         catalog,
         LoggedClock(ManualClock()),
+        Config(),
         offload=lambda call: call(),
-        max_records=9,
-        max_bytes=999,
         on_failure=told.append,
     )
     log.error = StorageFailed("fdatasync: EIO")
@@ -213,8 +212,8 @@ def test_a_change_that_cannot_be_applied_closes_its_tenant_only(monkeypatch):
 @pytest.mark.parametrize(
     ("limits", "about"),
     [
-        ({"max_records": 2}, {"limit": "WRITE_QUEUE_RECORDS", "value": 2}),
-        ({"max_bytes": 200}, {"limit": "WRITE_QUEUE_BYTES", "value": 200}),
+        ({"write_queue_records": 2}, {"limit": "WRITE_QUEUE_RECORDS", "value": 2}),
+        ({"write_queue_bytes": 200}, {"limit": "WRITE_QUEUE_BYTES", "value": 200}),
     ],
 )
 def test_the_queue_is_bounded(limits, about):
