@@ -50,7 +50,7 @@ class TenantHandle:
         """Return the rows of each partition, with `limit` and `offset` applied across partitions."""
         limit, offset, min_confidence = options.limit, options.offset, options.min_confidence
         first = None if limit is None or min_confidence is not None else limit + offset
-        goal = GoalOptions(options.as_of, first, options.include_undefined)
+        goal = GoalOptions(options.as_of, first, options.include_undefined, first is None)
         reasoner = self._services.reasoner(tenant)
         answers = []
         for partition in self._partitions(tenant, options.scope):

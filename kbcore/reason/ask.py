@@ -196,13 +196,13 @@ class Reasoner:
             opposite = counterpart(literal)
             if not atom.ground:
                 return self.rows(partition, Literal(opposite), budget, options)
-            one_true = replace(options, first=1, include_undefined=False, returns_all=False)
+            one_true = options._replace(first=1, include_undefined=False, returns_all=False)
             result = (
                 self.rows(partition, Literal(opposite), budget, one_true) if atom.positive else []
             )
             basis = "explicit"
             if not result:
-                every_true = replace(one_true, first=None)
+                every_true = one_true._replace(first=None)
                 certain = not self._possible(partition, atom, budget, every_true)[1]
                 fails = not certain and self.solve(partition, atom, budget, every_true)[1]
                 unknown = options.include_undefined and not certain
@@ -222,14 +222,11 @@ class Reasoner:
                 row["metadata"]["basis"] = basis
             return result
         if not options.include_undefined:
-            returned = replace(options, returns_all=True) if options.first is None else options
-            answers = self.solve(partition, atom, budget, returned)
+            answers = self.solve(partition, atom, budget, options)
             return self._true(partition, atom, answers, budget, options)
-        returned = replace(
-            options, first=None, include_undefined=False, returns_all=options.first is None
-        )
-        answers = self.solve(partition, atom, budget, returned)
-        possible = self._possible(partition, atom, budget, returned)
+        every_true = options._replace(first=None, include_undefined=False)
+        answers = self.solve(partition, atom, budget, every_true)
+        possible = self._possible(partition, atom, budget, every_true)
         if possible[1] == answers[1]:
             return self._true(partition, atom, answers, budget, options)
         return self._with_undefined(partition, atom, answers, possible, budget, options)
@@ -244,7 +241,7 @@ class Reasoner:
         self, partition: Partition, atom: Atom, budget: Budget, options: GoalOptions
     ) -> Answers:
         """Return the answers of an atom that are not false: the true and the undefined ones."""
-        return self.solve(partition, atom, budget, replace(options, include_undefined=True))
+        return self.solve(partition, atom, budget, options._replace(include_undefined=True))
 
     def _with_undefined(
         self,
@@ -264,7 +261,7 @@ class Reasoner:
         keys = list(budget.keys(rows, count, arity))
         held = [key for key in budget.paced(keys) if key in true_keys]
         true = array("I", [symbol for key in held for symbol in key]), len(held)
-        every_true = replace(options, first=None)
+        every_true = options._replace(first=None)
         true_rows = iter(self._true(partition, atom, true, budget, every_true))
         result: list[Row] = []
         for part in budget.slices(count):

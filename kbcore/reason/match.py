@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbcore.reason.as_of import valid_rows
 from kbcore.reason.budget import Budget
@@ -15,8 +15,7 @@ from kbplanner.evaluate.evaluate import goal_pattern
 from kbplanner.ir.terms import Term
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPattern:
+class StoredPattern(NamedTuple):
     """Pattern over the stored facts of a predicate: variables match anything.
 
     `positive` selects one sign; None selects both.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbcore.reason.budget import BudgetWanted
 
@@ -28,9 +29,10 @@ class AnswerOptions:
     wanted: BudgetWanted | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GoalOptions:
+class GoalOptions(NamedTuple):
     """Options of one goal in one partition.
+
+    A named tuple, because some are made for every goal and a dataclass takes longer to make.
 
     `first` is the number of leading answers that are read; None means all. With `returns_all` all
     answers are returned to the client, so that their number is checked before they are sorted.
