@@ -16,7 +16,7 @@ from kbcore.state.rulebook import StoredRule
 from kbplanner.engine.backend import Engine
 from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.evaluate.grounding import Block, GroundRun, Instance
-from kbplanner.evaluate.witness import Complete, named
+from kbplanner.evaluate.witness import CompleteInstances, valued_variables
 from kbplanner.ir.compute import value_of
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
@@ -57,7 +57,7 @@ class Solved:
     run: GroundRun
     ground: Ground
     shortest: Shortest
-    complete: Complete
+    complete: CompleteInstances
 
     def chosen(self, instance: Instance, atom: ClauseAtom) -> int:
         """Return the number of the instance that proves a premise of another instance."""
@@ -156,7 +156,12 @@ class Columns:
     """Instances of a block as columns of symbols and of texts."""
 
     def __init__(
-        self, step: Step, block: Block, places: Sequence[int], complete: Complete, engine: Engine
+        self,
+        step: Step,
+        block: Block,
+        places: Sequence[int],
+        complete: CompleteInstances,
+        engine: Engine,
     ) -> None:
         self.count = len(places)
         columns = complete.columns(block, places)
@@ -190,7 +195,7 @@ def step_of(source: InstanceRelation, stored: StoredRule, engine: Engine) -> Ste
     rule = stored.rule
     if any(isinstance(arg, Aggregate) for arg in rule.head.args):
         return None
-    variables = named(source)
+    variables = valued_variables(source)
     columns: dict[HeadTerm, int] = {variable: index for index, variable in enumerate(variables)}
     constants: list[int] = []
     premises: list[Premise] = []

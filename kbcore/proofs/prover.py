@@ -39,11 +39,11 @@ from kbcore.state.partition import Partition
 from kbcore.state.rulebook import StoredRule, stored_rule
 from kbplanner.compile.rules import RuleSet
 from kbplanner.engine.ground import Ground
-from kbplanner.engine.solved import shortest
+from kbplanner.engine.ground_solver import shortest
 from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun, Instance
 from kbplanner.evaluate.loaded import Bind
-from kbplanner.evaluate.witness import Complete, Witnesses
+from kbplanner.evaluate.witness import CompleteInstances, Witnesses
 from kbplanner.ir.program import ClauseAtom
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import (
@@ -203,7 +203,9 @@ class Prover:
                     run.seed(array("I", [symbol for row in rows for symbol in row]), len(rows))
                     ground = self._ground(run)
                     lowest = shortest(engine, ground, self._budget.offload)
-                    solved = Solved(engine, run, ground, lowest, Complete(run, lowest, witnesses))
+                    solved = Solved(
+                        engine, run, ground, lowest, CompleteInstances(run, lowest, witnesses)
+                    )
                     proof = self._proof(view.bind, solved)
                     answer = goal.plan.slots[goal.plan.answer]
                     yield from ((proof.fact(answer, row), proof) for row in rows)

@@ -26,7 +26,7 @@ from kbplanner.compile.plan import (
 )
 from kbplanner.engine.backend import RuleCounts, Run
 from kbplanner.evaluate.evaluate import CompiledGoal, GoalRun
-from kbplanner.evaluate.stages import Stage, Watched
+from kbplanner.evaluate.profiler import StratumProfiler, StratumTotals
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import BodyItem
 from kbplanner.passes.order import NoStatistics
@@ -89,13 +89,13 @@ def plan_data(
             return {**result, **_Plan(planned, goal).data()}
         run = GoalRun(reasoner.tenant.engine, goal, planned.bind, budget.limits)
         try:
-            watched = Watched(run.run, len(goal.plan.strata), clock)
+            watched = StratumProfiler(run.run, len(goal.plan.strata), clock)
             result["answers"] = run.measure(pattern, lambda _: budget.work(watched))
-            result["ms"] = _ms(sum(stage.seconds for stage in watched.stages))
+            result["ms"] = _ms(sum(stage.seconds for stage in watched.strata_totals))
             stats = run.run.stats()
             result["rowsMade"], result["rowsRead"] = stats.rows_made, stats.rows_read
             result["lookUps"], result["rounds"] = stats.probes, stats.rounds
-            return {**result, **_Plan(planned, goal, run.run, watched.stages).data()}
+            return {**result, **_Plan(planned, goal, run.run, watched.strata_totals).data()}
         finally:
             run.close()
 
@@ -116,7 +116,7 @@ class _Plan:
         planned: Planned,
         goal: CompiledGoal,
         run: Run | None = None,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[StratumTotals] = (),
     ) -> None:
         self._planned = planned
         self._goal = goal
@@ -193,7 +193,7 @@ class _Plan:
                 read = self._read(join, slot, columns)
                 row.update(read if number == 0 else {"with": read})
             if reads:
-                per_look_up = estimate.a_look_up
+                per_look_up = estimate.per_lookup
                 row["estimatedPerLookUp"] = None if per_look_up is None else _rounded(per_look_up)
             row["estimatedRows"] = _rounded(estimate.rows)
             row["assumed"] = estimate.assumed

@@ -427,7 +427,7 @@ class Reasoner:
             # No fact has the constant; a conclusion can still have it from a rule's text or a computation.
             intern, find, constants = self.tenant.engine.intern, self.tenant.find, rules.constants
             shape = goal_shape(
-                args, lambda t: (intern if rules.computes or t in constants else find)(t)
+                args, lambda t: (intern if rules.computes_values or t in constants else find)(t)
             )
         return shape
 

@@ -21,7 +21,7 @@ from kbcore.state.partition import Partition, StoredRelation
 from kbplanner.compile.rules import RuleSet, tests_absence
 from kbplanner.engine.backend import EPOCH, FOREVER, Attribute, beginning
 from kbplanner.engine.ground import Ground, touched
-from kbplanner.engine.solved import widest
+from kbplanner.engine.ground_solver import widest
 from kbplanner.evaluate.evaluate import naming_rule
 from kbplanner.evaluate.grounding import GroundRun
 

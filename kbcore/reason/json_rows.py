@@ -10,7 +10,7 @@ from kbcore.state.facts import row_shape
 from kbcore.state.partition import StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Attribute
-from kbplanner.engine.written import RowShape, rows_json
+from kbplanner.engine.json_rows import RowShape, rows_json
 from kbplanner.ir.schema import RelationSchema
 
 TRUTH = {True: ',"truthVal":true', False: ',"truthVal":false'}

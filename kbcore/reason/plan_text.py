@@ -68,9 +68,9 @@ def _known(step: Mapping[str, Any]) -> str:
         parts += [] if step["rows"] is None else [f"made {step['rows']}"]
     else:
         if step.get("estimatedPerLookUp") is not None:
-            a_look_up, in_all = _number(step["estimatedPerLookUp"]), _number(step["estimatedRows"])
+            per_lookup, in_all = _number(step["estimatedPerLookUp"]), _number(step["estimatedRows"])
             parts.append(
-                f"about {a_look_up} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}"
+                f"about {per_lookup} a look-up, {in_all} in all{', assumed' if step['assumed'] else ''}"
             )
         parts += [] if step["rows"] is None else [f"found {step['rows']}"]
     sizes = [_size(read) for read in reads if read["relationRows"] is not None]

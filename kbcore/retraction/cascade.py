@@ -36,8 +36,8 @@ from kbplanner.ir.program import Clause
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
-from kbplanner.passes.order import Expecting, Statistics
-from kbplanner.passes.wellfounded import without
+from kbplanner.passes.order import SmallDerived, Statistics
+from kbplanner.passes.wellfounded import clauses_independent_of
 
 MAX_ROWS = 100_000
 MAX_STEPS = 1_000_000
@@ -137,11 +137,13 @@ class Cascades:
         compiled = self._programs.get(key)
         if compiled is None:
             # Recursion through negation that the removal touches is excluded, with all that depends on it.
-            touched = rules.touched(view.denied, removed)
-            clauses = without(view.rules.clauses(view.denied), touched)
+            touched = rules.components_reading(view.denied, removed)
+            clauses = clauses_independent_of(view.rules.clauses(view.denied), touched)
             affected = Affected(clauses, removed)
             # Usually few conclusions are affected, so joins should start from the affected relations.
-            expecting = Expecting(view.statistics, lambda schema: affected_of(schema) is not None)
+            expecting = SmallDerived(
+                view.statistics, lambda schema: affected_of(schema) is not None
+            )
             program = rewrite(affected.clauses, ALL, "", expecting, skip={"restrict"})
             goal = CompiledGoal(load(self._tenant.engine, program, expecting))
             start = None

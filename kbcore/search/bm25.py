@@ -24,7 +24,7 @@ from kbcore.state.overlay import Overlay
 from kbcore.state.partition import Partition, StoredRelation
 from kbcore.state.tenant import Tenant
 from kbplanner.engine.backend import Engine
-from kbplanner.engine.lexical import MAX_WORDS, UNASKED, Matching
+from kbplanner.engine.lexical import EXCLUDED_RANK, MAX_WORDS, Matching
 
 K1 = 1.2
 B = 0.75
@@ -176,13 +176,13 @@ class _Shelf:
         self.words = sum(part.words for part in parts)
 
     def ranks_of(self, predicates: Sequence[str] | None) -> array[int]:
-        """Return for each owner the rank of its relation, or UNASKED unless its predicate is in
+        """Return for each owner the rank of its relation, or EXCLUDED_RANK unless its predicate is in
         `predicates` (None: all).
         """
         if predicates is None:
             return self.ranks
         names = frozenset(predicates)
-        ranks = array("I", [UNASKED]) * len(self.ranks)
+        ranks = array("I", [EXCLUDED_RANK]) * len(self.ranks)
         for rank, stored in enumerate(self.relations):
             if (
                 stored.schema.predicate in names

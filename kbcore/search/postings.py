@@ -14,7 +14,7 @@ from weakref import ref
 
 from kbcore.reason.budget import Budget
 from kbcore.state.partition import FLIP_GONE, FLIP_HIDDEN, FLIP_SHOWN, StoredRelation
-from kbplanner.engine.lexical import UNASKED
+from kbplanner.engine.lexical import EXCLUDED_RANK
 
 WordsOf = Callable[["array[int]"], Sequence[tuple[int, ...]]]
 """Function from symbols to the words of their texts."""
@@ -81,10 +81,10 @@ class Postings:
         return 0 if postings is None else len(postings) - self.spare.get(word, 0)
 
     def ranks(self, order: Iterable[StoredRelation]) -> array[int]:
-        """Return for each owner the index of its relation in `order`, or UNASKED if it is not in
+        """Return for each owner the index of its relation in `order`, or EXCLUDED_RANK if it is not in
         `order`.
         """
-        ranks = array("I", [UNASKED]) * len(self.parts)
+        ranks = array("I", [EXCLUDED_RANK]) * len(self.parts)
         for rank, stored in enumerate(order):
             if (part := self.part(stored)) is not None:
                 ranks[part.owner] = rank

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbplanner.engine.written import RowShape
+from kbplanner.engine.json_rows import RowShape
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 

@@ -132,7 +132,9 @@ class RuleBook:
         for scope in scopes | {None} if None in touched else touched:
             rules = RuleSet(self._chosen(merged.values(), scope))
             parts = (
-                part for part in rules.negative(frozenset()) if not heads.isdisjoint(part.relations)
+                part
+                for part in rules.negative_components(frozenset())
+                if not heads.isdisjoint(part.relations)
             )
             cycles.update((tuple(part.cycle), None) for part in parts)
         return list(cycles)
@@ -147,7 +149,7 @@ class RuleBook:
                 hint,
             )
             for stored in added
-            if stored.rule in self.visible(stored.scope).endless
+            if stored.rule in self.visible(stored.scope).computed_recursion
         ]
 
     def scopes(self) -> set[str | None]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from kbplanner.engine import ground as reference
-from kbplanner.engine import solved
+from kbplanner.engine import ground_solver
 from kbplanner.engine.binding import ffi, lib
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import NONE, Ground
@@ -65,7 +65,7 @@ def test_shortest_proofs(free, steps):
     ground = made(
         [(head, [node for node in below if node < head]) for head, below in free[:4]], steps
     )
-    found = solved.shortest(Engine(), ground)
+    found = ground_solver.shortest(Engine(), ground)
     assert found == reference.shortest(ground)
     assert list(found.heights) == naive_heights(ground)
     for node, (height, instance) in enumerate(zip(found.heights, found.chosen, strict=True)):
@@ -85,7 +85,7 @@ def test_shortest_proofs(free, steps):
 def test_best_values(steps, data):
     ground = made([], steps)
     ranks = array("I", [data.draw(st.integers(0, len(steps))) for _ in steps])
-    found = solved.widest(Engine(), ground, ranks)
+    found = ground_solver.widest(Engine(), ground, ranks)
     assert found == reference.widest(ground, ranks)
     assert list(found) == naive_best(ground, ranks)
 
@@ -112,8 +112,8 @@ def test_no_room_leaves_nothing_behind():
     ground = made([(0, [])], [(1, [0]), (2, [0, 1]), (2, [2])])
     before = engine.bytes
     for solve in (
-        lambda: solved.shortest(engine, ground),
-        lambda: solved.widest(engine, ground, array("I", [1, 2, 3, 4])),
+        lambda: ground_solver.shortest(engine, ground),
+        lambda: ground_solver.widest(engine, ground, array("I", [1, 2, 3, 4])),
     ):
         expected, failures = solve(), 0
         for nth in range(1, 20):
@@ -163,4 +163,4 @@ def test_arrays_that_are_no_ground_program_are_refused():
 
 def test_a_rank_without_a_place_is_refused():
     with pytest.raises(Exception, match="bad handle, arity or argument"):
-        solved.widest(Engine(), made([], [(0, [])]), array("I", [2]))
+        ground_solver.widest(Engine(), made([], [(0, [])]), array("I", [2]))

@@ -82,10 +82,10 @@ def test_a_run_is_closed_while_a_call_is_at_work():
     before = engine.bytes
     with engine._lock:
         run.close()
-        assert len(engine._lost) == 1
+        assert len(engine._pending_closes) == 1
     with pytest.raises(EngineFault):
         run.check()
-    assert not engine._lost
+    assert not engine._pending_closes
     assert engine.bytes < before
 
 

@@ -12,7 +12,7 @@ from support.examples import examples
 
 from kbplanner._engine import ffi, lib
 from kbplanner.engine.engine import Engine
-from kbplanner.engine.lexical import UNASKED, Matching
+from kbplanner.engine.lexical import EXCLUDED_RANK, Matching
 from kbplanner.errors import EngineFault
 from kbplanner.reference.engine import ReferenceEngine
 
@@ -51,7 +51,7 @@ def collections(draw):
         owners[place] = draw(st.integers(0, 2))
     lists = draw(st.lists(st.lists(st.sampled_from(places), max_size=60).map(sorted), max_size=6))
     lists.sort(key=len)
-    ranks = draw(st.permutations([0, 1, draw(st.sampled_from([2, UNASKED]))]))
+    ranks = draw(st.permutations([0, 1, draw(st.sampled_from([2, EXCLUDED_RANK]))]))
     return matching(lists, lengths, shown=shown, owners=owners, ranks=ranks)
 
 

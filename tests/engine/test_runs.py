@@ -24,7 +24,7 @@ from engine.assembler import (
 )
 from engine.programs import GRAPHS, PLENTY, closure_of, finish, one_rule, unreachable
 from kbplanner.engine.backend import Limits, RunState
-from kbplanner.engine.engine import SCRATCH, Engine
+from kbplanner.engine.engine import SCRATCH_SYMBOLS, Engine
 from kbplanner.errors import BudgetExceeded, Cancelled, EngineFault
 
 
@@ -277,7 +277,7 @@ def test_a_small_goal_is_one_call(engine, facts):
 
 
 def test_more_answers_than_the_buffer_holds_are_left_to_match(engine, facts):
-    many = SCRATCH // 2 + 1
+    many = SCRATCH_SYMBOLS // 2 + 1
     edges = facts([("hub", f"n{i}") for i in range(many)])
     run = engine.open_run(engine.load(asm.paths()), [edges])
     hub = engine.find("hub")

@@ -328,7 +328,7 @@ def pieces(text: str, size: int) -> Iterator[str]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
 def test_a_stream_gives_the_same_statements(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "WINDOW", 16)
+    monkeypatch.setattr(reader, "MIN_WINDOW_CHARS", 16)
     text = (
         FAMILY
         + "p(3.5). q(\"a. b\", 'c.').\n/* . */ r :- ?x = 3., s(1).".replace("3.,", "3.")
@@ -345,8 +345,8 @@ def place_and_code(error: dict[str, object]) -> str:
 @examples(200)
 def test_wherever_a_stream_is_cut(text: str, size: int, window: int) -> None:
     expected, errors = outcome(Reader, text)
-    before = reader.WINDOW
-    reader.WINDOW = window
+    before = reader.MIN_WINDOW_CHARS
+    reader.MIN_WINDOW_CHARS = window
     given_: list[Statement] = []
     told: list[dict[str, object]] = []
     try:
@@ -354,7 +354,7 @@ def test_wherever_a_stream_is_cut(text: str, size: int, window: int) -> None:
     except InvalidInput as error:
         told = list((error.details or {})["errors"])
     finally:
-        reader.WINDOW = before
+        reader.MIN_WINDOW_CHARS = before
     assert sorted(map(place_and_code, told)) == sorted(map(place_and_code, errors))
     if not errors:
         assert given_ == expected

@@ -29,7 +29,7 @@ from kbplanner.passes.lower import lower
 from kbplanner.passes.order import NoStatistics, order_items
 from kbplanner.passes.parts import split
 from kbplanner.passes.stratify import strata
-from kbplanner.passes.wellfounded import apart, negative_components
+from kbplanner.passes.wellfounded import negative_components, without_negative_components
 from kbplanner.syntax.parser import parse_program
 from kbplanner.syntax.statements import GoalStatement, RuleStatement
 
@@ -70,11 +70,11 @@ def linear(source: Source) -> str:
     return show(source.program(linearise(lower(source.rules))))
 
 
-def without_negative_components(source: Source) -> str:
+def without_recursion_through_negation(source: Source) -> str:
     clauses = linearise(lower(source.rules))
     parts = negative_components(clauses)
     undefined = {schema for part in parts for schema in part.relations}
-    return show(source.program(apart(clauses, parts, undefined)))
+    return show(source.program(without_negative_components(clauses, parts, undefined)))
 
 
 def ordered(source: Source) -> str:
@@ -111,7 +111,7 @@ RUN: dict[str, Callable[[Source], str]] = {
     "lower": lowered,
     "aggregate": lowered,
     "linearise": linear,
-    "wellfounded": without_negative_components,
+    "wellfounded": without_recursion_through_negation,
     "order": ordered,
     "parts": levels,
     "instances": with_instances,

@@ -20,7 +20,7 @@ from kbplanner.evaluate.race import Race
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import Atom
 from kbplanner.passes import rewrite
-from kbplanner.passes.magic import can_lose
+from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.syntax.parser import parse_goal, parse_program
 
 POINTS_TO = """
@@ -165,7 +165,7 @@ def test_only_demand_in_a_non_linear_recursion_can_lose(rules, goal, adornment, 
     program = rewrite(
         rule_set(rules).clauses(frozenset()), RelationSchema(goal, 2).derived, adornment
     )
-    assert can_lose(program) is expected
+    assert demand_can_cost_more(program) is expected
 
 
 def test_rules_that_compute_new_values_without_end_have_no_full_plan(world):

@@ -15,7 +15,7 @@ from kbplanner.engine.backend import RunState, Steps
 from kbplanner.engine.engine import Engine
 from kbplanner.errors import RecursiveAggregate
 from kbplanner.evaluate.evaluate import GoalRun, adornment_of, goal_pattern
-from kbplanner.evaluate.stages import Watched
+from kbplanner.evaluate.profiler import StratumProfiler
 from kbplanner.ir.schema import RelationSchema
 from kbplanner.passes.order import NoStatistics
 from kbplanner.reference.engine import ReferenceEngine
@@ -50,11 +50,11 @@ class Watching:
 
     fuel: int
     steps: int = 0
-    watched: Watched | None = field(default=None)
+    watched: StratumProfiler | None = field(default=None)
 
     def drive(self, run: Steps, strata: int) -> None:
         ticks = count()
-        self.watched = Watched(run, strata, lambda: float(next(ticks)))
+        self.watched = StratumProfiler(run, strata, lambda: float(next(ticks)))
         state = RunState.PAUSED
         while state is not RunState.DONE:
             state = self.watched.step(self.fuel)
@@ -69,12 +69,12 @@ def analysed(engine, rules, facts, goal, fuel):
     pattern = goal_pattern(goal.args, engine.intern)
     denied = frozenset(s for s in rules.deniable if world.rows(s))
     assume(
-        not rules.negative(denied)
+        not rules.negative_components(denied)
     )  # such components are settled beforehand, by runs of their own
     compiled = world.cache.get(rules, schema, adornment_of(goal.args), denied, NoStatistics())
     run, watching = GoalRun(engine, compiled, world.bind, programs.PLENTY), Watching(fuel)
     answers = run.measure(pattern, lambda one: watching.drive(one, len(compiled.plan.strata)))
-    stats, counts, stages = run.run.stats(), run.run.counts(), watching.watched.stages
+    stats, counts, stages = run.run.stats(), run.run.counts(), watching.watched.strata_totals
     assert (
         sum(one.rows_made for one in counts)
         == stats.rows_made

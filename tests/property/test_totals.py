@@ -44,7 +44,7 @@ texts = st.one_of(
 )
 def test_both_engines_have_the_same_totals(rows, dead, hidden, pattern, column, piece):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relation, "PIECE", piece)
+        patch.setattr(relation, "ROWS_PER_TOTAL_CALL", piece)
         found = []
         for engine in (Engine(), ReferenceEngine()):
             stored = engine.relation(3)

@@ -16,18 +16,18 @@ from kbplanner.compile.plan import (
     Project,
     Scan,
 )
-from kbplanner.passes.order import Statistics, rows_a_look_up
+from kbplanner.passes.order import Statistics, rows_per_lookup
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimate for one step: rows per look-up (None: it only tests or computes), and rows in all.
+    """Estimate for one step: rows per lookup (None: it only tests or computes), and rows in all.
 
     `assumed`: it depends on the size of a relation that the run derives, which the planner does not
     know.
     """
 
-    a_look_up: float | None
+    per_lookup: float | None
     rows: float
     assumed: bool
 
@@ -76,4 +76,4 @@ def _expected(plan: Plan, slot: int, columns: Sequence[Column], statistics: Stat
         distinct = statistics.distinct(schema, keys) if keys else 1
         if distinct or not rows:
             return rows / max(distinct, 1)
-    return rows_a_look_up(schema, keys, free, statistics) if columns else 1.0
+    return rows_per_lookup(schema, keys, free, statistics) if columns else 1.0

@@ -10,8 +10,13 @@ from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Comparison, Literal, Rule
 from kbplanner.passes.linearise import linearise
 from kbplanner.passes.lower import lower
-from kbplanner.passes.stratify import check_stratified, computed_recursion
-from kbplanner.passes.wellfounded import NegativeComponent, apart, negative_components, uncertain
+from kbplanner.passes.stratify import check_stratified, rules_computing_recursively
+from kbplanner.passes.wellfounded import (
+    NegativeComponent,
+    negative_components,
+    uncertain,
+    without_negative_components,
+)
 
 
 class RuleSet:
@@ -37,9 +42,11 @@ class RuleSet:
             RelationSchema(r.head.predicate, r.head.arity, r.head.positive) for r in self.rules
         )
         """Stored schemas of the predicates that have rules."""
-        self.endless = frozenset(self.rules[number - 1] for number in computed_recursion(clauses))
+        self.computed_recursion = frozenset(
+            self.rules[number - 1] for number in rules_computing_recursively(clauses)
+        )
         """Rules of a recursion through a computed value, which may not terminate."""
-        self.computes = any(
+        self.computes_values = any(
             isinstance(item, (Computation, Aggregation))
             for clause in clauses
             for item in clause.body
@@ -78,29 +85,31 @@ class RuleSet:
                     constants.update(arg for arg in atom.args if isinstance(arg, str))
         return frozenset(constants)
 
-    def negative(self, denied: frozenset[RelationSchema]) -> tuple[NegativeComponent, ...]:
+    def negative_components(
+        self, denied: frozenset[RelationSchema]
+    ) -> tuple[NegativeComponent, ...]:
         """Return the components that recurse through negation, each after those it depends on."""
         if self.within is not self:
-            return self.within.negative(denied & self.within.deniable)
+            return self.within.negative_components(denied & self.within.deniable)
         if denied not in self._negative:
             self._negative[denied] = negative_components(self.clauses(denied))
         return self._negative[denied]
 
-    def needed(
+    def needed_components(
         self, denied: frozenset[RelationSchema], goals: Iterable[RelationSchema] | None
     ) -> list[int]:
         """Return the indexes of the components that goals on stored schemas (None: any) depend on,
         in order.
         """
-        parts = self.negative(denied)
+        parts = self.negative_components(denied)
         if goals is None:
             return list(range(len(parts)))
         reached = self._reached(denied, frozenset(goal.derived for goal in goals))
         return [index for index, part in enumerate(parts) if not reached.isdisjoint(part.relations)]
 
-    def below(self, denied: frozenset[RelationSchema], index: int) -> list[int]:
+    def components_below(self, denied: frozenset[RelationSchema], index: int) -> list[int]:
         """Return the indexes of the components that the given one depends on, in order."""
-        parts = self.negative(denied)
+        parts = self.negative_components(denied)
         reached = self._reached(denied, parts[index].relations)
         return [
             other
@@ -108,12 +117,12 @@ class RuleSet:
             if not reached.isdisjoint(part.relations)
         ]
 
-    def touched(
+    def components_reading(
         self, denied: frozenset[RelationSchema], stored: Iterable[RelationSchema]
     ) -> frozenset[RelationSchema]:
         """Return the relations of those components that depend on any of these stored relations."""
         read = frozenset(stored)
-        parts = (part.relations for part in self.negative(denied))
+        parts = (part.relations for part in self.negative_components(denied))
         return frozenset(
             schema for own in parts if read & self._reached(denied, own) for schema in own
         )
@@ -134,11 +143,13 @@ class RuleSet:
         """
         return False
 
-    def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
-        """Return clauses for proofs, in the shape of the rules; `weighing` allows rewritten linear
+    def proof_clauses(
+        self, denied: frozenset[RelationSchema], allow_rewriting: bool
+    ) -> tuple[Clause, ...]:
+        """Return clauses for proofs, in the shape of the rules; `allow_rewriting` allows rewritten linear
         recursion.
         """
-        return self.clauses(denied) if weighing else lower(self.rules, denied)
+        return self.clauses(denied) if allow_rewriting else lower(self.rules, denied)
 
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """Return the rules lowered, given which of `deniable` have rows."""
@@ -162,21 +173,27 @@ class SettledRules(RuleSet):
     def clauses(self, denied: frozenset[RelationSchema]) -> tuple[Clause, ...]:
         """Return the rules lowered, over what was settled."""
         if denied not in self._lowered:
-            parts = self._source.negative(denied)
-            self._lowered[denied] = apart(self._source.clauses(denied), parts, self._undefined)
+            parts = self._source.negative_components(denied)
+            self._lowered[denied] = without_negative_components(
+                self._source.clauses(denied), parts, self._undefined
+            )
         return self._lowered[denied]
 
-    def stepwise(self, denied: frozenset[RelationSchema], weighing: bool) -> tuple[Clause, ...]:
+    def proof_clauses(
+        self, denied: frozenset[RelationSchema], allow_rewriting: bool
+    ) -> tuple[Clause, ...]:
         """Return clauses for proofs: those that recurse through negation test the absence of
         possible rows.
         """
-        source = self._source.stepwise(denied, weighing)
-        return apart(source, negative_components(source), self._undefined, keep=True)
+        source = self._source.proof_clauses(denied, allow_rewriting)
+        return without_negative_components(
+            source, negative_components(source), self._undefined, keep=True
+        )
 
     def uncertain(self, denied: frozenset[RelationSchema], goal: RelationSchema) -> bool:
         """Return True if a stored schema's conclusions can be undefined."""
         if denied not in self._uncertain:
-            parts = self._source.negative(denied)
+            parts = self._source.negative_components(denied)
             self._uncertain[denied] = uncertain(
                 self._source.clauses(denied), parts, self._undefined
             )

@@ -118,7 +118,7 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """Counters of one version of a rule in a run: new rows, rows read, look-ups (including that of
+    """Counters of one version of a rule in a run: new rows, rows read, lookups (including that of
     the head).
 
     `steps` has, for each step, the number of rows or combinations that passed it, for the last step
@@ -132,7 +132,7 @@ class RuleCounts:
     steps: tuple[int, ...]
 
 
-class Asked(NamedTuple):
+class SmallGoalResult(NamedTuple):
     """Result of a small goal: `rows` are its answers in answer order, None where they must be read
     separately.
 
@@ -288,11 +288,11 @@ class Relation(Protocol):
         The compared cells are VALID_FROM, VALID_UNTIL, TTL and CONFIDENCE; NaN equals NaN.
         """
 
-    def salience(self, ids: array[int], how: Salience) -> array[float]:
+    def salience(self, ids: array[int], scoring: Salience) -> array[float]:
         """Return the score of each row."""
 
     def most_salient(
-        self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
+        self, k: int, scoring: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
         """Return ids and scores of the at most `k` visible matching rows with the highest scores >=
         `minimum`.
@@ -300,7 +300,7 @@ class Relation(Protocol):
         Highest first; among equal scores the one created last, then the one with the lower id.
         """
 
-    def least_salient(self, threshold: float, how: Salience) -> array[int]:
+    def least_salient(self, threshold: float, scoring: Salience) -> array[int]:
         """Return the ids of the visible rows that score below a threshold, in order of id."""
 
     def touch(self, ids: array[int], now: int) -> None:
@@ -330,7 +330,7 @@ class Run(Protocol):
         pattern: Sequence[int],
         limits: Limits,
         fuel: int,
-    ) -> Asked:
+    ) -> SmallGoalResult:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a
         derived slot.
 

@@ -1,6 +1,6 @@
 """The only access to the C engine: the compiled module, exceptions for statuses, buffers.
 
-Imported only by `engine`, `relation`, `model`, `solved` and `written` of this package.
+Imported only by `engine`, `relation`, `model`, `ground_solver` and `json_rows` of this package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENGINE_ABI = 3
 BUDGETS = {1: "derivedRows", 2: "memoryBytes", 3: "steps"}
 """Names of budgets, by their numbers in the engine."""
 
-__all__ = ["check", "encode", "ffi", "lib", "opcodes", "room"]
+__all__ = ["check", "encode", "ffi", "lib", "new_array", "opcodes"]
 
 
 def check_abi(abi: int) -> None:
@@ -75,7 +75,7 @@ def opcodes() -> dict[str, tuple[int, int]]:
     return table
 
 
-def room(count: int) -> array[int]:
+def new_array(count: int) -> array[int]:
     """Return an array for `count` symbols or ids."""
     return array("I", bytes(4 * count))
 

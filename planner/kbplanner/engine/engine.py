@@ -14,7 +14,15 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from kbplanner.engine import backend
-from kbplanner.engine.backend import SLICE, Asked, Limits, Offload, RuleCounts, RunState, RunStats
+from kbplanner.engine.backend import (
+    SLICE,
+    Limits,
+    Offload,
+    RuleCounts,
+    RunState,
+    RunStats,
+    SmallGoalResult,
+)
 from kbplanner.engine.binding import (
     BUDGETS,
     check,
@@ -22,8 +30,8 @@ from kbplanner.engine.binding import (
     ffi,
     lib,
     limits_struct,
+    new_array,
     opcodes,
-    room,
 )
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
@@ -33,14 +41,14 @@ from kbplanner.errors import BudgetExceeded, EngineFault
 
 __all__ = ["CompiledPlan", "Engine", "Relation", "Run", "opcodes"]
 
-MAX_NAMES = 1 << 18
+MAX_CACHED_TEXTS = 1 << 18
 """Texts cached as Python strings beside the engine's own: at most about 20 MB."""
 
-LONG_SORT = 20_000
+OFFLOADED_SORT_ROWS = 20_000
 """Number of rows whose sorting takes some milliseconds."""
 
-SCRATCH = 1 << 14
-"""Symbols in the buffer for answers of small goals."""
+SCRATCH_SYMBOLS = 1 << 14
+"""Number of symbols in the buffer for answers of small goals."""
 
 _PLAN_HEAD = 8
 _NO_SLOT = 0xFFFFFFFF
@@ -52,9 +60,9 @@ class Engine:
     def __init__(self, max_bytes: int = 0, *, fail_after: int = 0) -> None:
         self._handle: Any = None
         self._lock = threading.Lock()
-        self._lost: deque[tuple[Any, Any]] = deque()
-        self._names: dict[int, str] = {}
-        self._found: dict[str, int] = {}
+        self._pending_closes: deque[tuple[Any, Any]] = deque()
+        self._text_cache: dict[int, str] = {}
+        self._symbol_cache: dict[str, int] = {}
         self._scratch = _Scratch()
         self.max_bytes = max_bytes
         out = ffi.new("kb_engine **")
@@ -64,38 +72,38 @@ class Engine:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
-            self._sweep()
+            self._close_pending()
             lib.kb_engine_close(self._handle)
 
-    def _sweep(self) -> None:
+    def _close_pending(self) -> None:
         """Close runs and models that were garbage-collected during a call."""
-        while self._lost:
-            close, handle = self._lost.popleft()
+        while self._pending_closes:
+            close, handle = self._pending_closes.popleft()
             close(handle)
 
-    def lose(self, close: Any, handle: Any) -> None:
+    def close_later(self, close: Any, handle: Any) -> None:
         """Close a run or model now or before the next call; never block, since garbage collection
         may call this.
         """
-        self._lost.append((close, handle))
+        self._pending_closes.append((close, handle))
         if self._lock.acquire(blocking=False):
             try:
-                self._sweep()
+                self._close_pending()
             finally:
                 self._lock.release()
 
-    def _enter(self) -> Any:
+    def _locked_handle(self) -> Any:
         """Return the handle to a caller that holds the lock."""
         if self._handle is None:
             raise EngineFault("engine: the engine is closed")
-        if self._lost:
-            self._sweep()
+        if self._pending_closes:
+            self._close_pending()
         return self._handle
 
     def call(self, function: Any, *arguments: Any) -> int:
         """Take the mutex and call a function whose first argument is the engine."""
         with self._lock:
-            return check(function(self._enter(), *arguments), self.max_bytes)
+            return check(function(self._locked_handle(), *arguments), self.max_bytes)
 
     def intern(self, text: str) -> int:
         """Return the symbol of a text; create it if it is new."""
@@ -114,14 +122,14 @@ class Engine:
             parts = [encode(text) for text in texts]
             encoded = b"".join(parts)
             ends = array("Q", accumulate(map(len, parts)))
-        out = room(len(ends))
+        out = new_array(len(ends))
         ends_view, out_view = ffi.from_buffer("uint64_t[]", ends), ffi.from_buffer("kb_sym[]", out)
         self.call(lib.kb_intern_many, encoded, ends_view, len(ends), out_view)
         return out
 
     def find(self, text: str) -> int:
         """Return the symbol of a text, 0 if it was never interned."""
-        known = self._found.get(text)
+        known = self._symbol_cache.get(text)
         if known is not None:
             return known
         encoded = encode(text)
@@ -129,16 +137,16 @@ class Engine:
         self.call(lib.kb_find, encoded, len(encoded), out)
         symbol = int(out[0])
         if symbol:  # a symbol never changes
-            if len(self._found) >= MAX_NAMES:
-                self._found = {}
-            self._found[text] = symbol
+            if len(self._symbol_cache) >= MAX_CACHED_TEXTS:
+                self._symbol_cache = {}
+            self._symbol_cache[text] = symbol
         return symbol
 
     def text(self, symbol: int) -> str:
         """Return the text of a symbol."""
         out, length = ffi.new("char **"), ffi.new("size_t *")
         with self._lock:  # until the text, which is borrowed, is copied
-            check(lib.kb_symbol(self._enter(), symbol, out, length))
+            check(lib.kb_symbol(self._locked_handle(), symbol, out, length))
             return bytes(ffi.buffer(out[0], length[0])).decode()
 
     def texts_once(self, symbols: array[int]) -> list[str]:
@@ -147,16 +155,16 @@ class Engine:
 
     def texts(self, symbols: array[int]) -> list[str]:
         """Return the texts of many symbols; recently used ones are cached as Python strings."""
-        names = self._names
+        names = self._text_cache
         try:
             return [names[symbol] for symbol in symbols]
         except KeyError:
             new = array("I", set(symbols).difference(names))
-        if len(names) + len(new) > MAX_NAMES:
+        if len(names) + len(new) > MAX_CACHED_TEXTS:
             names = {}  # a new dict: another thread may be reading the old one
             new = array("I", set(symbols))
-            if len(new) <= MAX_NAMES:
-                self._names = names
+            if len(new) <= MAX_CACHED_TEXTS:
+                self._text_cache = names
         names.update(zip(new, self._decoded(new), strict=True))
         return [names[symbol] for symbol in symbols]
 
@@ -193,7 +201,7 @@ class Engine:
     def symbols(self) -> int:
         """The number of symbols; they are 1 to this number."""
         with self._lock:
-            return int(lib.kb_symbol_count(self._enter()))
+            return int(lib.kb_symbol_count(self._locked_handle()))
 
     def sort(self, rows: array[int], arity: int, offload: Offload | None = None) -> array[int]:
         """Return the rows in answer order: numbers before text, numbers by value then text, text by
@@ -202,7 +210,7 @@ class Engine:
         result = rows[:]
         count = len(rows) // arity if arity else 0
         view = ffi.from_buffer("kb_sym[]", result)
-        if offload is None or count < LONG_SORT:
+        if offload is None or count < OFFLOADED_SORT_ROWS:
             self.call(lib.kb_sort_rows, view, arity, count)
         else:
             self.call(
@@ -265,7 +273,7 @@ class Engine:
     def best_matches(self, search: Matching, k: int) -> tuple[array[int], array[float]]:
         """Return indexes and scores of the at most `k` facts that match the words best."""
         k = min(k, len(search.lengths))
-        indexes, scores, filled = room(k), array("d", bytes(8 * k)), ffi.new("size_t *")
+        indexes, scores, filled = new_array(k), array("d", bytes(8 * k)), ffi.new("size_t *")
         with _PinnedSearch(search) as request:
             indexes_view = ffi.from_buffer("uint32_t[]", indexes)
             scores_view = ffi.from_buffer("double[]", scores)
@@ -286,18 +294,18 @@ class Engine:
     def bytes(self) -> int:
         """Return all bytes held."""
         with self._lock:
-            return int(lib.kb_engine_bytes(self._enter()))
+            return int(lib.kb_engine_bytes(self._locked_handle()))
 
     def fail_after(self, allocations: int) -> None:
         """Make the n-th allocation from now fail (0 = none); for tests."""
         with self._lock:
-            lib.kb_engine_fail_after(self._enter(), allocations)
+            lib.kb_engine_fail_after(self._locked_handle(), allocations)
 
     def close(self) -> None:
         """Free everything; what is still open of this engine can only be closed afterwards."""
         with self._lock:
             if self._handle is not None:
-                self._sweep()
+                self._close_pending()
                 lib.kb_engine_close(self._handle)  # an open run keeps the memory until it is closed
                 self._handle = None
 
@@ -347,7 +355,7 @@ class _Scratch:
         self.seed = ffi.new("kb_sym[]", 64)
         self.pattern = ffi.new("kb_sym[]", 64)
         self.limits = ffi.new("kb_limits *")
-        self.rows = ffi.new("kb_sym[]", SCRATCH)
+        self.rows = ffi.new("kb_sym[]", SCRATCH_SYMBOLS)
         self.answer = ffi.new("kb_answer *")
 
 
@@ -376,23 +384,23 @@ class Run:
         self._seed_arity = plan.seed_arity
         self._limits = limits
         self._is_profiled = False
-        self._gate = threading.Lock()  # cancel and close may run at the same time
+        self._close_mutex = threading.Lock()  # cancel and close may run at the same time
 
     def __del__(self) -> None:
         self.close()
 
-    def _opened(self) -> Any:
+    def _open_handle(self) -> Any:
         if self._handle is None:
             raise EngineFault("engine: the run is closed")
         return self._handle
 
     def _call(self, function: Any, *arguments: Any) -> int:
         with self._engine._lock:
-            return self._alone(function, *arguments)
+            return self._call_locked(function, *arguments)
 
-    def _alone(self, function: Any, *arguments: Any) -> int:
-        self._engine._enter()
-        handle = self._opened()  # a concurrent close takes effect after this call
+    def _call_locked(self, function: Any, *arguments: Any) -> int:
+        self._engine._locked_handle()
+        handle = self._open_handle()  # a concurrent close takes effect after this call
         status = function(handle, *arguments)
         if status != lib.KB_LIMIT:
             return check(status or 0, self._engine.max_bytes)
@@ -419,7 +427,7 @@ class Run:
         pattern: Sequence[int],
         limits: Limits,
         fuel: int,
-    ) -> Asked:
+    ) -> SmallGoalResult:
         """Run a small goal in one call: add demand (None: none), step, read the matches in a
         derived slot.
         """
@@ -439,8 +447,8 @@ class Run:
             if seed is not None:
                 seed_view = scratch.seed
                 seed_view[0 : len(seed)] = seed
-            room = SCRATCH // (width or 1)
-            status = self._alone(
+            capacity = SCRATCH_SYMBOLS // (width or 1)
+            status = self._call_locked(
                 lib.kb_run_ask,
                 seed_view,
                 budget,
@@ -448,17 +456,17 @@ class Run:
                 slot,
                 scratch.pattern,
                 scratch.rows,
-                room,
+                capacity,
                 answer,
             )
             if status != lib.KB_DONE:
-                return Asked(RunState(status))
+                return SmallGoalResult(RunState(status))
             count = answer.count
             rows = None
-            if count <= room:
+            if count <= capacity:
                 rows = array("I")
                 rows.frombytes(ffi.buffer(scratch.rows, 4 * count * width))
-            return Asked(
+            return SmallGoalResult(
                 RunState.DONE,
                 rows,
                 answer.bytes,
@@ -507,7 +515,7 @@ class Run:
     def stats(self) -> RunStats:
         """Return the counters so far."""
         with self._engine._lock:
-            return self._read(self._opened())
+            return self._read(self._open_handle())
 
     def limit(self, limits: Limits) -> None:
         """Set new budgets, counted from now."""
@@ -542,13 +550,13 @@ class Run:
 
     def cancel(self) -> None:
         """Stop the current step soon; may be called from another thread."""
-        with self._gate:
+        with self._close_mutex:
             if self._handle is not None:
                 lib.kb_run_cancel(self._handle)
 
     def close(self) -> None:
         """Free the run's relations."""
-        with self._gate:
+        with self._close_mutex:
             handle, self._handle = self._handle, None
         if handle is not None:
-            self._engine.lose(lib.kb_run_close, handle)
+            self._engine.close_later(lib.kb_run_close, handle)

@@ -16,7 +16,7 @@ from typing import TypeVar
 NONE = 0xFFFFFFFF
 """Array entry for a missing number."""
 
-AT_ONCE = 10_000
+STEPS_PER_YIELD = 10_000
 """Steps of Python between two calls of `yield_now`: about a millisecond."""
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def touched(ground: Ground, marked: bytearray, yield_now: Callable[[], None]) ->
     steps = 0
     while todo:
         steps += 1
-        if not steps % AT_ONCE:
+        if not steps % STEPS_PER_YIELD:
             yield_now()
         node = todo.pop()
         if not nodes[node]:
@@ -140,7 +140,9 @@ def touched(ground: Ground, marked: bytearray, yield_now: Callable[[], None]) ->
     return nodes
 
 
-def paced(items: Iterable[T], yield_now: Callable[[], None], every: int = AT_ONCE) -> Iterator[T]:
+def paced(
+    items: Iterable[T], yield_now: Callable[[], None], every: int = STEPS_PER_YIELD
+) -> Iterator[T]:
     """Yield the items, and call `yield_now` after every `every` of them."""
     left, more = iter(items), False
     for item in left:
@@ -170,13 +172,13 @@ def _users(
     for node in paced(ground.premises, yield_now):
         counts[node + 1] += 1
     starts = list(accumulate(counts))
-    places = starts[:]
+    next_slots = starts[:]
     users = array("I", bytes(4 * len(ground.premises)))
     at = 0
     for instance, end in paced(enumerate(ground.ends), yield_now):
         for node in ground.premises[at:end]:
-            users[places[node]] = instance
-            places[node] += 1
+            users[next_slots[node]] = instance
+            next_slots[node] += 1
         at = end
     return starts, users
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 MAX_WORDS = 64
 """Maximum number of words in one search."""
 
-UNASKED = 0xFFFFFFFF
+EXCLUDED_RANK = 0xFFFFFFFF
 """Rank of an owner whose facts are excluded."""
 
 
@@ -35,6 +35,6 @@ class Matching:
     shortest: int
     most: int
 
-    def asked(self, index: int) -> bool:
+    def is_searchable(self, index: int) -> bool:
         """Return True if a fact is searchable."""
-        return bool(self.shown[index]) and self.ranks[self.owners[index]] != UNASKED
+        return bool(self.shown[index]) and self.ranks[self.owners[index]] != EXCLUDED_RANK

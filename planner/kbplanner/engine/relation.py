@@ -17,14 +17,14 @@ from kbplanner.engine.backend import (
     Total,
     YieldNow,
 )
-from kbplanner.engine.binding import ffi, lib, room
+from kbplanner.engine.binding import ffi, lib, new_array
 from kbplanner.engine.salience import Salience
 from kbplanner.errors import EngineFault
 
 if TYPE_CHECKING:
     from kbplanner.engine.engine import Engine, Run
 
-PIECE = 100_000
+ROWS_PER_TOTAL_CALL = 100_000
 """Rows summed in one call of a total: about a millisecond."""
 
 
@@ -62,7 +62,7 @@ class Relation:
         """Add `count` rows; return the id of each row, and how many are new (id >= counts().rows
         before).
         """
-        view, ids, added = self._rows(rows, count), room(count), ffi.new("size_t *")
+        view, ids, added = self._rows(rows, count), new_array(count), ffi.new("size_t *")
         ids_view = ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_insert, view, count, ids_view, added)
         return ids, int(added[0])
@@ -81,7 +81,7 @@ class Relation:
 
     def locate(self, rows: array[int], count: int) -> array[int]:
         """Return the id of each row, including hidden ones; NO_ROW where it does not exist."""
-        view, ids = self._rows(rows, count), room(count)
+        view, ids = self._rows(rows, count), new_array(count)
         ids_view = ffi.from_buffer("uint32_t[]", ids)
         self._call(lib.kb_locate, view, count, ids_view)
         return ids
@@ -98,11 +98,11 @@ class Relation:
         limit 0 = all.
         """
         rows, ids = array("I"), array("I")
-        for some_rows, some_ids in self.pieces(pattern, hidden=hidden, limit=limit):
+        for piece_rows, piece_ids in self.pieces(pattern, hidden=hidden, limit=limit):
             if yield_now is not None and ids:
                 yield_now()
-            rows.extend(some_rows)
-            ids.extend(some_ids)
+            rows.extend(piece_rows)
+            ids.extend(piece_ids)
         return rows, ids
 
     def pieces(
@@ -117,23 +117,25 @@ class Relation:
         flags = lib.KB_MATCH_HIDDEN if hidden else 0
         size = 64
         while True:
-            ask = min(size, limit - total) if limit else size
-            some_rows, some_ids = room(ask * self._arity), room(ask)
+            wanted_count = min(size, limit - total) if limit else size
+            piece_rows, piece_ids = new_array(wanted_count * self._arity), new_array(wanted_count)
             rows_view, ids_view = (
-                ffi.from_buffer("kb_sym[]", some_rows),
-                ffi.from_buffer("uint32_t[]", some_ids),
+                ffi.from_buffer("kb_sym[]", piece_rows),
+                ffi.from_buffer("uint32_t[]", piece_ids),
             )
-            self._call(lib.kb_match, values, flags, cursor, rows_view, ids_view, ask, filled)
-            got = filled[0]
-            total += got
-            yield some_rows[: got * self._arity], some_ids[:got]
-            if got < ask or (limit and total >= limit):
+            self._call(
+                lib.kb_match, values, flags, cursor, rows_view, ids_view, wanted_count, filled
+            )
+            count = filled[0]
+            total += count
+            yield piece_rows[: count * self._arity], piece_ids[:count]
+            if count < wanted_count or (limit and total >= limit):
                 return
             size = min(size * 8, 1 << 16)
 
     def rows(self, ids: array[int]) -> array[int]:
         """Return the rows with these ids, which must exist, in the given order."""
-        rows = room(len(ids) * self._arity)
+        rows = new_array(len(ids) * self._arity)
         ids_view, rows_view = ffi.from_buffer("uint32_t[]", ids), ffi.from_buffer("kb_sym[]", rows)
         self._call(lib.kb_rows_at, ids_view, len(ids), rows_view)
         return rows
@@ -146,7 +148,10 @@ class Relation:
             raise EngineFault("engine: the pattern has another arity than the relation")
         sums, cursor = ffi.new("kb_total *"), ffi.new("uint64_t *")
         values, position = ffi.new("kb_sym[]", list(pattern)), NO_ROW if column is None else column
-        while self._call(lib.kb_total_add, values, position, cursor, PIECE, sums) != lib.KB_DONE:
+        while (
+            self._call(lib.kb_total_add, values, position, cursor, ROWS_PER_TOTAL_CALL, sums)
+            != lib.KB_DONE
+        ):
             if yield_now is not None:
                 yield_now()
         added, words, reals = sums.sum, ffi.unpack(sums.sum.exact.words, lib.KB_EXACT_WORDS), None
@@ -236,7 +241,7 @@ class Relation:
         cursor, out = ffi.new("uint64_t *"), ffi.new("kb_difference *")
         size, equal = 64, 0
         while True:
-            buffers = [room(size) for _ in lists]
+            buffers = [new_array(size) for _ in lists]
             views = [ffi.from_buffer("uint32_t[]", buffer) for buffer in buffers]
             out.only_here, out.only_there, out.modified_here, out.modified_there = views
             out.room = size
@@ -254,18 +259,20 @@ class Relation:
                 return Difference(*lists, equal)
             size = min(size * 8, 1 << 16)
 
-    def salience(self, ids: array[int], how: Salience) -> array[float]:
+    def salience(self, ids: array[int], scoring: Salience) -> array[float]:
         """Return the score of each row."""
         scores = array("d", bytes(8 * len(ids)))
         ids_view, scores_view = (
             ffi.from_buffer("uint32_t[]", ids),
             ffi.from_buffer("double[]", scores),
         )
-        self._call(lib.kb_salience_scores, _how(how), ids_view, len(ids), scores_view)
+        self._call(
+            lib.kb_salience_scores, _scoring_struct(scoring), ids_view, len(ids), scores_view
+        )
         return scores
 
     def most_salient(
-        self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
+        self, k: int, scoring: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
         """Return ids and scores of the `k` visible matching rows with the highest scores >=
         `minimum`, best first.
@@ -277,23 +284,34 @@ class Relation:
         values = ffi.NULL if pattern is None else ffi.new("kb_sym[]", list(pattern))
         filled = ffi.new("size_t *")
         k = min(k, self.counts().visible)
-        ids, scores = room(k), array("d", bytes(8 * k))
+        ids, scores = new_array(k), array("d", bytes(8 * k))
         ids_view, scores_view = (
             ffi.from_buffer("uint32_t[]", ids),
             ffi.from_buffer("double[]", scores),
         )
         self._call(
-            lib.kb_salience_top, _how(how), values, minimum, ids_view, scores_view, k, filled
+            lib.kb_salience_top,
+            _scoring_struct(scoring),
+            values,
+            minimum,
+            ids_view,
+            scores_view,
+            k,
+            filled,
         )
         return ids[: filled[0]], scores[: filled[0]]
 
-    def least_salient(self, threshold: float, how: Salience) -> array[int]:
+    def least_salient(self, threshold: float, scoring: Salience) -> array[int]:
         """Return the ids of the visible rows that score below a threshold, in order of id."""
         ids = array("I")
-        cursor, filled, weights = ffi.new("uint64_t *"), ffi.new("size_t *"), _how(how)
+        cursor, filled, weights = (
+            ffi.new("uint64_t *"),
+            ffi.new("size_t *"),
+            _scoring_struct(scoring),
+        )
         size = 64
         while True:
-            buffer = room(size)
+            buffer = new_array(size)
             view = ffi.from_buffer("uint32_t[]", buffer)
             self._call(lib.kb_salience_below, weights, threshold, cursor, view, size, filled)
             ids.extend(buffer[: filled[0]])
@@ -320,9 +338,16 @@ class Relation:
         self._call(lib.kb_relation_drop)
 
 
-def _how(how: Salience) -> Any:
+def _scoring_struct(scoring: Salience) -> Any:
     return ffi.new(
-        "kb_salience *", (how.recency, how.frequency, how.priority, how.half_life_ms, how.now_ms)
+        "kb_salience *",
+        (
+            scoring.recency,
+            scoring.frequency,
+            scoring.priority,
+            scoring.half_life_ms,
+            scoring.now_ms,
+        ),
     )
 
 

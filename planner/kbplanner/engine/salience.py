@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-ENOUGH = 99
+MAX_COUNTED_ACCESSES = 99
 """Number of accesses from which the frequency is 1."""
 
 
@@ -34,7 +34,11 @@ class Salience:
         """
         age = max(0, self.now_ms - (last_access or created_at))
         recency = 2.0 ** -(age / self.half_life_ms)
-        frequency = 1.0 if accesses >= ENOUGH else math.log(1 + max(accesses, 0)) / math.log(100)
+        frequency = (
+            1.0
+            if accesses >= MAX_COUNTED_ACCESSES
+            else math.log(1 + max(accesses, 0)) / math.log(100)
+        )
         value = clamp(
             self.recency * recency + self.frequency * frequency + self.priority * priority
         )

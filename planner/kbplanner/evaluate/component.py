@@ -32,7 +32,7 @@ from kbplanner.passes.wellfounded import (
     settled,
 )
 
-AT_ONCE = 5_000
+INSTANCES_PER_YIELD = 5_000
 """Instances read between two calls of `yield_now`: about a millisecond."""
 
 
@@ -59,13 +59,13 @@ class ComponentReader:
             if schema.role is not Role.STORED
         }
         self._offsets: dict[RelationSchema, int] = {}
-        self._doubt = 0
+        self._undefined_node = 0
         for source in self._sources:
             for atom in (source.head, *source.premises):
                 if atom.schema not in self._offsets:
-                    self._offsets[atom.schema] = self._doubt
-                    known = self._relations.get(atom.schema)
-                    self._doubt += known.counts().rows if known else 0
+                    self._offsets[atom.schema] = self._undefined_node
+                    relation = self._relations.get(atom.schema)
+                    self._undefined_node += relation.counts().rows if relation else 0
 
     def ground(self) -> Ground:
         """Return the instances, as a ground program."""
@@ -78,16 +78,16 @@ class ComponentReader:
             if source.head.schema in self._inverted:
                 self._invert(source, index, rows, count, heads, ends, premises)
                 continue
-            width = len(source.premises) + (not source.sure)
+            width = len(source.premises) + (not source.is_sure)
             arity = source.schema.arity
-            for first in range(0, count, AT_ONCE):
+            for first in range(0, count, INSTANCES_PER_YIELD):
                 self._yield_now()
                 batch, size = (
-                    rows[first * arity : (first + AT_ONCE) * arity],
-                    min(AT_ONCE, count - first),
+                    rows[first * arity : (first + INSTANCES_PER_YIELD) * arity],
+                    min(INSTANCES_PER_YIELD, count - first),
                 )
                 heads.extend(self._nodes(source, source.head, batch, size))
-                flat = array("I", [self._doubt]) * (width * size)
+                flat = array("I", [self._undefined_node]) * (width * size)
                 for column, atom in enumerate(source.premises):
                     flat[column::width] = self._nodes(source, atom, batch, size)
                 start = len(premises)
@@ -97,10 +97,10 @@ class ComponentReader:
                     if width
                     else array("I", [start]) * size
                 )
-        heads.append(self._doubt)
-        premises.append(NEGATED | self._doubt)
+        heads.append(self._undefined_node)
+        premises.append(NEGATED | self._undefined_node)
         ends.append(len(premises))
-        return Ground(self._doubt + 1, heads, ends, premises)
+        return Ground(self._undefined_node + 1, heads, ends, premises)
 
     def settled(
         self, values: bytes
@@ -113,14 +113,18 @@ class ComponentReader:
         for schema in self._part.relations:
             rows, ids = self._relations[schema].match([0] * schema.arity)
             offset = self._offsets[schema]
-            own = values[offset : offset + len(ids)]
+            values_of_relation = values[offset : offset + len(ids)]
             if schema in self._inverted:
-                own = own.translate(_OPPOSITE)
+                values_of_relation = values_of_relation.translate(_OPPOSITE)
             true, upper = settled(schema, TRUE), settled(schema, POSSIBLE)
-            relations[true] = relations[upper] = self._chosen(schema, rows, own.translate(_TRUE))
-            if Truth.UNDEFINED in own:
+            relations[true] = relations[upper] = self._subset(
+                schema, rows, values_of_relation.translate(_TRUE)
+            )
+            if Truth.UNDEFINED in values_of_relation:
                 undefined.add(schema)
-                relations[upper] = self._chosen(schema, rows, own.translate(_POSSIBLE))
+                relations[upper] = self._subset(
+                    schema, rows, values_of_relation.translate(_POSSIBLE)
+                )
         return relations, frozenset(undefined)
 
     def _invert(
@@ -141,24 +145,28 @@ class ComponentReader:
         if source.head.schema.role is Role.PROJECTION:
             groups: dict[int, list[int]] = {}
             pairs = zip(nodes, self._nodes(source, source.premises[0], rows, count), strict=True)
-            for node, below in paced(pairs, self._yield_now, AT_ONCE):
+            for node, below in paced(pairs, self._yield_now, INSTANCES_PER_YIELD):
                 groups.setdefault(node, []).append(below)
             for node, group in groups.items():
                 heads.append(node)
                 premises.extend(group)
                 ends.append(len(premises))
             return
-        if source.sure and index and self._sources[index - 1].head == source.head:
+        if source.is_sure and index and self._sources[index - 1].head == source.head:
             return  # the same rows are among the possible ones
-        fails = [
+        failing_premises = [
             [_opposite(node) for node in self._nodes(source, atom, rows, count)]
             for atom in source.premises
         ]
-        if not source.sure:
-            sure = self._relations[self._sources[index + 1].schema].locate(rows, count)
-            fails.append([NONE if known != NO_ROW else self._doubt for known in sure])
-        for failing in fails:
-            for node, fail in paced(zip(nodes, failing, strict=True), self._yield_now, AT_ONCE):
+        if not source.is_sure:
+            sure_ids = self._relations[self._sources[index + 1].schema].locate(rows, count)
+            failing_premises.append(
+                [NONE if row_id != NO_ROW else self._undefined_node for row_id in sure_ids]
+            )
+        for failing in failing_premises:
+            for node, fail in paced(
+                zip(nodes, failing, strict=True), self._yield_now, INSTANCES_PER_YIELD
+            ):
                 if fail != NONE:
                     heads.append(node)
                     premises.append(fail)
@@ -170,23 +178,23 @@ class ComponentReader:
         """Return an atom's node in each instance as a premise: NEGATED where it is absent, NONE
         where it cannot hold.
         """
-        known = self._relations.get(atom.schema)
-        if known is None:
+        relation = self._relations.get(atom.schema)
+        if relation is None:
             return array("I", [NONE]) * count
-        ids = known.locate(_gathered(atom, source.variables, rows, count, self._engine), count)
+        ids = relation.locate(_gathered(atom, source.variables, rows, count, self._engine), count)
         offset = self._offsets[atom.schema]
         negated = atom.absent and atom.schema not in self._inverted
         if offset:
             ids = array("I", [NONE if index == NO_ROW else offset + index for index in ids])
         return _negated(ids) if negated else ids
 
-    def _chosen(self, schema: RelationSchema, rows: array[int], chosen: bytes) -> Relation:
-        """Return a relation of the chosen rows."""
+    def _subset(self, schema: RelationSchema, rows: array[int], selected: bytes) -> Relation:
+        """Return a relation of the selected rows."""
         relation, arity = self._engine.relation(schema.arity), schema.arity
-        count = chosen.count(1)
+        count = selected.count(1)
         values = array("I", bytes(4 * arity * count))
         for column in range(arity):
-            values[column::arity] = array("I", compress(rows[column::arity], chosen))
+            values[column::arity] = array("I", compress(rows[column::arity], selected))
         relation.insert(values, count)
         return relation
 

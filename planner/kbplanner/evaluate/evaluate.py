@@ -24,11 +24,11 @@ from kbplanner.ir.schema import RelationSchema
 from kbplanner.ir.terms import ANONYMOUS, Comparison, HeadTerm, Rule, Variable
 from kbplanner.lru import LruCache
 from kbplanner.passes import OPTIONAL, rewrite
-from kbplanner.passes.magic import can_lose
+from kbplanner.passes.magic import demand_can_cost_more
 from kbplanner.passes.order import Statistics
 from kbplanner.syntax.printer import print_rule
 
-KEPT_SYMBOLS = 1 << 18
+EXTRA_SYMBOLS = 1 << 18
 """Extra symbols collected beyond the first answers before the buffer is sorted and cut."""
 
 PlanKey = tuple[RuleSet, RelationSchema, str, frozenset[RelationSchema], str]
@@ -106,7 +106,7 @@ class PlanCache:
         relation = replace(goal.derived, restrictions=goal.restrictions)
         program = rewrite(clauses, relation, adornment, statistics, skip=skip, full=kind == FULL)
         full = None
-        if kind != FULL and can_lose(program) and _ends_without_demand(program, rules):
+        if kind != FULL and demand_can_cost_more(program) and _ends_without_demand(program, rules):
             full = self._get((rules, goal, "f" * goal.arity, denied, FULL), statistics, version)
         compiled = CompiledGoal(load(self._engine, program, statistics), rules.rules, full)
         self._plans.put(key, _CachedGoal(compiled, version))
@@ -120,7 +120,7 @@ def _ends_without_demand(program: Program, rules: RuleSet) -> bool:
     """Return False if the program recurses through computed values: demand may be the only bound on
     them.
     """
-    return rules.endless.isdisjoint(
+    return rules.computed_recursion.isdisjoint(
         rules.rules[clause.rule - 1] for clause in program.clauses if clause.rule
     )
 
@@ -158,8 +158,8 @@ class GoalRun:
         self._plan = plan = goal.plan
         self._bound = [index for index, mark in enumerate(plan.adornment) if mark == "b"]
         columns = [column for column in plan.answer_columns if column is not None]
-        self._ordered = columns == list(range(len(columns)))
-        self._whole = self._ordered and not plan.one_seed
+        self._is_ordered = columns == list(range(len(columns)))
+        self._is_whole = self._is_ordered and not plan.one_seed
 
     def ask(
         self,
@@ -180,7 +180,7 @@ class GoalRun:
         """
         self._bind = bind or self._bind
         plan, run = self._plan, self.run
-        answer_pattern = pattern if self._whole else self._wanted(pattern)
+        answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
         seed = None if plan.seed is None else [pattern[index] for index in self._bound]
         try:
             state, rows, self.bytes, self.worked, self.warnings, rows_made = run.ask(
@@ -193,16 +193,16 @@ class GoalRun:
                 if state is not RunState.DONE:
                     self._finish(budget.finish, budget.limits)
                     plan = self._plan
-                    answer_pattern = pattern if self._whole else self._wanted(pattern)
-                rows = self._many(answer_pattern, budget, first, returns_all)
+                    answer_pattern = pattern if self._is_whole else self._answer_pattern(pattern)
+                rows = self._read_answers(answer_pattern, budget, first, returns_all)
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
         width = len(answer_pattern)
-        count = len(rows) // width if width else self._holds()
-        if self._whole:
+        count = len(rows) // width if width else self._row_count()
+        if self._is_whole:
             return rows, count
-        rows = _widen(rows, count, pattern, plan.answer_columns)
-        return rows if self._ordered else self._engine.sort(
+        rows = _with_constants(rows, count, pattern, plan.answer_columns)
+        return rows if self._is_ordered else self._engine.sort(
             rows, len(pattern), budget.offload
         ), count
 
@@ -225,11 +225,11 @@ class GoalRun:
             work()
         except BudgetExceeded as error:
             raise naming_rule(error, self.goal.rules) from error
-        answer_pattern = self._wanted(pattern)
+        answer_pattern = self._answer_pattern(pattern)
         return (
             len(self.run.relation(self._plan.answer).match(answer_pattern)[1])
             if any(answer_pattern)
-            else self._holds()
+            else self._row_count()
         )
 
     def serves(self, pattern: Sequence[int]) -> RunState:
@@ -244,7 +244,7 @@ class GoalRun:
                 return RunState.READY
         return state
 
-    def _wanted(self, pattern: Sequence[int]) -> list[int]:
+    def _answer_pattern(self, pattern: Sequence[int]) -> list[int]:
         columns = self._plan.answer_columns
         answer_pattern = [0] * self._plan.slots[self._plan.answer].arity
         for value, column in zip(pattern, columns, strict=True):
@@ -278,7 +278,7 @@ class GoalRun:
         if winner is not self.run:
             self._use(full, winner)
 
-    def _many(
+    def _read_answers(
         self, answer_pattern: Sequence[int], budget: RunBudget, first: int | None, returns_all: bool
     ) -> array[int]:
         """Return the answers of a run that is done, where one call did not return them."""
@@ -289,8 +289,8 @@ class GoalRun:
             stats.rows_made + self._dropped_rows,
         )
         width = len(answer_pattern)
-        if first is not None and self._ordered and width:
-            return self._first(answer_pattern, first * width, width, budget)
+        if first is not None and self._is_ordered and width:
+            return self._read_first(answer_pattern, first * width, width, budget)
         rows, ids = self.run.relation(self._plan.answer).match(
             answer_pattern, yield_now=budget.yield_now
         )
@@ -298,7 +298,7 @@ class GoalRun:
             budget.check_answers(len(ids))
         return self._engine.sort(rows, width, budget.offload)
 
-    def _first(
+    def _read_first(
         self, answer_pattern: Sequence[int], limit: int, width: int, budget: RunBudget
     ) -> array[int]:
         """Return the first `limit` symbols of answers in order; sort and cut the buffer as it
@@ -307,12 +307,12 @@ class GoalRun:
         best = array("I")
         for rows, _ in self.run.relation(self._plan.answer).pieces(answer_pattern):
             best.extend(rows)
-            if len(best) > limit + max(limit, KEPT_SYMBOLS):
+            if len(best) > limit + max(limit, EXTRA_SYMBOLS):
                 budget.yield_now()
                 best = self._engine.sort(best, width, budget.offload)[:limit]
         return self._engine.sort(best, width, budget.offload)[:limit]
 
-    def _holds(self) -> int:
+    def _row_count(self) -> int:
         """Return the number of rows of the answer relation; without columns, 1 if it has its row."""
         return self.run.relation(self._plan.answer).counts().visible
 
@@ -350,7 +350,7 @@ def _column(columns: Sequence[int | None], argument: int) -> int:
     return column
 
 
-def _widen(
+def _with_constants(
     rows: array[int], count: int, pattern: Sequence[int], columns: Sequence[int | None]
 ) -> array[int]:
     width = sum(1 for column in columns if column is not None)
@@ -372,7 +372,7 @@ def goal_shape(
     """
     pattern: list[int] = []
     adornment = ""
-    places: dict[HeadTerm, int] = {}
+    first_indexes: dict[HeadTerm, int] = {}
     for index, arg in enumerate(args):
         if isinstance(arg, str):
             number = symbol(arg)
@@ -382,11 +382,11 @@ def goal_shape(
             adornment += "b"
             continue
         adornment += "f"
-        if arg == ANONYMOUS or arg not in places:
-            places[arg] = index
+        if arg == ANONYMOUS or arg not in first_indexes:
+            first_indexes[arg] = index
             pattern.append(0)
         else:
-            pattern.append(SAME | places[arg])
+            pattern.append(SAME | first_indexes[arg])
     return pattern, adornment
 
 

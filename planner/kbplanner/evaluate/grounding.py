@@ -60,24 +60,26 @@ class GroundPlans:
         adornment: str,
         denied: frozenset[RelationSchema],
         statistics: Statistics,
-        weighed: frozenset[RelationSchema] | None = None,
+        confidence_sources: frozenset[RelationSchema] | None = None,
     ) -> GroundGoal:
         """Return the ground program for a goal on a stored schema that has rules.
 
-        Without `weighed` it is for proofs: rules keep their shape, and it serves many bindings.
+        Without `confidence_sources` it is for proofs: rules keep their shape, and it serves many bindings.
         With it, it is for the confidence that conclusions inherit from facts of these stored
         relations, however they are reached.
         """
-        key = (rules, goal, adornment, denied, weighed)
+        key = (rules, goal, adornment, denied, confidence_sources)
         cached = self._plans.get(key)
         if cached is not None and not cached.loaded.is_outdated(statistics):
             return cached
         # Rewritten linear recursion applies other rules, which matters where rules have a confidence.
-        shaped = weighed is None or any(rule.confidence is not None for rule in rules.rules)
-        clauses = rules.stepwise(denied, weighing=not shaped)
-        skip = OPTIONAL if weighed is None else {"restrict"}
+        keeps_rule_shape = confidence_sources is None or any(
+            rule.confidence is not None for rule in rules.rules
+        )
+        clauses = rules.proof_clauses(denied, allow_rewriting=not keeps_rule_shape)
+        skip = OPTIONAL if confidence_sources is None else {"restrict"}
         program = instances(
-            rewrite(clauses, goal.derived, adornment, statistics, skip=skip), weighed
+            rewrite(clauses, goal.derived, adornment, statistics, skip=skip), confidence_sources
         )
         loaded = load(self._engine, program.program, statistics)
         slots = {schema: slot for slot, schema in enumerate(loaded.plan.slots)}
@@ -86,7 +88,7 @@ class GroundPlans:
         return compiled
 
 
-AT_ONCE = 5_000
+INSTANCES_PER_YIELD = 5_000
 """Instances read between two calls of `yield_now`: about a millisecond."""
 
 
@@ -154,7 +156,7 @@ class GroundRun:
         drive(self.run)
         nodes = 0
         program = self.goal.program
-        seed_relation = program.given
+        seed_relation = program.seed_relation
         concluded = dict.fromkeys(i.clause.head.schema for i in program.instances)
         concluded.update((atom.schema, None) for i in program.instances for atom in i.premises)
         concluded.update(
@@ -169,13 +171,13 @@ class GroundRun:
         for source in (source for source in program.instances if source.is_part):
             self._add(source, arrays, yield_now)
         self.parts = len(arrays.heads)
-        for source in (source for source in program.instances if _free(source)):
+        for source in (source for source in program.instances if _is_free(source)):
             self._add(source, arrays, yield_now)
         for group in program.groups:
             self._add_groups(group, arrays, yield_now)
         free = len(arrays.heads)
         for source in (
-            source for source in program.instances if not (source.is_part or _free(source))
+            source for source in program.instances if not (source.is_part or _is_free(source))
         ):
             self._add(source, arrays, yield_now)
         heads, ends, premises = arrays.heads, arrays.ends, arrays.premises
@@ -192,11 +194,13 @@ class GroundRun:
         block = Block(source, len(arrays.heads), len(ids), rows)
         self._starts.append(block.start)
         self.blocks.append(block)
-        for first in range(0, block.count, AT_ONCE):
+        for first in range(0, block.count, INSTANCES_PER_YIELD):
             yield_now()
-            self._add_some(block.part(first, min(first + AT_ONCE, block.count)), arrays)
+            self._add_piece(
+                block.part(first, min(first + INSTANCES_PER_YIELD, block.count)), arrays
+            )
 
-    def _add_some(self, block: Block, arrays: _Arrays) -> None:
+    def _add_piece(self, block: Block, arrays: _Arrays) -> None:
         source = block.source
         arrays.heads.extend(self._nodes(block, source.clause.head))
         width, count, before = len(source.premises), block.count, len(arrays.premises)
@@ -263,18 +267,18 @@ class GroundRun:
 
 def gather(args: Sequence[HeadTerm], block: Block, engine: Engine) -> array[int]:
     """Return the values of terms in each instance of a block, as rows."""
-    places = {variable: index for index, variable in enumerate(block.source.variables)}
-    width, arity = len(places), len(args)
+    columns_by_variable = {variable: index for index, variable in enumerate(block.source.variables)}
+    width, arity = len(columns_by_variable), len(args)
     rows = array("I", bytes(4 * arity * block.count))
     for index, arg in enumerate(args):
         if isinstance(arg, Variable):
-            rows[index::arity] = block.rows[places[arg] :: width]
+            rows[index::arity] = block.rows[columns_by_variable[arg] :: width]
         elif isinstance(arg, str):
             rows[index::arity] = array("I", [engine.find(arg)]) * block.count
     return rows
 
 
-def _free(source: InstanceRelation) -> bool:
+def _is_free(source: InstanceRelation) -> bool:
     """True if the clause only copies stored facts or collects the input of an aggregate; a part is
     not such a clause.
     """

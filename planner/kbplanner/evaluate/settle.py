@@ -132,13 +132,13 @@ class Models:
         `version` is -1. While it stays the same, so do facts. Raises BudgetExceeded.
         """
         rules, denied = facts.rules, facts.denied
-        if not rules.negative(denied):
+        if not rules.negative_components(denied):
             yield facts
             return
         within = replace(facts, rules=rules.within, denied=denied & rules.within.deniable)
         used: dict[int, Settled] = {}
         try:
-            for index in rules.needed(denied, goals):
+            for index in rules.needed_components(denied, goals):
                 key = (scope, within.rules, within.denied, index)
                 used[index] = self._settled(key, within, used, budget, version)
             yield self._over(facts, tuple(used.values()))
@@ -170,7 +170,7 @@ class Models:
         `used` has the models of the components before it.
         """
         index = key[-1]
-        below = tuple(used[other] for other in facts.rules.below(facts.denied, index))
+        below = tuple(used[other] for other in facts.rules.components_below(facts.denied, index))
         with self._mutex:
             if version != -1:
                 cached = self._models.get(key)
@@ -213,7 +213,7 @@ class Models:
         cached = self._programs.get(key)
         if cached is not None and not cached.loaded.is_outdated(view.statistics):
             return cached
-        parts = rules.negative(view.denied)
+        parts = rules.negative_components(view.denied)
         undefined = frozenset(schema for model in view.settled for schema in model.undefined)
         source = overestimate(rules.clauses(view.denied), parts, parts[index], undefined)
         loaded = load(self._engine, source.program, view.statistics)

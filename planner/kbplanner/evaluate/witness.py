@@ -24,11 +24,11 @@ from kbplanner.passes.parts import Unseen
 
 Symbols = tuple[int, ...]
 
-FUEL, FUEL_A_KEY, MOST_FUEL = 500, 20, 20_000
+FIRST_FUEL, FUEL_PER_KEY, MAX_FUEL = 500, 20, 20_000
 """Steps before a run is checked: enough for all keys where each has few values; at most, some tenths of a
 millisecond."""
 
-AT_ONCE = 256
+KEYS_PER_RUN = 256
 """Keys whose values are searched for in one run."""
 
 
@@ -49,30 +49,32 @@ class Witnesses:
         self._limits = limits
         self._yield_now = yield_now
         self._plans: dict[Unseen, LoadedPlan] = {}
-        self._found: dict[Unseen, dict[Symbols, Symbols]] = {}
+        self._values: dict[Unseen, dict[Symbols, Symbols]] = {}
 
     def find(self, unseen: Unseen, keys: Sequence[Symbols]) -> list[Symbols]:
         """Return, for the values of each key, those of the variables found; raises BudgetExceeded."""
-        known = self._found.setdefault(unseen, {})
+        known = self._values.setdefault(unseen, {})
         missing = list(dict.fromkeys(key for key in keys if key not in known))
         while missing:
-            self._look(unseen, missing[:AT_ONCE], known)
+            self._search(unseen, missing[:KEYS_PER_RUN], known)
             missing = [key for key in missing if key not in known]
         return [known[key] for key in keys]
 
-    def _look(self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]) -> None:
+    def _search(
+        self, unseen: Unseen, keys: Sequence[Symbols], known: dict[Symbols, Symbols]
+    ) -> None:
         """Find the values for at least one of the keys, and for all of them if that is quick."""
         loaded = self._plan(unseen)
         run = loaded.open_run(self._engine, self._bind, self._limits)
         try:
             run.seed(array("I", (symbol for key in keys for symbol in key)), len(keys))
-            fuel = FUEL + FUEL_A_KEY * len(keys)
+            fuel = FIRST_FUEL + FUEL_PER_KEY * len(keys)
             state, rows = run.step(fuel), run.relation(loaded.plan.answer)
             while state is RunState.PAUSED and not rows.counts().rows:
                 self._yield_now()
-                fuel = min(4 * fuel, MOST_FUEL)
+                fuel = min(4 * fuel, MAX_FUEL)
                 state = run.step(fuel)
-            width, arity = len(unseen.given), rows.arity
+            width, arity = len(unseen.inputs), rows.arity
             values, ids = rows.match([0] * arity)
             if not len(ids):
                 raise EngineFault("an instance of a rule holds for no values of its variables")
@@ -87,10 +89,10 @@ class Witnesses:
     def _plan(self, unseen: Unseen) -> LoadedPlan:
         loaded = self._plans.get(unseen)
         if loaded is None:
-            columns = (*unseen.given, *unseen.found)
-            seed = RelationSchema("", len(unseen.given), role=Role.GUARD)
+            columns = (*unseen.inputs, *unseen.outputs)
+            seed = RelationSchema("", len(unseen.inputs), role=Role.GUARD)
             answer = RelationSchema("", len(columns), role=Role.PART)
-            body = (ClauseAtom(seed, unseen.given), *unseen.items)
+            body = (ClauseAtom(seed, unseen.inputs), *unseen.items)
             clause = Clause(ClauseAtom(answer, columns), body)
             program = Program((clause,), answer, seed, answer, tuple(range(len(columns))))
             loaded = self._plans[unseen] = load(self._engine, program, self._statistics)
@@ -103,7 +105,7 @@ class Witnesses:
         self._plans.clear()
 
 
-class Complete:
+class CompleteInstances:
     """Instances of a finished run with the values of all variables of their clauses."""
 
     def __init__(self, run: GroundRun, shortest: Shortest, witnesses: Witnesses) -> None:
@@ -111,10 +113,10 @@ class Complete:
         self._chosen = shortest.chosen
         self._witnesses = witnesses
 
-    def columns(self, block: Block, places: Iterable[int]) -> dict[Variable, list[int]]:
+    def columns(self, block: Block, indexes: Iterable[int]) -> dict[Variable, list[int]]:
         """Return for each variable its values in the given instances of a block."""
         columns: dict[Variable, list[int]] = {}
-        todo = [(block, list(places))]
+        todo = [(block, list(indexes))]
         while todo:
             block, at = todo.pop()
             source, rows = block.source, block.rows
@@ -125,10 +127,12 @@ class Complete:
             for atom in source.parts:
                 todo.append(self._part(atom, columns, count))
             for unseen in source.unseen:
-                inputs = [columns[variable] for variable in unseen.given]
-                keys: list[Symbols] = list(zip(*inputs, strict=True)) if inputs else [()] * count
+                input_columns = [columns[variable] for variable in unseen.inputs]
+                keys: list[Symbols] = (
+                    list(zip(*input_columns, strict=True)) if input_columns else [()] * count
+                )
                 values = self._witnesses.find(unseen, keys)
-                for column, variable in enumerate(unseen.found):
+                for column, variable in enumerate(unseen.outputs):
                     columns[variable] = [value[column] for value in values]
         return columns
 
@@ -149,7 +153,7 @@ class Complete:
         return block, [number - block.start for number in numbers]
 
 
-def named(source: InstanceRelation) -> tuple[Variable, ...]:
+def valued_variables(source: InstanceRelation) -> tuple[Variable, ...]:
     """Return the variables of a clause whose instances have values for them."""
     clause = source.whole
     items = (

@@ -13,15 +13,15 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from kbplanner.ir.numbers import Number, compare, number, number_text
 from kbplanner.ir.terms import Apply, Expr, Variable
 
-MOST_BYTES = 64 * 1024
+MAX_TEXT_BYTES = 64 * 1024
 """Maximum bytes of a computed text; a longer text is no value."""
 
-MOST_DIGITS = 15
+MAX_ROUND_DIGITS = 15
 """Maximum number of digits after the point that `round` keeps."""
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_EXACT = float(1 << 53)
-_WIDE = Context(prec=64)
+_MIN_INTEGER, _MAX_INTEGER = -(1 << 63), (1 << 63) - 1
+_MAX_EXACT_REAL = float(1 << 53)
+_ROUNDING = Context(prec=64)
 
 
 def compute(function: str, args: Sequence[str]) -> str | None:
@@ -29,18 +29,22 @@ def compute(function: str, args: Sequence[str]) -> str | None:
 
     Integers are exact and have no value beyond 64 bits; other numbers are IEEE doubles and have
     none beyond their range. Text that is not a number has no value in arithmetic, nor has a
-    division by zero, nor a text beyond MOST_BYTES.
+    division by zero, nor a text beyond MAX_TEXT_BYTES.
     """
     if function in _STRINGS:
         text = _STRINGS[function](args)
-        return text if len(text) * 4 <= MOST_BYTES or len(text.encode()) <= MOST_BYTES else None
+        return (
+            text
+            if len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
+            else None
+        )
     values = [number(arg) for arg in args]
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None
     value = _ARITHMETIC[function](numbers)
     if value is None or not (
-        _LEAST <= value <= _MOST if isinstance(value, int) else math.isfinite(value)
+        _MIN_INTEGER <= value <= _MAX_INTEGER if isinstance(value, int) else math.isfinite(value)
     ):
         return None
     return number_text(value)
@@ -121,11 +125,13 @@ def _round(args: Sequence[Number]) -> Number | None:
     written.
     """
     value, digits = args[0], args[1] if len(args) > 1 else 0
-    if not isinstance(digits, int) or not 0 <= digits <= MOST_DIGITS:
+    if not isinstance(digits, int) or not 0 <= digits <= MAX_ROUND_DIGITS:
         return None
-    if isinstance(value, int) or abs(value) >= _EXACT:
+    if isinstance(value, int) or abs(value) >= _MAX_EXACT_REAL:
         return value
-    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _WIDE))
+    return float(
+        Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _ROUNDING)
+    )
 
 
 def simple_lower(char: str) -> str:

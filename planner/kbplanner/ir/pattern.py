@@ -17,13 +17,13 @@ from functools import lru_cache
 from kbplanner.errors import InvalidInput
 from kbplanner.ir.limits import shortened
 
-MOST_WORDS = 4096
+MAX_PROGRAM_WORDS = 4096
 """Maximum length of a pattern's program, in words."""
 
-MOST_GROUPS = 64
+MAX_GROUP_DEPTH = 64
 """Maximum nesting depth of groups."""
 
-_LAST = 0x10FFFF
+_LAST_CODE_POINT = 0x10FFFF
 _SPACE = ((9, 13), (32, 32))
 _CLASSES = {"d": ((48, 57),), "w": ((48, 57), (65, 90), (95, 95), (97, 122)), "s": _SPACE}
 _CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
@@ -55,7 +55,7 @@ def compile_pattern(pattern: str) -> tuple[int, ...]:
     words = compiler.alternatives(0)
     if compiler.at < len(pattern):
         raise compiler.error('")" without "("')
-    return (*_placed(words, 0), Instruction.ACCEPT)
+    return (*_moved(words, 0), Instruction.ACCEPT)
 
 
 def matches(program: Sequence[int], text: str) -> bool:
@@ -80,9 +80,9 @@ def _reads(program: Sequence[int], at: int, point: int) -> bool:
 
 
 def _follow(
-    program: Sequence[int], places: list[int], start: bool, end: bool
+    program: Sequence[int], starts: list[int], start: bool, end: bool
 ) -> tuple[list[int], bool]:
-    reached = dict.fromkeys(places)
+    reached = dict.fromkeys(starts)
     todo = list(reached)
     while todo:
         at = todo.pop()
@@ -105,7 +105,7 @@ def _follow(
 _Words = list[int]
 
 
-def _placed(words: _Words, start: int) -> _Words:
+def _moved(words: _Words, start: int) -> _Words:
     """Return words moved to `start`, with their jump targets adjusted."""
     moved = list(words)
     at = 0
@@ -132,13 +132,13 @@ class _Compiler:
         )
 
     def alternatives(self, depth: int) -> _Words:
-        if depth > MOST_GROUPS:
-            raise self.error(f"groups nest at most {MOST_GROUPS} deep,")
+        if depth > MAX_GROUP_DEPTH:
+            raise self.error(f"groups nest at most {MAX_GROUP_DEPTH} deep,")
         words = self._sequence(depth)
-        while self._take("|"):
+        while self._accept("|"):
             other = self._sequence(depth)
             end = 3 + len(words) + 2 + len(other)
-            left = [Instruction.SPLIT, 3, 5 + len(words), *_placed(words, 3), Instruction.JUMP, end]
+            left = [Instruction.SPLIT, 3, 5 + len(words), *_moved(words, 3), Instruction.JUMP, end]
             words = self._joined(left, other)
         return words
 
@@ -160,31 +160,31 @@ class _Compiler:
                     Instruction.SPLIT,
                     3,
                     5 + len(words),
-                    *_placed(words, 3),
+                    *_moved(words, 3),
                     Instruction.JUMP,
                     0,
                 ]
                 repeated = self._joined(repeated, loop)
             for _ in range((most or least) - least):
                 repeated = self._joined(
-                    repeated, [Instruction.SPLIT, 3, 3 + len(words), *_placed(words, 3)]
+                    repeated, [Instruction.SPLIT, 3, 3 + len(words), *_moved(words, 3)]
                 )
             words = repeated
-            self._take("?")  # lazy or greedy makes no difference to whether it matches
+            self._accept("?")  # lazy or greedy makes no difference to whether it matches
         return words
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """Read the bounds of a repetition: minimum and maximum; None without a repetition."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self._take(sign):
+            if self._accept(sign):
                 return bounds
-        if not self._take("{"):
+        if not self._accept("{"):
             return None
         least = self._count()
         most: int | None = least
-        if self._take(","):
+        if self._accept(","):
             most = None if self.pattern.startswith("}", self.at) else self._count()
-        if not self._take("}") or (most is not None and most < least):
+        if not self._accept("}") or (most is not None and most < least):
             raise self.error('"{" begins no repetition: write {2}, {2,} or {2,5};')
         return least, most
 
@@ -202,22 +202,22 @@ class _Compiler:
             raise self.error(f'nothing to repeat before "{char}"')
         self.at += 1
         if char == "(":
-            if self._take("?") and not self._take(":"):
+            if self._accept("?") and not self._accept(":"):
                 raise self.error('"(?" begins a construct that is not supported')
             words = self.alternatives(depth + 1)
-            if not self._take(")"):
+            if not self._accept(")"):
                 raise self.error('"(" without ")"')
             return words
         if char in "^$":
             return [Instruction.BEGIN if char == "^" else Instruction.END]
         if char == ".":
-            return _ranges(((0, 9), (11, _LAST)))
+            return _ranges(((0, 9), (11, _LAST_CODE_POINT)))
         if char == "[":
             return _ranges(self._set())
         return _ranges(self._escape() if char == "\\" else ((ord(char), ord(char)),))
 
     def _set(self) -> Ranges:
-        negated = self._take("^")
+        negated = self._accept("^")
         ranges: list[tuple[int, int]] = []
         start = self.at
         while self.at == start or not self.pattern.startswith("]", self.at):
@@ -230,7 +230,7 @@ class _Compiler:
                 low = ((low[0][0], high[0][0]),)
             ranges.extend(low)
         self.at += 1
-        return _others(ranges) if negated else _merged(ranges)
+        return _complement(ranges) if negated else _merged(ranges)
 
     def _is_range(self) -> bool:
         return self.pattern.startswith("-", self.at) and not self.pattern.startswith("-]", self.at)
@@ -253,22 +253,22 @@ class _Compiler:
             return ((_CONTROLS[char], _CONTROLS[char]),)
         if char.lower() in _CLASSES:
             ranges = _CLASSES[char.lower()]
-            return ranges if char.islower() else _others(ranges)
+            return ranges if char.islower() else _complement(ranges)
         if char.isalnum():
             self.at -= 1
             raise self.error(f'"\\{char}" is not supported')
         return ((ord(char), ord(char)),)
 
-    def _take(self, sign: str) -> bool:
+    def _accept(self, sign: str) -> bool:
         if not self.pattern.startswith(sign, self.at):
             return False
         self.at += len(sign)
         return True
 
     def _joined(self, left: _Words, right: _Words) -> _Words:
-        if len(left) + len(right) >= MOST_WORDS:
+        if len(left) + len(right) >= MAX_PROGRAM_WORDS:
             raise self.error("it is too large")
-        return left + _placed(right, len(left))
+        return left + _moved(right, len(left))
 
 
 def _ranges(ranges: Ranges) -> _Words:
@@ -285,13 +285,13 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
     return tuple(merged)
 
 
-def _others(ranges: Sequence[tuple[int, int]]) -> Ranges:
+def _complement(ranges: Sequence[tuple[int, int]]) -> Ranges:
     gaps = []
     first = 0
     for low, high in _merged(ranges):
         if first < low:
             gaps.append((first, low - 1))
         first = high + 1
-    if first <= _LAST:
-        gaps.append((first, _LAST))
+    if first <= _LAST_CODE_POINT:
+        gaps.append((first, _LAST_CODE_POINT))
     return tuple(gaps)

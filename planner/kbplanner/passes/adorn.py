@@ -54,10 +54,10 @@ def adorn(program: Program, adornment: str, statistics: Statistics) -> Program:
         schema: ["f" * schema.arity] for schema in program.full
     }
     while True:
-        clauses, asked = _spread(program.goal, adornment, heads, general, statistics)
+        clauses, asked = _propagate(program.goal, adornment, heads, general, statistics)
         wider = {schema: _most_general(adornments) for schema, adornments in asked.items()}
         if all(len(wider[schema]) == len(adornments) for schema, adornments in asked.items()):
-            goal = program.goal.adorned(_canonical(program.goal, adornment, general))
+            goal = program.goal.adorned(_general_form(program.goal, adornment, general))
             return replace(program, clauses=tuple(clauses), goal=goal)
         for schema, adornments in wider.items():
             general[schema] = _most_general(adornments + general.get(schema, []))
@@ -70,7 +70,7 @@ def bound_args(atom: ClauseAtom) -> tuple[Variable | str, ...]:
     )
 
 
-def _spread(
+def _propagate(
     goal: RelationSchema,
     adornment: str,
     heads: dict[RelationSchema, list[Clause]],
@@ -78,7 +78,7 @@ def _spread(
     statistics: Statistics,
 ) -> tuple[list[Clause], dict[RelationSchema, list[str]]]:
     clauses: list[Clause] = []
-    asked: dict[RelationSchema, list[str]] = {goal: [_canonical(goal, adornment, general)]}
+    asked: dict[RelationSchema, list[str]] = {goal: [_general_form(goal, adornment, general)]}
     todo = [(goal, asked[goal][0])]
     while todo:
         schema, marks = todo.pop(0)
@@ -92,9 +92,11 @@ def _spread(
             ):
                 if isinstance(item, ClauseAtom):
                     if item.schema in heads:
-                        requested = _wanted(item, head_variables, known, body, heads[item.schema])
-                        requested = _grouped(requested, heads[item.schema])
-                        requested = _canonical(item.schema, requested, general)
+                        requested = _requested_marks(
+                            item, head_variables, known, body, heads[item.schema]
+                        )
+                        requested = _without_aggregates(requested, heads[item.schema])
+                        requested = _general_form(item.schema, requested, general)
                         if requested not in asked.setdefault(item.schema, []):
                             asked[item.schema].append(requested)
                             todo.append((item.schema, requested))
@@ -107,13 +109,13 @@ def _spread(
                     body.append(item)
                     if isinstance(item, Computation):
                         known.add(item.target)
-                    elif (given_by := equated(item, known)) is not None:
-                        known.add(given_by[0])
+                    elif (equation := equated(item, known)) is not None:
+                        known.add(equation[0])
             clauses.append(Clause(head, tuple(body), clause.rule))
     return clauses, asked
 
 
-def _wanted(
+def _requested_marks(
     item: ClauseAtom,
     head_variables: set[Variable],
     known: set[Variable],
@@ -121,17 +123,21 @@ def _wanted(
     clauses: list[Clause],
 ) -> str:
     marks = ["b" if isinstance(arg, str) or arg in known else "f" for arg in item.args]
-    many = [
+    joined = [
         i
         for i, arg in enumerate(item.args)
         if isinstance(arg, Variable) and arg in known and arg not in head_variables
     ]
-    through = [index for index in many if _handed_through(item.schema, clauses, index)]
-    if len(through) < marks.count("b"):
-        others = [index for index in many if index not in through]
-        if len(many) == marks.count("b") and through and _is_product(item, through, others, body):
-            through = others
-        for index in through:
+    passed_on = [index for index in joined if _is_passed_on(item.schema, clauses, index)]
+    if len(passed_on) < marks.count("b"):
+        others = [index for index in joined if index not in passed_on]
+        if (
+            len(joined) == marks.count("b")
+            and passed_on
+            and _is_product(item, passed_on, others, body)
+        ):
+            passed_on = others
+        for index in passed_on:
             marks[index] = "f"
     return "".join(marks)
 
@@ -143,9 +149,9 @@ def _is_product(
     `others`.
     """
     reached = {item.args[index] for index in first}
-    grows = True
-    while grows:
-        grows = False
+    is_growing = True
+    while is_growing:
+        is_growing = False
         for other in body:
             variables = (
                 set(other.variables())
@@ -154,11 +160,11 @@ def _is_product(
             )
             if variables & reached and not variables <= reached:
                 reached |= variables
-                grows = True
+                is_growing = True
     return not any(item.args[index] in reached for index in others)
 
 
-def _grouped(marks: str, clauses: list[Clause]) -> str:
+def _without_aggregates(marks: str, clauses: list[Clause]) -> str:
     """Return marks with aggregates free: they are computed, not looked up; a binding is compared
     afterwards.
     """
@@ -173,7 +179,7 @@ def _grouped(marks: str, clauses: list[Clause]) -> str:
     )
 
 
-def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
+def _is_passed_on(schema: RelationSchema, clauses: list[Clause], index: int) -> bool:
     """Return True if the relation is recursive and each recursive call passes this argument of the
     head on.
     """
@@ -189,7 +195,7 @@ def _handed_through(schema: RelationSchema, clauses: list[Clause], index: int) -
     )
 
 
-def _canonical(
+def _general_form(
     schema: RelationSchema, adornment: str, general: dict[RelationSchema, list[str]]
 ) -> str:
     for candidate in general.get(schema, ()):

@@ -77,30 +77,32 @@ class GroupRelation:
 class GroundProgram:
     """A program together with the relations of its clauses' instances.
 
-    `given` is the relation whose seeds count as conclusions: the reached bindings of a rewritten
+    `seed_relation` is the relation whose seeds count as conclusions: the reached bindings of a rewritten
     goal.
     """
 
     program: Program
     instances: tuple[InstanceRelation, ...]
-    given: RelationSchema | None
+    seed_relation: RelationSchema | None
     groups: tuple[GroupRelation, ...] = ()
 
 
-def instances(program: Program, weighed: Collection[RelationSchema] | None = None) -> GroundProgram:
+def instances(
+    program: Program, confidence_sources: Collection[RelationSchema] | None = None
+) -> GroundProgram:
     """Add instance relations to a program that all other passes have rewritten.
 
-    They distinguish instances with other premises, and, if `weighed` names stored relations, with
+    They distinguish instances with other premises, and, if `confidence_sources` names stored relations, with
     other facts of these. Raises BudgetExceeded for a clause with too many variables that matter.
     """
     turned = program.answer is not None and program.answer.role is Role.ANSWER
     seed_relation = program.seed if turned else None
 
-    def tells(atom: ClauseAtom) -> bool:
-        if weighed is None:  # unseen items are searched for among stored facts only
+    def distinguishes(atom: ClauseAtom) -> bool:
+        if confidence_sources is None:  # unseen items are searched for among stored facts only
             return atom.schema.role is not Role.STORED
         return not atom.absent and (
-            _concluded(atom.schema, seed_relation) or atom.schema in weighed
+            _concluded(atom.schema, seed_relation) or atom.schema in confidence_sources
         )
 
     names = map(str, count())
@@ -115,8 +117,8 @@ def instances(program: Program, weighed: Collection[RelationSchema] | None = Non
                 GroupRelation(clause.head.schema, bindings.schema, clause.head.schema.arity - folds)
             )
             continue
-        whole = _named(clause, seed_relation, weighed)
-        for level in split(whole, names, tells):
+        whole = _named(clause, seed_relation, confidence_sources)
+        for level in split(whole, names, distinguishes):
             if len(level.columns) > MAX_COLUMNS:
                 raise BudgetExceeded(
                     f"a rule for {clause.head.schema.stored} has {len(level.columns)} variables that matter to its "
@@ -172,22 +174,24 @@ _CONCLUSIONS = (Role.DERIVED, Role.ANSWER, Role.REACH, Role.BINDINGS, Role.GROUP
 
 
 def _named(
-    clause: Clause, seed_relation: RelationSchema | None, weighed: Collection[RelationSchema] | None
+    clause: Clause,
+    seed_relation: RelationSchema | None,
+    confidence_sources: Collection[RelationSchema] | None,
 ) -> Clause:
     """Return the clause with names for the anonymous variables that distinguish premises."""
-    named = 0
+    named_count = 0
     body: list[ClauseItem] = []
     for item in clause.body:
         if not isinstance(item, ClauseAtom) or item.absent:
             body.append(item)
         elif _concluded(item.schema, seed_relation) or (
-            weighed is not None and item.schema in weighed
+            confidence_sources is not None and item.schema in confidence_sources
         ):
             args = []
             for arg in item.args:
                 anonymous = isinstance(arg, Variable) and arg.anonymous
-                args.append(Variable(f"any#{named}") if anonymous else arg)
-                named += anonymous
+                args.append(Variable(f"any#{named_count}") if anonymous else arg)
+                named_count += anonymous
             body.append(replace(item, args=tuple(args)))
         else:
             body.append(item)

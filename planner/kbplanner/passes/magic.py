@@ -69,7 +69,7 @@ def magic(program: Program) -> Program:
     )
 
 
-def can_lose(program: Program) -> bool:
+def demand_can_cost_more(program: Program) -> bool:
     """Return whether demand can cost more than it saves: it depends on the answers of a non-linear
     recursion.
 

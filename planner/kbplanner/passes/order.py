@@ -25,7 +25,7 @@ from kbplanner.ir.terms import ANONYMOUS, Variable
 DERIVED_ROWS = 10_000
 """Assumed size of a derived relation, which is unknown before it is computed."""
 
-LEAST_ROWS = 16
+MIN_ROWS = 16
 """Smaller relations are assumed to have this many rows, since they may grow while the plan is in use."""
 
 
@@ -54,21 +54,21 @@ class NoStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Expecting:
-    """Statistics with some derived relations known to be `small`."""
+class SmallDerived:
+    """Statistics of stored relations, with derived relations for which `is_small` is true."""
 
-    told: Statistics
-    small: Callable[[RelationSchema], bool]
+    stored: Statistics
+    is_small: Callable[[RelationSchema], bool]
 
     def rows(self, schema: RelationSchema) -> int:
         """Return the visible rows of a stored relation."""
-        return self.told.rows(schema)
+        return self.stored.rows(schema)
 
     def distinct(self, schema: RelationSchema, columns: Sequence[int]) -> int:
         """Return the number of distinct values of these columns of a stored relation; 0 when
         unknown.
         """
-        return self.told.distinct(schema, columns)
+        return self.stored.distinct(schema, columns)
 
 
 def order_items(
@@ -145,35 +145,35 @@ def fan_out(
     statistics: Statistics,
     seed: RelationSchema | None = None,
 ) -> float:
-    """Estimate the rows of one look-up in the atom's relation, with the `known` variables bound."""
+    """Estimate the rows of one lookup in the atom's relation, with the `known` variables bound."""
     columns = [i for i, arg in enumerate(atom.args) if isinstance(arg, str) or arg in known]
     if len(columns) == len(atom.args):
         return 0.0
     unbound = sum(1 for i, arg in enumerate(atom.args) if i not in columns and arg != ANONYMOUS)
-    return rows_a_look_up(atom.schema, columns, unbound, statistics, seed)
+    return rows_per_lookup(atom.schema, columns, unbound, statistics, seed)
 
 
-def rows_a_look_up(
+def rows_per_lookup(
     schema: RelationSchema,
     columns: Sequence[int],
     unbound: int,
     statistics: Statistics,
     seed: RelationSchema | None = None,
 ) -> float:
-    """Estimate the rows of a look-up by these columns, not all of them; `unbound` others are read."""
+    """Estimate the rows of a lookup by these columns, not all of them; `unbound` others are read."""
     arity = schema.arity
     if columns and schema == seed:
         return 1.0  # one row for each call of the goal: few of them share a value
     if schema.role in (Role.DEMAND, Role.REACH):
-        # All demand comes from one goal: its rows often share a value, so that a look-up by some columns returns them all.
+        # All demand comes from one goal: its rows often share a value, so that a lookup by some columns returns them all.
         return float(DERIVED_ROWS)
     if schema.role is Role.STORED:
-        rows = max(statistics.rows(schema), LEAST_ROWS)
+        rows = max(statistics.rows(schema), MIN_ROWS)
         distinct = statistics.distinct(schema, columns) if columns else 0
         if distinct:
             return rows / distinct
-    elif isinstance(statistics, Expecting) and statistics.small(schema):
-        rows = LEAST_ROWS
+    elif isinstance(statistics, SmallDerived) and statistics.is_small(schema):
+        rows = MIN_ROWS
     else:
         rows = DERIVED_ROWS
     free = max(unbound, 0.5) if columns else arity

@@ -36,22 +36,22 @@ from kbplanner.ir.program import Clause, ClauseAtom, ClauseItem
 from kbplanner.ir.schema import RelationSchema, Role
 from kbplanner.ir.terms import Variable
 
-Tells = Callable[[ClauseAtom], bool]
+Distinguishes = Callable[[ClauseAtom], bool]
 """Predicate: the rows of an atom must be distinguished."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unseen:
-    """Items of a body that hold for some values of the variables `found`, given those of `given`."""
+    """Items of a body that hold for some values of the variables `outputs`, for values of `inputs`."""
 
-    given: tuple[Variable, ...]
-    found: tuple[Variable, ...]
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]
     items: tuple[ClauseItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A clause, or a part of one, with the `columns` that tell its instances apart, and the clauses
+class SplitClause:
+    """A clause, or a part of one, with the `columns` that distinguish its instances, and the clauses
     of its parts' guards.
     """
 
@@ -72,23 +72,23 @@ class _Group:
         return tuple(variable for variable in self.variables if variable in others)
 
 
-def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
+def split(clause: Clause, names: Iterator[str], distinguishes: Distinguishes) -> list[SplitClause]:
     """Return the levels of a clause, the clause itself first; `names` yields names for parts."""
-    levels: list[Level] = []
+    levels: list[SplitClause] = []
     todo: list[tuple[ClauseAtom, ClauseAtom | None, tuple[ClauseItem, ...]]] = [
         (clause.head, None, clause.body)
     ]
     while todo:
         head, guard, body = todo.pop()
         columns = dict.fromkeys(_named(head))
-        spine = _spine(body, columns, tells)
+        spine = _spine(body, columns, distinguishes)
         parts: list[ClauseAtom] = []
         guards: list[Clause] = []
         unseen: list[Unseen] = []
         moved: set[int] = set()
         for group in _groups(body, columns):
             shared = group.shared(columns)
-            if not _tells(group, columns, tells):
+            if not _is_distinguished(group, columns, distinguishes):
                 unshared = tuple(
                     variable for variable in group.variables if variable not in columns
                 )
@@ -103,22 +103,26 @@ def split(clause: Clause, names: Iterator[str], tells: Tells) -> list[Level]:
             todo.append((part, asked, group.items))
         remaining = (item for item in body if id(item) not in moved)
         own = Clause(head, (*([guard] if guard else []), *remaining, *parts), clause.rule)
-        levels.append(Level(own, tuple(columns), tuple(unseen), tuple(guards)))
+        levels.append(SplitClause(own, tuple(columns), tuple(unseen), tuple(guards)))
     return levels
 
 
 def _spine(
-    body: Sequence[ClauseItem], columns: dict[Variable, None], tells: Tells
+    body: Sequence[ClauseItem], columns: dict[Variable, None], distinguishes: Distinguishes
 ) -> list[ClauseItem]:
     """Return the roots of a body and add their variables to the columns, until that splits off a
     part.
     """
     spine: list[ClauseItem] = []
     while True:
-        telling = [group for group in _groups(body, columns) if _tells(group, columns, tells)]
-        if len(telling) != 1 or len(telling[0].shared(columns)) < len(columns):
+        distinguished = [
+            group
+            for group in _groups(body, columns)
+            if _is_distinguished(group, columns, distinguishes)
+        ]
+        if len(distinguished) != 1 or len(distinguished[0].shared(columns)) < len(columns):
             return spine
-        group = telling[0]
+        group = distinguished[0]
         atoms = [item for item in group.items if isinstance(item, ClauseAtom) and not item.absent]
         if not atoms:
             spine.extend(group.items)
@@ -129,7 +133,7 @@ def _spine(
         spine.append(root)
         columns.update(
             dict.fromkeys(
-                variable for variable in _named(root) if tells(root) or variable in others
+                variable for variable in _named(root) if distinguishes(root) or variable in others
             )
         )
 
@@ -141,17 +145,17 @@ def _groups(body: Sequence[ClauseItem], shared: Collection[Variable]) -> list[_G
         own = {variable for variable in _named(item) if variable not in shared}
         if not own:
             continue
-        places = [index]
-        apart = []
+        indexes = [index]
+        disjoint = []
         for other in groups:
             if own.isdisjoint(other[0]):
-                apart.append(other)
+                disjoint.append(other)
             else:
                 own |= other[0]
-                places += other[1]
-        groups = [*apart, (own, places)]
-    ordered = sorted(sorted(places) for _, places in groups)
-    return [_group([body[index] for index in places]) for places in ordered]
+                indexes += other[1]
+        groups = [*disjoint, (own, indexes)]
+    ordered = sorted(sorted(indexes) for _, indexes in groups)
+    return [_group([body[index] for index in indexes]) for indexes in ordered]
 
 
 def _group(items: Sequence[ClauseItem]) -> _Group:
@@ -160,8 +164,10 @@ def _group(items: Sequence[ClauseItem]) -> _Group:
     )
 
 
-def _tells(group: _Group, columns: Collection[Variable], tells: Tells) -> bool:
-    atoms = (item for item in group.items if isinstance(item, ClauseAtom) and tells(item))
+def _is_distinguished(
+    group: _Group, columns: Collection[Variable], distinguishes: Distinguishes
+) -> bool:
+    atoms = (item for item in group.items if isinstance(item, ClauseAtom) and distinguishes(item))
     return any(variable not in columns for atom in atoms for variable in _named(atom))
 
 

@@ -53,9 +53,9 @@ def restrict(program: Program) -> Program:
     for part in reversed(
         parts
     ):  # callers before callees: every call of a version is known before its clauses are made
-        own = sorted(part.relations, key=order.__getitem__)
-        if len(own) > 1 and any((schema, ()) in common for schema in own):
-            common.update({(schema, ()): [] for schema in own})
+        relations = sorted(part.relations, key=order.__getitem__)
+        if len(relations) > 1 and any((schema, ()) in common for schema in relations):
+            common.update({(schema, ()): [] for schema in relations})
         for version in [version for version in common if version[0] in part.relations]:
             for clause in heads[version[0]]:
                 restricted = _restricted(clause, (*version[1], *common[version]))

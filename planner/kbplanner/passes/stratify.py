@@ -41,7 +41,7 @@ def check_stratified(clauses: Sequence[Clause]) -> None:
         raise RecursiveAggregate(message, names)
 
 
-def computed_recursion(clauses: Sequence[Clause]) -> set[int]:
+def rules_computing_recursively(clauses: Sequence[Clause]) -> set[int]:
     """Return the numbers of rules in a recursion in which a head takes a value that its body
     computes.
     """

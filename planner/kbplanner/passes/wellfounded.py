@@ -94,9 +94,9 @@ def uncertain(
     """
     inside = {schema for part in parts for schema in part.relations}
     relations = set(undefined)
-    grown = True
-    while grown:
-        grown = False
+    is_growing = True
+    while is_growing:
+        is_growing = False
         for clause in clauses:
             head = clause.head.schema
             if (
@@ -105,11 +105,11 @@ def uncertain(
                 and any(item.schema in relations for item in clause.all_atoms())
             ):
                 relations.add(head)
-                grown = True
+                is_growing = True
     return frozenset(relations)
 
 
-def apart(
+def without_negative_components(
     clauses: Sequence[Clause],
     parts: Sequence[NegativeComponent],
     undefined: Collection[RelationSchema],
@@ -121,7 +121,7 @@ def apart(
     settled as possible: they conclude the same, step by step, as proofs need it.
     """
     inside = {schema: part for part in parts for schema in part.relations}
-    doubled = uncertain(clauses, parts, undefined)
+    bounded = uncertain(clauses, parts, undefined)
     folds = {
         c.head.schema: sum(isinstance(item, Aggregation) for item in c.body)
         for c in clauses
@@ -133,19 +133,19 @@ def apart(
         head = clause.head.schema
         if head not in inside:
             rewritten.extend(
-                _bounds(clause, doubled, widths)
-                if head in doubled
-                else [_bound(clause, TRUE, doubled)]
+                _bounds(clause, bounded, widths)
+                if head in bounded
+                else [_bound(clause, TRUE, bounded)]
             )
         elif keep:
-            rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, doubled))
+            rewritten.append(_bound(_reduct(clause, inside[head].relations), TRUE, bounded))
     for schema in sorted(inside, key=str):
         args = numbered_variables(schema.arity)
         if not keep:
             rewritten.append(
                 Clause(ClauseAtom(schema, args), (ClauseAtom(settled(schema, TRUE), args),))
             )
-        if schema in doubled:
+        if schema in bounded:
             rewritten.append(
                 Clause(
                     ClauseAtom(possible(schema), args),
@@ -161,7 +161,7 @@ class Instances:
     `variables`.
 
     `head` and `premises` are atoms of the component; an absent premise is one without anonymous
-    variables. `sure` says that the rest of the body is true in these instances, not merely
+    variables. `is_sure` says that the other items of the body is true in these instances, not merely
     possible.
     """
 
@@ -169,7 +169,7 @@ class Instances:
     variables: tuple[Variable, ...]
     head: ClauseAtom
     premises: tuple[ClauseAtom, ...]
-    sure: bool
+    is_sure: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ def overestimate(
     It leaves out the absences within the component. Raises BudgetExceeded for a clause with too
     many variables.
     """
-    doubled = uncertain(clauses, parts, undefined) - part.relations
-    twice = {
+    bounded = uncertain(clauses, parts, undefined) - part.relations
+    inverted_relations = {
         s
         for s in part.relations
         if s.role is Role.UNDENIED and s.opposite.derived in part.relations
@@ -215,7 +215,7 @@ def overestimate(
     instances: list[Instances] = []
     for clause in named:
         premises = tuple(item for item in clause.all_atoms() if item.schema in inside)
-        rest = tuple(
+        other_items = tuple(
             i
             for i in clause.body
             if not (isinstance(i, ClauseAtom) and i.absent and i.schema in inside)
@@ -230,49 +230,59 @@ def overestimate(
                 MAX_COLUMNS,
                 str(clause.rule),
             )
-        double = any(item.schema in doubled for item in rest if isinstance(item, ClauseAtom))
+        double = any(item.schema in bounded for item in other_items if isinstance(item, ClauseAtom))
         for bound in (POSSIBLE, TRUE) if double else (POSSIBLE,):
             schema = RelationSchema(str(len(instances)), len(columns), role=Role.INSTANCE)
             instances.append(
-                Instances(schema, columns, clause.head, premises, sure=bound == TRUE or not double)
+                Instances(
+                    schema, columns, clause.head, premises, is_sure=bound == TRUE or not double
+                )
             )
             rewritten.append(
                 replace(
-                    _bound(replace(clause, body=rest), bound, doubled),
+                    _bound(replace(clause, body=other_items), bound, bounded),
                     head=ClauseAtom(schema, columns),
                 )
             )
             if bound == POSSIBLE:
                 rewritten.append(Clause(clause.head, (ClauseAtom(schema, columns),), clause.rule))
     others = [other for other in parts if other is not part]
-    below = apart([c for c in clauses if c.head.schema not in part.relations], others, undefined)
+    below = without_negative_components(
+        [c for c in clauses if c.head.schema not in part.relations], others, undefined
+    )
     goal = part.clauses[0].head.schema
     reached = dependencies(below, (a.schema for clause in rewritten for a in clause.all_atoms()))
     needed = (clause for clause in below if clause.head.schema in reached)
     program = Program((*needed, *rewritten), goal, None, goal, tuple(range(goal.arity)))
     verify(program, "wellfounded")
-    twice.update(projection for (schema, _), projection in projections.items() if schema in twice)
-    return Overestimate(program, tuple(instances), frozenset(twice))
+    inverted_relations.update(
+        projection
+        for (schema, _), projection in projections.items()
+        if schema in inverted_relations
+    )
+    return Overestimate(program, tuple(instances), frozenset(inverted_relations))
 
 
-def without(clauses: Sequence[Clause], relations: Collection[RelationSchema]) -> list[Clause]:
+def clauses_independent_of(
+    clauses: Sequence[Clause], relations: Collection[RelationSchema]
+) -> list[Clause]:
     """Return the clauses that do not depend on any of these relations of negative components."""
     dependents = set(relations)
     dependents.update(possible(schema) for schema in relations)
-    grown = True
-    while grown:
+    is_growing = True
+    while is_growing:
         resting = {
             clause.head.schema
             for clause in clauses
             if any(item.schema in dependents for item in clause.all_atoms())
         }
-        grown = not resting <= dependents
+        is_growing = not resting <= dependents
         dependents |= resting
     return [clause for clause in clauses if clause.head.schema not in dependents]
 
 
 def _bounds(
-    clause: Clause, doubled: Collection[RelationSchema], widths: Mapping[RelationSchema, int]
+    clause: Clause, bounded: Collection[RelationSchema], widths: Mapping[RelationSchema, int]
 ) -> Iterator[Clause]:
     """Yield the clauses for both bounds of a head; `widths` is the number of group arguments of
     GROUPS relations.
@@ -283,12 +293,12 @@ def _bounds(
     groups = [
         atom
         for atom in clause.atoms()
-        if atom.schema.role is Role.GROUPS and atom.schema in doubled
+        if atom.schema.role is Role.GROUPS and atom.schema in bounded
     ]
-    lower = _bound(clause, TRUE, doubled)
+    lower = _bound(clause, TRUE, bounded)
     sure = (_unsure(atom, widths[atom.schema], absent=True) for atom in groups)
     yield replace(lower, body=(*lower.body, *sure))
-    yield _bound(clause, POSSIBLE, doubled)
+    yield _bound(clause, POSSIBLE, bounded)
     if groups:
         yield replace(lower, head=replace(clause.head, schema=possible(clause.head.schema)))
     if clause.aggregates:
@@ -306,19 +316,19 @@ def _unsure(groups: ClauseAtom, width: int, absent: bool = False) -> ClauseAtom:
     return ClauseAtom(schema, groups.args[:width], absent)
 
 
-def _bound(clause: Clause, truth: str, doubled: Collection[RelationSchema]) -> Clause:
+def _bound(clause: Clause, truth: str, bounded: Collection[RelationSchema]) -> Clause:
     """Return the clause for one bound of its head; an absence tests the other bound of its
     relation.
     """
     head = (
         possible(clause.head.schema)
-        if truth == POSSIBLE and clause.head.schema in doubled
+        if truth == POSSIBLE and clause.head.schema in bounded
         else clause.head.schema
     )
     body = tuple(
         replace(item, schema=possible(item.schema))
         if isinstance(item, ClauseAtom)
-        and item.schema in doubled
+        and item.schema in bounded
         and item.absent is (truth == TRUE)
         else item
         for item in clause.body

@@ -14,7 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kbplanner.compile.aggregates import fold
 from kbplanner.compile.bytecode import Opcode
-from kbplanner.engine.backend import Asked, Limits, Offload, RuleCounts, RunState, RunStats
+from kbplanner.engine.backend import (
+    Limits,
+    Offload,
+    RuleCounts,
+    RunState,
+    RunStats,
+    SmallGoalResult,
+)
 from kbplanner.engine.backend import Relation as BackendRelation
 from kbplanner.engine.ground import Ground
 from kbplanner.engine.lexical import Matching
@@ -113,7 +120,7 @@ class ReferenceRun:
         pattern: Sequence[int],
         limits: Limits,
         fuel: int,
-    ) -> Asked:
+    ) -> SmallGoalResult:
         """Run a small goal in one call."""
         if seed is not None:
             self.seed(array("I", seed), 1)
@@ -123,9 +130,9 @@ class ReferenceRun:
             self.limit(limits)
             state = self.step(fuel)
         if state is not RunState.DONE:
-            return Asked(state)
+            return SmallGoalResult(state)
         rows, _ = self._slots[slot].match(pattern)
-        return Asked(
+        return SmallGoalResult(
             state, self._engine.sort(rows, len(pattern)), 0, worked, self._warnings, self._rows
         )
 
@@ -428,7 +435,7 @@ class ReferenceEngine:
         scores: dict[int, float] = {}
         for indexes, weight in search.words:
             for index, times in Counter(indexes).items():
-                if search.asked(index):
+                if search.is_searchable(index):
                     length = search.lengths[index]
                     norm = times + search.flat + search.slope * length
                     scores[index] = scores.get(index, 0.0) + weight * times * search.scale / norm
@@ -439,7 +446,10 @@ class ReferenceEngine:
 
     def having(self, search: Matching) -> list[int]:
         """Return, for each word, how many of the searchable facts have it."""
-        return [sum(search.asked(index) for index in set(indexes)) for indexes, _ in search.words]
+        return [
+            sum(search.is_searchable(index) for index in set(indexes))
+            for indexes, _ in search.words
+        ]
 
     @property
     def bytes(self) -> int:

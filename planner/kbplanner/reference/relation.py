@@ -228,18 +228,21 @@ class ReferenceRelation:
         difference.only_there.extend(there for row, there in other._placed() if row not in self.ids)
         return difference._replace(equal=equal)
 
-    def salience(self, ids: array[int], how: Salience) -> array[float]:
+    def salience(self, ids: array[int], scoring: Salience) -> array[float]:
         """Return the score of each row."""
         self._open()
-        if not how.is_valid() or any(index >= len(self.order) for index in ids):
+        if not scoring.is_valid() or any(index >= len(self.order) for index in ids):
             raise EngineFault("weights that are no weights, or a row that never existed")
         return array(
             "d",
-            [how.score(*(self._cell(attribute, index) for attribute in _SCORED)) for index in ids],
+            [
+                scoring.score(*(self._cell(attribute, index) for attribute in _SCORED))
+                for index in ids
+            ],
         )
 
     def most_salient(
-        self, k: int, how: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
+        self, k: int, scoring: Salience, minimum: float = 0.0, pattern: Sequence[int] | None = None
     ) -> tuple[array[int], array[float]]:
         """Return the ids and scores of the matching rows with the highest scores, best first."""
         if k < 0 or minimum != minimum:
@@ -247,7 +250,7 @@ class ReferenceRelation:
         _, ids = self.match([0] * self.arity if pattern is None else pattern)
         created = self.attributes(Attribute.CREATED_AT, ids)
         ranked = zip(
-            [-score for score in self.salience(ids, how)],
+            [-score for score in self.salience(ids, scoring)],
             [-time for time in created],
             ids,
             strict=True,
@@ -255,7 +258,7 @@ class ReferenceRelation:
         best = [(score, index) for score, _, index in sorted(ranked) if -score >= minimum][:k]
         return array("I", [index for _, index in best]), array("d", [-score for score, _ in best])
 
-    def least_salient(self, threshold: float, how: Salience) -> array[int]:
+    def least_salient(self, threshold: float, scoring: Salience) -> array[int]:
         """Return the ids of the visible rows that score below a threshold."""
         if threshold != threshold:
             raise EngineFault("a threshold that is no number")
@@ -264,7 +267,7 @@ class ReferenceRelation:
             "I",
             [
                 index
-                for index, score in zip(ids, self.salience(ids, how), strict=True)
+                for index, score in zip(ids, self.salience(ids, scoring), strict=True)
                 if score < threshold
             ],
         )

@@ -65,12 +65,12 @@ def nearest_name(name: str, others: Iterable[str]) -> str | None:
 
     Short names must be nearer: one letter of three, two of six.
     """
-    most = min(MAX_DISTANCE, len(name) // 3)
+    max_distance = min(MAX_DISTANCE, len(name) // 3)
     best: tuple[int, str] | None = None
     for other in others:
-        if abs(len(other) - len(name)) <= most:
+        if abs(len(other) - len(name)) <= max_distance:
             distance = edit_distance(name, other)
-            if distance <= most and (best is None or (distance, other) < best):
+            if distance <= max_distance and (best is None or (distance, other) < best):
                 best = (distance, other)
     return best[1] if best else None
 

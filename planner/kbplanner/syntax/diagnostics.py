@@ -11,8 +11,8 @@ from kbplanner.errors import RuleSyntaxError
 from kbplanner.ir.limits import shortened
 from kbplanner.syntax.statements import Span
 
-LONG_LINE = 240
-BEFORE, AFTER = 80, 120
+MAX_LINE_CHARS = 240
+CHARS_BEFORE, CHARS_AFTER = 80, 120
 MAX_ERRORS = 100
 """Maximum number of errors reported for a text."""
 
@@ -101,8 +101,8 @@ def diagnostic(
         end_column = max(span.end_column, span.column + 1)
     else:
         end_column = max(span.column + 1, first + len(source))
-    if len(source) > LONG_LINE:
-        begin, end = max(0, at - BEFORE), at + AFTER
+    if len(source) > MAX_LINE_CHARS:
+        begin, end = max(0, at - CHARS_BEFORE), at + CHARS_AFTER
         cut = "…" * (begin > 0) + source[begin:end] + "…" * (end < len(source))
         at = at - begin + (begin > 0)
         source = cut

@@ -35,7 +35,7 @@ _OR_HINT = 'put a comma between body atoms; for "or", write one rule for each ca
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Context:
     """Context of a token in a statement, judged from the tokens before it."""
 
     open: tuple[Token, ...]
@@ -45,7 +45,7 @@ class Place:
     naming: bool  # whether the token follows the name after "@"
 
 
-def place_of(tokens: list[Token], at: int) -> Place:
+def context_of(tokens: list[Token], at: int) -> Context:
     """Return the context of `tokens[at]`."""
     stack: list[tuple[Token, bool]] = []
     part, compared = "head", False
@@ -67,7 +67,7 @@ def place_of(tokens: list[Token], at: int) -> Place:
         elif kind in ("CMP", "EQ"):
             compared = True
     naming = at == 2 and tokens[0].type == "_AT"
-    return Place(
+    return Context(
         tuple(token for token, _ in stack), part, compared, bool(stack and stack[-1][1]), naming
     )
 
@@ -78,29 +78,29 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
     `line_start` is where the line of that token begins in `text`, `indent` how far the statement's
     first token is from the beginning of its own line.
     """
-    place = place_of(tokens, at)
+    context = context_of(tokens, at)
     before = tokens[at - 1] if at else None
     token = tokens[at] if at < len(tokens) else None
     if token is not None:
-        problem = _bad_token(text, token, place, before)
+        problem = _bad_token(text, token, context, before)
         if problem is not None:
             return problem
-    if place.open and (token is None or token.type in ("_END", "_ARROW", "_GOAL", "_AT")):
-        opening = place.open[-1]
+    if context.open and (token is None or token.type in ("_END", "_ARROW", "_GOAL", "_AT")):
+        opening = context.open[-1]
         sign = _OPENING[opening.type]
         return Problem(
             "unclosed-bracket", f'this "{sign}" is never closed', f'expected "," or "{")" if sign == "(" else "]"}" '
             f"before {_shown(text, token)}", opening.start, opening.end,
         )  # fmt: skip
     if token is None:
-        return _at_end(tokens[at - 1], place)
+        return _at_end(tokens[at - 1], context)
     actual = f"found {_shown(text, token)}"
     if (
         before is not None
         and before.type == "MINUS"
         and at > 1
-        and place.part == "head"
-        and not place.open
+        and context.part == "head"
+        and not context.open
     ):
         arrow = tokens[at - 2]
         if arrow.value == "<" and arrow.end == before.start:
@@ -112,14 +112,14 @@ def explain(text: str, tokens: list[Token], at: int, line_start: int, indent: in
                 before.end,
             )
     if before is not None and before.type in OPERAND_END:
-        return _after_operand(text, token, before, place, actual, line_start, indent)
-    return _at_start(token, before, place, actual)
+        return _after_operand(text, token, before, context, actual, line_start, indent)
+    return _at_start(token, before, context, actual)
 
 
-def _bad_token(text: str, token: Token, place: Place, before: Token | None) -> Problem | None:
+def _bad_token(text: str, token: Token, context: Context, before: Token | None) -> Problem | None:
     kind, value = token.type, token.value
     if kind == "BADOP":
-        return _bad_operator(token, place)
+        return _bad_operator(token, context)
     if kind == "QMARK":
         message, hint = 'a variable needs a name after "?"', 'write ?x, or "_" for "any value"'
         return Problem("lone-question-mark", message, hint, token.start, token.end)
@@ -172,13 +172,13 @@ def _bad_token(text: str, token: Token, place: Place, before: Token | None) -> P
     return None
 
 
-def _bad_operator(token: Token, place: Place) -> Problem:
+def _bad_operator(token: Token, context: Context) -> Problem:
     value = token.value
-    in_head = place.part == "head" and not place.open
+    in_head = context.part == "head" and not context.open
     if value in _AND or value in ("||", "|", ";", "∨"):
         hint: str | None = _COMMA_HINT if value in _AND else _OR_HINT
         expected = '"," between atoms'
-        if place.open:
+        if context.open:
             expected, hint = '"," between arguments', "put a comma between arguments"
         elif in_head:
             expected, hint = '":-" or "." after an atom', _APART_HINT
@@ -199,23 +199,31 @@ def _bad_operator(token: Token, place: Place) -> Problem:
     )
 
 
-def _at_end(before: Token, place: Place) -> Problem:
+def _at_end(before: Token, context: Context) -> Problem:
     if before.type in OPERAND_END:
         message, hint = (
             'expected "." at the end of the statement',
             "end every fact, rule and goal with a dot",
         )
         return Problem("missing-period", message, hint, before.end, before.end + 1)
-    message = f"expected {_wanted(before, place)}, found the end of the text"
+    message = f"expected {_expected_after(before, context)}, found the end of the text"
     return Problem("unfinished", message, None, before.start, before.end)
 
 
 def _after_operand(
-    text: str, token: Token, before: Token, place: Place, actual: str, line_start: int, indent: int
+    text: str,
+    token: Token,
+    before: Token,
+    context: Context,
+    actual: str,
+    line_start: int,
+    indent: int,
 ) -> Problem:
     hint: str | None = None
     word = token.value.casefold() if token.type == "IDENT" else ""
-    if token.type in _CLOSING and (not place.open or place.open[-1].type != _CLOSING[token.type]):
+    if token.type in _CLOSING and (
+        not context.open or context.open[-1].type != _CLOSING[token.type]
+    ):
         sign = ")" if token.type == "_RPAR" else "]"
         opening = "(" if sign == ")" else "["
         return Problem(
@@ -225,8 +233,8 @@ def _after_operand(
             token.start,
             token.end,
         )
-    if place.open:
-        return _inside(text, token, before, place, actual)
+    if context.open:
+        return _inside_brackets(text, token, before, context, actual)
     own_line = not text[line_start : token.start].strip() and before.end <= line_start
     starts_statement = token.type in OPERAND_START or token.type in ("_AT", "_GOAL")
     if own_line and starts_statement and token.start - line_start <= indent:
@@ -236,8 +244,8 @@ def _after_operand(
         )
         return Problem("missing-period", message, hint, before.end, before.end + 1)
     if word == "and" or word == "or":
-        expected = '":-" or "."' if place.part == "head" else '"," or "."'
-        hint = _APART_HINT if place.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
+        expected = '":-" or "."' if context.part == "head" else '"," or "."'
+        hint = _APART_HINT if context.part == "head" else _COMMA_HINT if word == "and" else _OR_HINT
         return Problem(
             "wrong-conjunction",
             f"expected {expected} after an atom, {actual}",
@@ -250,12 +258,12 @@ def _after_operand(
         return Problem(
             "wrong-operator", message, 'write "=" to compute a value', token.start, token.end
         )
-    if place.naming:
+    if context.naming:
         message = f'expected ":" after the rule\'s name, {actual}'
         hint = 'write a space after ":"' if ":" in before.value else None
     elif before.type == "_RSQB":
         message = f'expected "." after the annotations, {actual}'
-    elif place.part == "head":
+    elif context.part == "head":
         message = f'expected ":-" or "." after an atom, {actual}'
         if word in ("if", "when", "where"):
             hint = 'write ":-" between the head and the body'
@@ -263,25 +271,27 @@ def _after_operand(
             hint = 'end a fact with "."; to ask several atoms at once, put "?-" before them'
         elif starts_statement:
             hint = 'end a fact with "."; for a rule, write ":-" between the head and the body'
-    elif place.compared:
+    elif context.compared:
         message = f'expected "," or "." after a comparison, {actual}'
     elif before.type in ("VAR", "ANON", "NUMBER"):
         message = f'expected a comparison after "{before.value}", {actual}'
         hint = "a body item is an atom, like p(?x), or a comparison, like ?x < 3"
     else:
         message = f'expected "," or "." after an atom, {actual}'
-    if hint is None and place.part in ("body", "goal"):
+    if hint is None and context.part in ("body", "goal"):
         if token.type == "_ARROW":
             hint = 'a rule has one ":-"; end the statement before it with "."'
         elif token.type == "_LSQB":
-            hint = "a goal has no annotations" if place.part == "goal" else None
+            hint = "a goal has no annotations" if context.part == "goal" else None
         elif starts_statement:
             hint = _COMMA_HINT
     return Problem("syntax", message, hint, token.start, token.end)
 
 
-def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -> Problem:
-    if place.open[-1].type == "_LSQB":
+def _inside_brackets(
+    text: str, token: Token, before: Token, context: Context, actual: str
+) -> Problem:
+    if context.open[-1].type == "_LSQB":
         if before.type == "IDENT" and text[: before.start].rstrip()[-1] in "[,":
             message = f'expected "=" after "{excerpt(before.value)}", {actual}'
             return Problem("syntax", message, "an annotation is name=value", token.start, token.end)
@@ -297,7 +307,7 @@ def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -
             token.start,
             token.end,
         )
-    if not place.called:
+    if not context.called:
         hint = "parentheses group values, not atoms" if token.type == "_COMMA" else None
         return Problem("syntax", f'expected ")", {actual}', hint, token.start, token.end)
     hint = None
@@ -313,7 +323,7 @@ def _inside(text: str, token: Token, before: Token, place: Place, actual: str) -
     )
 
 
-def _at_start(token: Token, before: Token | None, place: Place, actual: str) -> Problem:
+def _at_start(token: Token, before: Token | None, context: Context, actual: str) -> Problem:
     hint = None
     if before is None:
         if token.type == "_END":
@@ -329,14 +339,18 @@ def _at_start(token: Token, before: Token | None, place: Place, actual: str) -> 
         hint = "to change the sign of a value, write 0 - value"
     elif before.type == "_COMMA" and token.type in ("_END", "_RPAR") and token.end > token.start:
         hint = "remove the comma"
-    elif place.open and token.type == "NOT":
+    elif context.open and token.type == "NOT":
         hint = 'to mean the word, quote it: "not"'
     return Problem(
-        "syntax", f"expected {_wanted(before, place)}, {actual}", hint, token.start, token.end
+        "syntax",
+        f"expected {_expected_after(before, context)}, {actual}",
+        hint,
+        token.start,
+        token.end,
     )
 
 
-def _wanted(before: Token | None, place: Place) -> str:
+def _expected_after(before: Token | None, context: Context) -> str:
     """Return what belongs after a token that ends nothing."""
     if before is None:
         return "a fact, a rule or a goal"
@@ -345,12 +359,12 @@ def _wanted(before: Token | None, place: Place) -> str:
         return "the rule's name" + after
     if before.type == "_COLON":
         return "the head of the rule after its name"
-    if place.open and place.open[-1].type == "_LSQB":
+    if context.open and context.open[-1].type == "_LSQB":
         return ("a value" if before.type in ("EQ", "MINUS") else "name=value") + after
     if before.type in ("CMP", "EQ", "PLUS", "MINUS", "STAR", "SLASH", "DIV", "MOD"):
         return "a value" + after
-    if place.open:
-        return ("an argument" if place.called else "a value") + after
+    if context.open:
+        return ("an argument" if context.called else "a value") + after
     return "an atom" + after
 
 

@@ -17,11 +17,14 @@ _IRREFLEXIVE = ("!=", "!==", "<", ">")
 def lint(statements: Iterable[Statement]) -> list[RuleWarning]:
     """Return the warnings about the rules of a text, in order."""
     return [
-        warning for one in statements if isinstance(one, RuleStatement) for warning in _of_rule(one)
+        warning
+        for statement in statements
+        if isinstance(statement, RuleStatement)
+        for warning in _rule_warnings(statement)
     ]
 
 
-def _of_rule(statement: RuleStatement) -> Iterator[RuleWarning]:
+def _rule_warnings(statement: RuleStatement) -> Iterator[RuleWarning]:
     rule = statement.rule
     counts = Counter(variable.name for variable in rule.head.variables() if not variable.anonymous)
     counts.update(
@@ -41,7 +44,7 @@ def _of_rule(statement: RuleStatement) -> Iterator[RuleWarning]:
             yield RuleWarning(
                 "never-holds", f"a comparison with {item.op} can never hold", None, statement.span
             )
-    groups = _independent(rule)
+    groups = _variable_groups(rule)
     if len(groups) > 1:
         names = " and ".join(sorted(groups[0])[:1] + sorted(groups[1])[:1])
         message = f"the body is a cross product: {names} share no variable"
@@ -59,7 +62,7 @@ def _never_holds(item: Comparison) -> bool:
     return same and not item.negated and item.op in _IRREFLEXIVE
 
 
-def _independent(rule: Rule) -> list[set[str]]:
+def _variable_groups(rule: Rule) -> list[set[str]]:
     """Return the variables of the positive atoms, grouped so that no item of the body joins two
     groups.
     """

@@ -76,8 +76,8 @@ class Lowering:
         name = None
         if clause.name is not None:
             name = self.text(clause.name)
-        notes = self.annotations(clause, _RULE_KEYS)
-        return Rule(head, body, name, notes.confidence, notes.scope)
+        annotations = self.annotations(clause, _RULE_KEYS)
+        return Rule(head, body, name, annotations.confidence, annotations.scope)
 
     def lone_atom(self, clause: Clause) -> Atom:
         """Return the atom of a text that is an atom, possibly with variables."""
@@ -375,7 +375,7 @@ class Lowering:
         """Read `[key=value, ...]`."""
         if not clause.annotations:
             return NO_ANNOTATIONS
-        seen: dict[str, str | int | float] = {}
+        values: dict[str, str | int | float] = {}
         for key, token, minus in clause.annotations:
             name = key.value
             text = "-" * minus + self.text(token)
@@ -387,15 +387,15 @@ class Lowering:
                     hint,
                     key,
                 )
-            elif name in seen:
+            elif name in values:
                 self._at("repeated-annotation", f'"{name}" is given twice', None, key)
             elif name == "confidence":
-                seen[name] = self._confidence(text, token)
+                values[name] = self._confidence(text, token)
             elif name == "scope":
-                seen[name] = text
+                values[name] = text
             else:
-                seen[name] = self._instant(name, text, token, minus)
-        return Annotations(*(seen.get(key) for key in _FACT_KEYS))  # type: ignore[arg-type]
+                values[name] = self._instant(name, text, token, minus)
+        return Annotations(*(values.get(key) for key in _FACT_KEYS))  # type: ignore[arg-type]
 
     def _confidence(self, text: str, token: Token) -> float:
         if token.type == "NUMBER" and 0.0 <= float(text) <= 1.0:

@@ -31,7 +31,7 @@ from kbplanner.syntax.tree import Clause
 ParseClause = Callable[[list[Token]], "Clause | int"]
 """Parses the tokens of a statement to its tree, or returns the index of the token it stopped at."""
 
-WINDOW = 1 << 16
+MIN_WINDOW_CHARS = 1 << 16
 """Minimum number of characters of a stream examined at once."""
 
 _PLAIN_STRING = r'"[^"\\\n\x00\ud800-\udfff]*"' + r"|'[^'\\\n\x00\ud800-\udfff]*'"
@@ -75,7 +75,7 @@ class Reader:
         self._counted = 0
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """Line and column of `pos`."""
         self._count_to(self.pos)
         return self._line, self.pos - self._line_start + 1
@@ -132,20 +132,20 @@ class Reader:
     def _read(self, tokens: list[Token]) -> Iterator[Statement]:
         while tokens:
             self._complete(tokens)
-            fit = _fitting(tokens)
-            result = self._parse(tokens[:fit])
+            fitting = _count_within_limits(tokens)
+            result = self._parse(tokens[:fitting])
             if isinstance(result, Clause):
                 statement = self._lower(result, tokens)
                 if statement is not None:
                     yield statement
                 return
-            where = _Places(self, tokens)
-            if result == fit < len(tokens):
+            where = _Positions(self, tokens)
+            if result == fitting < len(tokens):
                 message = f"brackets nest at most {MAX_DEPTH} deep"
-                if fit == MAX_TOKENS:
+                if fitting == MAX_TOKENS:
                     message = f"a statement has at most {MAX_TOKENS} words and signs"
                 where.report(
-                    [Problem("too-long", message, None, tokens[fit].start, tokens[fit].end)]
+                    [Problem("too-long", message, None, tokens[fitting].start, tokens[fitting].end)]
                 )
                 return
             line_start = where.line_start(
@@ -169,7 +169,7 @@ class Reader:
             tokens.insert(0, Token("_GOAL", "", start, start))
 
     def _lower(self, clause: Clause, tokens: list[Token]) -> Statement | None:
-        where = _Places(self, tokens)
+        where = _Positions(self, tokens)
         lowering = Lowering(self.text, self._limits)
         span = where.span(tokens[0].start, tokens[-1].end)
         statement: Statement
@@ -232,7 +232,7 @@ class Reader:
         self._counted = max(pos, self._counted)
 
 
-class _Places:
+class _Positions:
     """Lines and columns within one statement, from offsets."""
 
     def __init__(self, reader: Reader, tokens: list[Token]) -> None:
@@ -296,7 +296,7 @@ def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> It
     the work stays linear for statements of any length.
     """
     errors: list[Diagnostic] = []
-    line, column, rest, required_size = 1, 1, "", WINDOW
+    line, column, unread, required_size = 1, 1, "", MIN_WINDOW_CHARS
     parts: list[str] = []
     size = 0
     for chunk in chunks:
@@ -305,26 +305,26 @@ def read_chunks(chunks: Iterable[str], parse: ParseClause, limits: Limits) -> It
         if size < required_size:
             continue
         reader = Reader("".join(parts), parse, limits, line=line, column=column, final=False)
-        yield from _given(reader, errors)
-        line, column = reader.place
-        rest = reader.text[reader.pos :]
+        yield from _valid_statements(reader, errors)
+        line, column = reader.position
+        unread = reader.text[reader.pos :]
         if len(errors) >= MAX_ERRORS:
             raise syntax_error(errors)
-        parts, size, required_size = [rest], len(rest), len(rest) * 2 + WINDOW
+        parts, size, required_size = [unread], len(unread), len(unread) * 2 + MIN_WINDOW_CHARS
     reader = Reader("".join(parts), parse, limits, line=line, column=column)
-    yield from _given(reader, errors)
+    yield from _valid_statements(reader, errors)
     if errors:
         raise syntax_error(errors)
 
 
-def _given(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
+def _valid_statements(reader: Reader, errors: list[Diagnostic]) -> Iterator[Statement]:
     for statement in reader.statements():
         if not errors:
             yield statement
     errors.extend(reader.errors[: MAX_ERRORS - len(errors)])
 
 
-def _fitting(tokens: list[Token]) -> int:
+def _count_within_limits(tokens: list[Token]) -> int:
     """Count the tokens up to the first that exceeds a limit on tokens or brackets."""
     depth = 0
     for at, token in enumerate(tokens[:MAX_TOKENS]):

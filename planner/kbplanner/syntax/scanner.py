@@ -73,11 +73,11 @@ def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
     match = _TOKEN.match
     size = len(text)
     while pos < size:
-        match_ = match(text, pos)
-        if match_ is None:  # cannot be: BADCHAR takes any character
+        token_match = match(text, pos)
+        if token_match is None:  # cannot be: BADCHAR takes any character
             raise AssertionError(f"no token at {pos}")
-        kind = match_.lastgroup or "BADCHAR"
-        end = match_.end()
+        kind = token_match.lastgroup or "BADCHAR"
+        end = token_match.end()
         if kind == "SPACE" or kind == "COMMENT":
             pos = end
             continue
@@ -87,25 +87,25 @@ def scan_statement(text: str, pos: int) -> tuple[list[Token], int]:
                 pos = close + 2
                 continue
             tokens.append(Token("OPENCOMMENT", "/*", pos, end))
-            return _settle(tokens), size
+            return _mark_keywords(tokens), size
         if kind == "OPENQUOTE":
             # The string does not end on its line. Skip the line, but accept a dot at its end.
             line_end = _line_end(text, pos)
-            tokens.append(Token(kind, match_.group(), pos, end))
+            tokens.append(Token(kind, token_match.group(), pos, end))
             if text[pos:line_end].rstrip().endswith("."):
                 dot = text.rindex(".", pos, line_end)
                 tokens.append(Token("_END", ".", dot, dot + 1))
-                return _settle(tokens), line_end
+                return _mark_keywords(tokens), line_end
             pos = line_end
             continue
-        value = match_.group()
+        value = token_match.group()
         if kind == "VAR" and value == "?_":
             kind = "ANON"
         tokens.append(Token(kind, value, pos, end))
         pos = end
         if kind == "_END":
-            return _settle(tokens), pos
-    return _settle(tokens), size
+            return _mark_keywords(tokens), pos
+    return _mark_keywords(tokens), size
 
 
 def _line_end(text: str, pos: int) -> int:
@@ -113,7 +113,7 @@ def _line_end(text: str, pos: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _settle(tokens: list[Token]) -> list[Token]:
+def _mark_keywords(tokens: list[Token]) -> list[Token]:
     """Decide which words are keywords in their context; elsewhere they stay words."""
     last = len(tokens) - 1
     for at, token in enumerate(tokens):

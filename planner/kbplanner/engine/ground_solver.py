@@ -7,13 +7,13 @@ from typing import Any
 
 from kbplanner.engine import backend
 from kbplanner.engine.backend import Offload
-from kbplanner.engine.binding import GroundStruct, ffi, lib, room
+from kbplanner.engine.binding import GroundStruct, ffi, lib, new_array
 from kbplanner.engine.engine import Engine
 from kbplanner.engine.ground import Ground, Shortest
 from kbplanner.engine.ground import shortest as shortest_in_python
 from kbplanner.engine.ground import widest as widest_in_python
 
-LONG = 50_000
+OFFLOADED_INSTANCES = 50_000
 """Instances whose solution takes some milliseconds."""
 
 
@@ -23,7 +23,7 @@ def shortest(engine: backend.Engine, ground: Ground, offload: Offload | None = N
     """
     if not isinstance(engine, Engine):
         return shortest_in_python(ground)
-    proofs = Shortest(room(ground.nodes), room(ground.nodes), room(ground.nodes))
+    proofs = Shortest(new_array(ground.nodes), new_array(ground.nodes), new_array(ground.nodes))
     _solve(
         engine,
         lib.kb_ground_shortest,
@@ -44,7 +44,7 @@ def widest(
     """
     if not isinstance(engine, Engine):
         return widest_in_python(ground, ranks)
-    best = room(ground.nodes)
+    best = new_array(ground.nodes)
     _solve(engine, lib.kb_ground_widest, ground, offload, ranks, best)
     return best
 
@@ -54,7 +54,7 @@ def _solve(
 ) -> None:
     program = GroundStruct(ground)
     views = [ffi.from_buffer("uint32_t[]", values) for values in arrays]
-    if offload is None or len(ground) < LONG:
+    if offload is None or len(ground) < OFFLOADED_INSTANCES:
         engine.call(function, program.struct, *views)
     else:
         engine.call(lambda handle: offload(lambda: int(function(handle, program.struct, *views))))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kbcore.state.facts import row_shape
 from kbplanner.engine.backend import EPOCH, Attribute
 from kbplanner.engine.engine import Engine
-from kbplanner.engine.written import SLICE_BYTES, rows_json
+from kbplanner.engine.json_rows import SLICE_BYTES, rows_json
 from kbplanner.errors import EngineFault
 from kbplanner.reference.engine import ReferenceEngine
 

@@ -13,7 +13,7 @@ from kbplanner.engine.backend import Offload, Run, RunState, RunStats
 
 
 @dataclass(slots=True)
-class Stage:
+class StratumTotals:
     """Totals of one stratum: seconds on the clock, including waits, rounds, new rows."""
 
     seconds: float = 0.0
@@ -21,22 +21,22 @@ class Stage:
     rows: int = 0
 
 
-class Watched:
+class StratumProfiler:
     """The steps of a run that has not begun; `now` returns seconds."""
 
     def __init__(self, run: Run, strata: int, now: Callable[[], float]) -> None:
         run.profile()
         self._run = run
         self._now = now
-        self.stages = [Stage() for _ in range(strata)]
+        self.strata_totals = [StratumTotals() for _ in range(strata)]
 
     def step(self, fuel: int, offload: Offload | None = None) -> RunState:
         """Work for about `fuel` steps, in one stratum."""
         before, start = self._run.stats(), self._now()
         state = self._run.step(fuel, offload)
         end, after = self._now(), self._run.stats()
-        if self.stages:
-            stage = self.stages[before.component % len(self.stages)]
+        if self.strata_totals:
+            stage = self.strata_totals[before.component % len(self.strata_totals)]
             stage.seconds += end - start
             stage.rounds += after.rounds - before.rounds
             stage.rows += after.rows_made - before.rows_made
