@@ -46,7 +46,7 @@ def above(parents: dict[str, list[str]], start: str) -> set[str]:
 def main() -> int:
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else DATA
     if not path.exists():
-        sys.exit(f"{path} is not there: apt-get install wordnet-base")
+        sys.exit(f"{path} does not exist: apt-get install wordnet-base")
     found = list(synsets(path))
     name = {offset: f"{words[0]}.{offset}" for offset, words, _ in found}
     parents = {name[offset]: [name[target] for target in targets] for offset, _, targets in found}
