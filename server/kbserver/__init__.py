@@ -1,4 +1,4 @@
-"""The HTTP room: Flask under gevent, and the kbcore command."""
+"""The HTTP server, Flask under gevent, and the `kbcore` command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the application when it is first used: `kbcore serve` must patch the standard library before that."""
+    """Import the application on first use, after `kbcore serve` has patched the standard library."""
     if name != "create_app":
         raise AttributeError(f"module 'kbserver' has no attribute {name!r}")
     return import_module("kbserver.app").create_app

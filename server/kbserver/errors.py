@@ -67,7 +67,8 @@ _CLIENT_MESSAGES: dict[type[KBError], str] = {
     LogCorrupted: "the storage of the server is damaged; the server log has the details",
     PluginFailed: "a plugin of the server failed; the server log has the details",
 }
-"""Messages for clients: those of the errors name files and exceptions, which only the server log may show."""
+"""Messages for clients: those of the errors name files and exceptions, which only the server log
+may show."""
 
 _CLIENT_DETAILS = ("freeBytes", "neededBytes")
 """Details of these errors, and of internal errors, that clients may see."""
@@ -172,8 +173,8 @@ def _for_clients(error: KBError, id: str) -> tuple[str, Mapping[str, Any] | None
     if isinstance(error, StorageFull):
         log.warning("write refused: %s", error.message, extra={"fields": {"id": id}})
     details = error.details or {}
-    shown = {key: details[key] for key in _CLIENT_DETAILS if key in details}
-    return message or UNEXPECTED.message, shown or None
+    client_details = {key: details[key] for key in _CLIENT_DETAILS if key in details}
+    return message or UNEXPECTED.message, client_details or None
 
 
 def _http_answer(error: HTTPException) -> ErrorAnswer:
@@ -191,7 +192,9 @@ def _http_answer(error: HTTPException) -> ErrorAnswer:
 
 
 def invalid(error: ValidationError, path: str = "") -> InvalidInput:
-    """Convert an error of marshmallow: `details.fields` maps the path of each field to its problems."""
+    """Convert an error of marshmallow: `details.fields` maps the path of each field to its
+    problems.
+    """
     fields: dict[str, list[str]] = {}
     for name, problem in _flat(error.messages, path):
         fields.setdefault(name, []).append(problem)

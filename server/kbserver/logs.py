@@ -1,7 +1,7 @@
-"""Log lines: one event a line, as text or JSON, with nothing from outside able to break a line or a field.
+"""Log lines: one event per line, as text or JSON.
 
-Lines are ASCII: line breaks, control characters and those that turn the direction of writing around are escaped. Of the
-headers of a request three values are ever shown, its number, its tenant and its trace; of its query and its body nothing.
+Lines are ASCII: line breaks, control characters and bidirectional marks of clients are escaped.
+Only three headers of a request are logged: its id, tenant and trace; never its query or body.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NAMES = {"WARNING": "WARN", "CRITICAL": "ERROR"}
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
-LONGEST_PATH = 256
-"""Characters of a path that are shown."""
+MAX_PATH_CHARS = 256
+"""Logged length of a path, in characters."""
 
 access = logging.getLogger("kbserver.access")
 
@@ -40,9 +40,10 @@ access = logging.getLogger("kbserver.access")
 def configure(
     level: str, form: str, stream: TextIO | None = None, secrets: Iterable[str] = ()
 ) -> None:
-    """Send everything logged at `level` (DEBUG, INFO, WARN, ERROR) or over it to `stream`, as `text` or `json`.
+    """Write log records of `level` (DEBUG, INFO, WARN, ERROR) or higher to `stream`, as `text` or
+    `json`.
 
-    `secrets` are never written, wherever they stand in a line.
+    `secrets` are removed from all lines.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter(secrets) if form == "json" else TextFormatter(secrets))
@@ -51,15 +52,11 @@ def configure(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
-    logging.getLogger("kbserver.audit").setLevel(
-        logging.INFO
-    )  # who did what is never too little to be said
-    logging.getLogger("httpx").setLevel(
-        max(LEVELS[level], logging.WARNING)
-    )  # a line for every question of a follower
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = (
-        False  # looked up for every line, never shown
-    )
+    logging.getLogger("kbserver.audit").setLevel(logging.INFO)  # at every level
+    # httpx logs every request of a follower at INFO.
+    logging.getLogger("httpx").setLevel(max(LEVELS[level], logging.WARNING))
+    # The formatters do not use these fields, which cost time for every record.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def log_request(fields: Mapping[str, Any]) -> None:
@@ -88,10 +85,10 @@ def _level(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, Any]:
-    given: Mapping[str, Any] = getattr(record, "fields", {})
-    fields = {name: field(name, value) for name, value in given.items()}
+    raw: Mapping[str, Any] = getattr(record, "fields", {})
+    fields = {name: field(name, value) for name, value in raw.items()}
     if "path" in fields:
-        fields["path"] = str(fields["path"])[:LONGEST_PATH]
+        fields["path"] = str(fields["path"])[:MAX_PATH_CHARS]
     if "id" not in fields and (number := REQUEST.get()):
         fields["id"] = number
     return fields
@@ -106,7 +103,7 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str | Non
 
 
 class _Formatter(logging.Formatter):
-    """What both forms share: secrets stay out."""
+    """Base of the formatters: removes secrets."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__()
@@ -117,7 +114,7 @@ class TextFormatter(_Formatter):
     """`2026-01-01T00:00:00.000Z INFO kbserver.access request method=POST path=/tell ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line of a record; line breaks and control characters are escaped."""
+        """Return the line of a record; line breaks and control characters are escaped."""
         parts = [_when(record), _level(record), record.name, _escaped(record.getMessage())]
         parts.extend(f"{name}={_value(value)}" for name, value in _fields(record).items())
         trace = _trace(self, record)
@@ -127,10 +124,10 @@ class TextFormatter(_Formatter):
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line: time, level, logger, message, then the fields of the event."""
+    """One JSON object per line: time, level, logger, message, then the fields of the event."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line of a record."""
+        """Return the line of a record."""
         line = {
             "time": _when(record),
             "level": _level(record),

@@ -41,7 +41,7 @@ from kbserver.process.instruments import gauge
 from kbserver.process.offload import Offload, give_way, pause
 from kbserver.rate_headers import rate_headers, used_up
 from kbserver.replication.log_client import HTTPLogSource
-from kbserver.replication.requests import said_of_replication
+from kbserver.replication.requests import role_lines
 from kbserver.security.guard import MANAGED, SINGLE, mode_of
 
 _LINGER_SECONDS, _LINGER_BYTES = 1.0, 8 << 20
@@ -207,7 +207,7 @@ class Handler(WSGIHandler):  # type: ignore[misc]
         self, head: Head, status: int, message: str, details: dict[str, Any] | None = None
     ) -> None:
         code = {429: "RATE_LIMITED", 500: "INTERNAL_ERROR"}.get(status, "VALIDATION_ERROR")
-        path = head.target.partition("?")[0][: logs.LONGEST_PATH]
+        path = head.target.partition("?")[0][: logs.MAX_PATH_CHARS]
         logs.log_request({"method": head.method, "path": path, "status": status, "reason": message})
         self.close_connection = True
         self.server.refused(status)
@@ -394,7 +394,7 @@ def announcement(
         yield f"data in {os.path.abspath(config.storage_dir)}, fsync policy {config.fsync_policy}"
     else:
         yield f"storage backend {config.storage_backend}"
-    yield from said_of_replication(config)
+    yield from role_lines(config)
     yield from authentication_lines(config, bootstrapped)
 
 

@@ -1,6 +1,7 @@
-"""`kbserver.wsgi:application` for any WSGI server: settings from the environment, opened with the first request.
+"""`kbserver.wsgi:application` for any WSGI server.
 
-A storage folder has one process: run one worker.
+The settings come from the environment; the first request opens the storage. Run one worker,
+because only one process can open a storage folder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kbserver.app import create_app, stop_process
 from kbserver.replication.log_client import HTTPLogSource
 
 _lock = threading.Lock()
-_made: list[Flask] = []
+_apps: list[Flask] = []
 
 
 def _open() -> Flask:
@@ -32,8 +33,8 @@ def _open() -> Flask:
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Serve one request."""
-    if not _made:
+    if not _apps:
         with _lock:
-            if not _made:
-                _made.append(_open())
-    return _made[0](environ, start_response)
+            if not _apps:
+                _apps.append(_open())
+    return _apps[0](environ, start_response)

@@ -40,9 +40,9 @@ def counted(served: Served) -> int:
 def test_so_many_bytes_and_no_more() -> None:
     bodies, first, second = Bodies(100), {}, {}
     bodies.hold(first, 60)
-    bodies.look(second, 40)
+    bodies.check(second, 40)
     with pytest.raises(TooManyBodies) as refused:
-        bodies.look(second, 41)
+        bodies.check(second, 41)
     assert refused.value.details == {"limit": "MAX_BODIES_BYTES", "value": 100}
     bodies.hold(second, 40)
     with pytest.raises(NotReady):

@@ -35,7 +35,7 @@ from kbserver.http.json_body import parse_object, read_body
         (b'\xef\xbb\xbf{"a": 1}', "byte order mark"),
         (b'{"a": 1} x', "Extra data at line 1, column 10"),
         (b'{"a": 1}{"b": 2}', "Extra data"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "an integer of too many digits"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "an integer in the body has too many digits"),
         (b"[" * 100_000, "nests deeper than 64 levels"),
         (b'{"a":' * 65 + b"1" + b"}" * 65, "nests deeper than 64 levels"),
         (b'{"a": ["]", ' + b"[" * 70 + b"]" * 70 + b"]}", "nests deeper than 64 levels"),

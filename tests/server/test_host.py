@@ -36,7 +36,7 @@ def test_any_wsgi_server_opens_it_with_the_first_request(
         return served.runtime
 
     monkeypatch.setattr(wsgi, "open_runtime", open_once)
-    monkeypatch.setattr(wsgi, "_made", [])
+    monkeypatch.setattr(wsgi, "_apps", [])
     answers: list[str] = []
     environ = EnvironBuilder("/health").get_environ()
     for _ in range(2):

@@ -1,8 +1,8 @@
-"""Agent to agent (A2A): a card that says what this agent can do, and messages that have it done.
+"""Agent2Agent protocol (A2A): the agent card, and messages that run operations.
 
-A message holds data parts, which name an operation and its arguments, or text parts in the rule language; the answer is a
-message with a data part. There are no tasks: everything is answered at once. Clients of version 1.0 and of 0.3 are served,
-each with the names and shapes of its version.
+A message has data parts with an operation and its arguments, or text parts in the rule language.
+The answer is a message with a data part. There are no tasks: every message is answered at once.
+Versions 1.0 and 0.3 are supported, each with its names and shapes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _REFUSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """Something the agent can do: the tools behind it, and a request as an example."""
+    """A skill of the agent card, with an example request."""
 
     id: str
     name: str
@@ -68,21 +68,22 @@ SKILLS = (
           '{"op": "tell", "predicate": "parent", "args": ["ann", "bob"]}'),
     Skill("infer", "Answer goals", "Answers goals from facts and rules by backward chaining (ask).", ("reasoning",),
           '{"op": "ask", "predicate": "ancestor", "args": ["ann", "?who"]}'),
-    Skill("query", "Look facts up", "Matches stored facts (query), counts and adds them up (aggregate).", ("read",),
+    Skill("query", "Look up facts", "Matches stored facts (query), counts and aggregates them (aggregate).", ("read",),
           '{"op": "query", "predicate": "parent", "args": ["?x", "bob"]}'),
-    Skill("explain", "Explain conclusions", "Tells step by step why a conclusion holds (explain).", ("reasoning", "proof"),
+    Skill("explain", "Explain conclusions", "Explains step by step why a conclusion holds (explain).",
+          ("reasoning", "proof"),
           '{"op": "explain", "text": "ancestor(ann, cid)"}'),
     Skill("context-window", "Choose context", "Chooses the facts that matter for a prompt (context, ingest).", ("memory",),
           '{"op": "context", "maxFacts": 20}'),
-    Skill("context-diff", "Say what changed", "Says what changed since a session's last window (context_diff).", ("memory",),
+    Skill("context-diff", "Report changes", "Reports the changes since a session's last window (context_diff).", ("memory",),
           '{"op": "context_diff", "sessionId": "s1"}'),
-    Skill("scopes", "Try things out", "Forks, compares and merges scopes (fork_scope, diff_scope).", ("what-if",),
+    Skill("scopes", "Explore hypotheses", "Forks, compares and merges scopes (fork_scope, diff_scope).", ("what-if",),
           '{"op": "fork_scope", "targetScope": "what-if"}'),
 )  # fmt: skip
 
 
 SYNTHESIZE = Skill(
-    "synthesize", "Answer in words", "Answers questions in words from what is known (synthesize).", ("language",),
+    "synthesize", "Answer in words", "Answers questions in words from the knowledge base (synthesize).", ("language",),
     '{"op": "synthesize", "question": "Who is Cid descended from?"}',
 )  # fmt: skip
 """Offered only if a language model is configured."""
@@ -95,9 +96,9 @@ _SECURED: Json = {
 
 
 def card(url: str, model: bool = False, keys: bool = False) -> Json:
-    """The agent card for a server at `url`: of version 1.0, with what clients of 0.3 need besides.
+    """Return the agent card for a server at `url`, for clients of versions 1.0 and 0.3.
 
-    `model`: a language model is configured; `keys`: messages need one.
+    `model`: a language model is configured; `keys`: messages need an API key.
     """
     endpoint = f"{url}/a2a"
     return {
@@ -140,7 +141,9 @@ class Agent:
         self._tools = tools_of("all", model)
 
     def answer(self, message: Message, version: str | None, who: Who, call: Call) -> Json:
-        """Return the result of a request; raises Failure. `version` is the A2A version of the client, if sent."""
+        """Return the result of a request; raises Failure. `version` is the A2A version of the
+        client, if sent.
+        """
         if version is not None and ".".join(version.split(".")[:2]) not in VERSIONS:
             raise failure(
                 BAD_VERSION,
@@ -149,15 +152,15 @@ class Agent:
         method = message.method
         if method in _GET_TASK:
             raise failure(
-                TASK_NOT_FOUND, "there are no tasks here: every message is answered at once"
+                TASK_NOT_FOUND, "this agent has no tasks: every message is answered at once"
             )
         if method in _REFUSED:
             raise failure(UNSUPPORTED, f"{method} is not supported; see the agent card")
         if method not in _SEND:
-            raise failure(METHOD_NOT_FOUND, f"there is no method {method[:64]!r}")
+            raise failure(METHOD_NOT_FOUND, f"unknown method {method[:64]!r}")
         tenant = message.params.get("tenant") or who.tenant
         if type(tenant) is not str or not is_name(tenant):
-            raise failure(INVALID_PARAMS, "params.tenant is not a name")
+            raise failure(INVALID_PARAMS, "params.tenant is not a valid name")
         if who.principal is not None and not who.principal.may_touch(who.database, tenant):
             raise Forbidden(
                 f"'{who.principal.name}' may not touch tenant '{tenant}' of database '{who.database}'"
@@ -169,9 +172,11 @@ class Agent:
         return _reply(outcome, content.get("contextId"), _SEND[method])
 
     def _run(self, parts: Any, who: Who, call: Call) -> Json:
-        """Run the operations of the parts of a message in order; a single part returns its own result."""
+        """Run the operations of the parts of a message in order; a single part returns its own
+        result.
+        """
         if type(parts) is not list or not parts:
-            raise failure(INVALID_PARAMS, "params.message.parts must be an array with a part")
+            raise failure(INVALID_PARAMS, "params.message.parts must be a non-empty array")
         asked = [
             _operation(part, f"params.message.parts[{index}]", self._tools)
             for index, part in enumerate(parts)
@@ -186,7 +191,7 @@ class Agent:
 
 
 def failure(code: int, message: str) -> Failure:
-    """An error with the reason that the protocol names it by."""
+    """Return an error with its reason in the protocol."""
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": _REASONS[code],
@@ -196,7 +201,7 @@ def failure(code: int, message: str) -> Failure:
 
 
 def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Json]:
-    """The tool a part asks for, and its arguments; raises Failure."""
+    """Return the name of the tool that a part requests and its arguments; raises Failure."""
     data = part.get("data") if type(part) is dict else None
     text = part.get("text") if type(part) is dict else None
     if type(data) is dict:
@@ -205,18 +210,20 @@ def _operation(part: Any, path: str, tools: Mapping[str, Tool]) -> tuple[str, Js
             raise failure(INVALID_PARAMS, f"{path}.data.op must be one of {', '.join(tools)}")
         return name, {key: value for key, value in data.items() if key != "op"}
     if type(text) is str and text.strip():
-        return _spoken(text.strip())
-    raise failure(INVALID_PARAMS, f"{path} must have data, an object with op, or text")
+        return _text_operation(text.strip())
+    raise failure(INVALID_PARAMS, f"{path} must have `data`, an object with `op`, or `text`")
 
 
-def _spoken(text: str) -> tuple[str, Json]:
-    """Return the operation of a text: `ask` for a goal (`?-` in front, or variables without a rule), else `ingest`."""
+def _text_operation(text: str) -> tuple[str, Json]:
+    """Return the operation of a text: `ask` for a goal (`?-` in front, or variables without a
+    rule), else `ingest`.
+    """
     if not text.startswith("?-") and ("?" not in text or ":-" in text):
         return "ingest", {"text": text}
     try:
         literal_from_text(text)
     except InvalidInput as error:
-        raise failure(INVALID_PARAMS, f"the text is no goal: {error.message}") from error
+        raise failure(INVALID_PARAMS, f"the text is not a goal: {error.message}") from error
     return "ask", {"text": text}
 
 

@@ -1,8 +1,8 @@
 """Ring buffer of the latest events of one tenant, shared by all its streams.
 
-Each change set is stored once and each event serialised once: when the first stream reads it, a block of events at
-a time, so writes pay nothing. If the buffer is full, the oldest change sets are dropped, even if a stream has not
-read them yet.
+Each change set is stored once and each event serialised once: when the first stream reads it, a
+block of events at a time, so writes pay nothing. If the buffer is full, the oldest change sets are
+dropped, even if a stream has not read them yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class _Block:
     texts: dict[Wanted, bytes] = field(default_factory=dict)
 
     def text(self, filter: Wanted) -> bytes:
-        """Return the events that pass the filter; the text is cached for streams with the same filter."""
+        """Return the events that pass the filter; the text is cached for streams with the same
+        filter.
+        """
         text = self.texts.get(filter)
         if text is None:
             text = b"".join(written for event, written in self.events if filter.takes(event))
@@ -82,7 +84,9 @@ class _Entry:
 
 @dataclass(slots=True)
 class Reader:
-    """Position of a stream: next change set, next block in it, and last event seen of a change set read in part."""
+    """Position of a stream: next change set, next block in it, and last event seen of a change set
+    read in part.
+    """
 
     entry: int
     block: int = 0
@@ -92,8 +96,8 @@ class Reader:
 class Ring:
     """The latest change sets of a tenant, up to `max_events` events and about `max_bytes` bytes.
 
-    The newest change set is stored even if it is larger than the limits. The ring holds everything after the log
-    position `base` and after the time `base_time` (epoch milliseconds).
+    The newest change set is stored even if it is larger than the limits. The ring holds everything
+    after the log position `base` and after the time `base_time` (epoch milliseconds).
     """
 
     def __init__(self, log: str, max_events: int, max_bytes: int) -> None:
@@ -106,7 +110,9 @@ class Ring:
         self._mutex = threading.Lock()
 
     def begin(self, base: int, now: int) -> None:
-        """Start after the log position `base` at the time `now`; drop change sets up to `base` that arrived earlier."""
+        """Start after the log position `base` at the time `now`; drop change sets up to `base` that
+        arrived earlier.
+        """
         with self._mutex:
             self.base, self.base_time = base, now
             while self._first < self._next and self._entries[self._first].seq <= base:
@@ -142,21 +148,25 @@ class Ring:
         """Return a reader of everything in the ring."""
         return Reader(self._first)
 
-    def after(self, place: Place) -> Reader:
-        """Return a reader of what came after a place; raises Behind if the ring does not hold all of it."""
+    def after(self, position: Place) -> Reader:
+        """Return a reader of what came after a position; raises Behind if the ring does not hold
+        all of it.
+        """
         with self._mutex:
-            if place.seq < self.base:
+            if position.seq < self.base:
                 raise Behind
             for index in range(self._next - 1, self._first - 1, -1):
                 entry = self._entries[index]
-                if entry.seq == place.seq:
-                    return Reader(index, seen=place.number)
-                if entry.seq < place.seq:
+                if entry.seq == position.seq:
+                    return Reader(index, seen=position.number)
+                if entry.seq < position.seq:
                     return Reader(index + 1)
             return Reader(self._first)
 
     def since(self, at: int) -> Reader:
-        """Return a reader of the change sets in the ring logged at `at` (epoch milliseconds) or later."""
+        """Return a reader of the change sets in the ring logged at `at` (epoch milliseconds) or
+        later.
+        """
         with self._mutex:
             for index in range(self._first, self._next):
                 if self._entries[index].at >= at:

@@ -1,7 +1,8 @@
 """Event streams: subscriptions, wake-ups, and removal of streams that are too slow.
 
-A write puts its change set into the ring of its tenant and continues. A separate thread wakes the streams, a few at a
-time and at a limited rate; each stream reads all new events in one piece. A stream that falls behind the ring is ended.
+A write puts its change set into the ring of its tenant and continues. A separate thread wakes the
+streams, a few at a time and at a limited rate; each stream reads all new events in one piece. A
+stream that falls behind the ring is ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ FULL_RETRY_SECONDS = 5.0
 
 WAKE_BATCH_SIZE = 20
 WAKE_PAUSE_SECONDS = 0.002
-"""Streams are woken in batches with a pause between, so that 1,000 streams do not delay other requests."""
+"""Streams are woken in batches with a pause between, so that 1,000 streams do not delay other
+requests."""
 
 MIN_WAKE_INTERVAL_SECONDS = 0.02
 """Minimum time between two rounds; commits in the interval are sent together."""
@@ -58,10 +60,10 @@ class Stream:
     """One stream as the body of a response: an iterator of bytes that waits for events."""
 
     def __init__(
-        self, hub: EventHub, of: _Tenant, wanted: Wanted, reader: Reader, first: bytes
+        self, hub: EventHub, of: _Tenant, filter: Wanted, reader: Reader, first: bytes
     ) -> None:
         self.woken = threading.Event()
-        self._hub, self._of, self._wanted, self._reader = hub, of, wanted, reader
+        self._hub, self._of, self._filter, self._reader = hub, of, filter, reader
         self._first: bytes = first
         self._reported_entry = reader.entry
         self._ended = False
@@ -76,7 +78,7 @@ class Stream:
         while not self._ended and not self._hub.closing:
             self.woken.clear()
             try:
-                if text := self._of.ring.read(self._reader, self._wanted):
+                if text := self._of.ring.read(self._reader, self._filter):
                     self._reported_entry = self._reader.entry
                     return text
             except Behind:
@@ -90,9 +92,8 @@ class Stream:
     def _keep_alive(self) -> bytes:
         if self._reported_entry == self._reader.entry:
             return b": keep-alive\n\n"
-        self._reported_entry = (
-            self._reader.entry
-        )  # filtered events went by: a client that resumes need not read them again
+        # Filtered events were skipped: a client that resumes from here does not read them again.
+        self._reported_entry = self._reader.entry
         return b": keep-alive\nid: %b\n\n" % self._of.ring.place(self._reader).text.encode()
 
     def close(self) -> None:
@@ -120,12 +121,13 @@ class EventHub:
         return self._count
 
     def open(
-        self, database: str, tenant: str, wanted: Wanted, since: Place | int | None = None
+        self, database: str, tenant: str, filter: Wanted, since: Place | int | None = None
     ) -> Stream:
-        """Open a stream of commits from now on, after an event, or since a time in epoch milliseconds.
+        """Open a stream of commits from now on, after an event, or since a time in epoch
+        milliseconds.
 
-        If the ring does not hold everything since then, the stream begins with `events_lost`. Raises
-        UnknownDatabase, RateLimited, NotReady.
+        If the ring does not hold everything since then, the stream begins with `events_lost`.
+        Raises UnknownDatabase, RateLimited, NotReady.
         """
         self._runtime.knowledge_base(database, tenant)
         config = self._runtime.config
@@ -148,7 +150,7 @@ class EventHub:
                 )
             if state is None:
                 state = self._tenants[database, tenant] = self._begin(database, tenant)
-            stream = self._stream(state, wanted, since)
+            stream = self._stream(state, filter, since)
             state.streams.add(stream)
             self._count += 1
             if self._waker is None:
@@ -191,10 +193,10 @@ class EventHub:
 
     def lost(self, ring: Ring, reader: Reader, reason: str) -> bytes:
         """Return the event that reports missing events."""
-        place = ring.place(reader).text
+        id = ring.place(reader).text
         now = self._runtime.clock.now_ms()
-        shape = {"type": "events_lost", "eventId": place, "timestamp": now, "reason": reason}
-        return b"event: events_lost\nid: %b\ndata: %b\n\n" % (place.encode(), orjson.dumps(shape))
+        shape = {"type": "events_lost", "eventId": id, "timestamp": now, "reason": reason}
+        return b"event: events_lost\nid: %b\ndata: %b\n\n" % (id.encode(), orjson.dumps(shape))
 
     def _begin(self, database: str, tenant: str) -> _Tenant:
         config = self._runtime.config
@@ -209,7 +211,7 @@ class EventHub:
         state.fresh = True
         self._news.set()
 
-    def _stream(self, state: _Tenant, wanted: Wanted, since: Place | int | None) -> Stream:
+    def _stream(self, state: _Tenant, filter: Wanted, since: Place | int | None) -> Stream:
         ring, missing = state.ring, b""
         if since is None:
             reader = ring.newest()
@@ -224,10 +226,9 @@ class EventHub:
             ring.place(reader).text.encode(),
         )
         if isinstance(since, Place) and not missing:
-            hello = (
-                b"retry: %d\n: kbcore events\n\n" % RETRY_MS
-            )  # the client already has a newer place
-        return Stream(self, state, wanted, reader, hello + missing)
+            # No id: that of the client may be newer.
+            hello = b"retry: %d\n: kbcore events\n\n" % RETRY_MS
+        return Stream(self, state, filter, reader, hello + missing)
 
     def _resumed(self, ring: Ring, since: Place) -> tuple[Reader, bytes]:
         if since.log != ring.log or since.seq > self._runtime.log_head():

@@ -29,18 +29,19 @@ class Bodies:
         self._mutex = threading.Lock()
         self.bytes = 0
 
-    def look(self, environ: MutableMapping[str, Any], size: int) -> None:
+    def check(self, environ: MutableMapping[str, Any], size: int) -> None:
         """Raise TooManyBodies if a body of `size` bytes would go over the limit now."""
         with self._mutex:
-            self._further(environ, size)
+            self._extra(environ, size)
 
     def hold(self, environ: MutableMapping[str, Any], size: int) -> None:
-        """Count the body of a request for `size` bytes in all, or raise TooManyBodies and leave the count as it was.
+        """Count the body of a request for `size` bytes in all, or raise TooManyBodies and leave the
+        count as it was.
 
         A body that is read again, from memory, is not counted again.
         """
         with self._mutex:
-            self.bytes += self._further(environ, size)
+            self.bytes += self._extra(environ, size)
             environ[_HELD] = max(size, environ.get(_HELD, 0))
 
     def release(self, environ: MutableMapping[str, Any]) -> None:
@@ -49,14 +50,14 @@ class Bodies:
             with self._mutex:
                 self.bytes -= environ.pop(_HELD, 0)
 
-    def _further(self, environ: MutableMapping[str, Any], size: int) -> int:
+    def _extra(self, environ: MutableMapping[str, Any], size: int) -> int:
         held: int = environ.get(_HELD, 0)
         others = self.bytes - held
         if size <= held:
             return 0
         if others and others + size > self._most:
             raise TooManyBodies(
-                f"the bodies of requests under way have {self._most} bytes at most together; send this again in a moment",
+                f"the bodies of all active requests may have {self._most} bytes together; retry later",
                 {"limit": "MAX_BODIES_BYTES", "value": self._most},
             )
         return size - held

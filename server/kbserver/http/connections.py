@@ -1,4 +1,4 @@
-"""Limit on open connections per address, so that one client cannot use up all connections."""
+"""Limit on open connections per address, so that a single client cannot use all connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Crowd:
         self._open: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Count a new connection. Returns True if it may be served; every call needs a later `leave`."""
+        """Count a new connection. Returns True if it may be served; every call needs a later
+        `leave`.
+        """
         counted = origin(address)
         if not counted or not self.most:
             return True

@@ -21,7 +21,7 @@ from kbserver.http.compress import VARY, compressible, wanted_by
 from kbserver.http.request_context import current, runtime
 
 PACKED = "-gzip"
-"""The end of the strong tag of an answer that goes out packed: its bytes are others than those of the plain one."""
+"""Suffix of the strong tag of a compressed response, whose bytes differ from the uncompressed one."""
 
 _PROCESS = secrets.token_hex(4)
 
@@ -30,8 +30,8 @@ def tag() -> str:
     """Return the tag of the visible knowledge of the current request's tenant."""
     context = current()
     tenant = runtime().read_tenant(context.database, context.tenant)
-    place = f"{tenant.generation}.{tenant.version}.{tenant.serial}" if tenant.generation else "0"
-    return f'W/"{context.database}-{context.tenant}-{place}-{_PROCESS}"'
+    version = f"{tenant.generation}.{tenant.version}.{tenant.serial}" if tenant.generation else "0"
+    return f'W/"{context.database}-{context.tenant}-{version}-{_PROCESS}"'
 
 
 def tagged(route: Callable[[], Response]) -> Callable[[], Response]:

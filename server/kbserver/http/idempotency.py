@@ -37,7 +37,7 @@ PATHS = frozenset(
         *("/memory/priority", "/memory/prioritize"),
     )
 )
-"""Writes of a tenant; and those that end a transaction. Elsewhere the header means nothing."""
+"""Writes of a tenant that honour the header, in addition to the ends of transactions."""
 
 _ENDS = ("/tx/commit/", "/tx/rollback/")
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
@@ -70,7 +70,7 @@ class Idempotency:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._mutex = threading.Lock()
-        self._under_way: dict[tuple[str, str, str], str] = {}
+        self._in_progress: dict[tuple[str, str, str], str] = {}
 
     def install(self, app: Flask) -> None:
         """Check each request before its route, and record its answer."""
@@ -88,20 +88,20 @@ class Idempotency:
             )
         context = read_headers(request.environ)
         request_key = RequestKey(key, self._digest(context))
-        place = (context.database, context.tenant, key)
+        entry = (context.database, context.tenant, key)
         with self._mutex:
-            running = self._under_way.get(place)
+            running = self._in_progress.get(entry)
             known = None if running else self._known(context, key)
             if running is None and known is None:
-                self._under_way[place] = request_key.digest
-                g.idempotent = (place, request_key)
+                self._in_progress[entry] = request_key.digest
+                g.idempotent = (entry, request_key)
         if known is not None:
             return _again(known, request_key)
         if running is not None:
             if running != request_key.digest:
-                raise _another()
+                raise _key_reused()
             raise InFlight(
-                "the first request with this key is still being carried out",
+                "the first request with this key is still in progress",
                 {"reason": "in_flight"},
             )
         mark: AbstractContextManager[None] = carrying_out(
@@ -119,13 +119,13 @@ class Idempotency:
         environ = request.environ
         body = read_body(environ, self._runtime.config.max_body_bytes, bodies())
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = BytesIO(body), str(len(body))
-        what = (
+        identity = (
             request.path,
             environ.get("QUERY_STRING"),
             environ.get("HTTP_PREFER"),
             context.transaction,
         )
-        return hashlib.blake2b(repr(what).encode() + b"\0" + body, digest_size=16).hexdigest()
+        return hashlib.blake2b(repr(identity).encode() + b"\0" + body, digest_size=16).hexdigest()
 
     def _end(self, response: Response) -> Response:
         if "idempotent" in g and response.status_code < 300:
@@ -140,7 +140,7 @@ class Idempotency:
                     ChangeSet(database, tenant, (NoteAnswer(request_key, answer),))
                 )
             except KBError as error:
-                log.warning("an answer was not kept for its key: %s", error.message)
+                log.warning("the answer of an idempotency key was not stored: %s", error.message)
         return response
 
     def _leave(self, error: BaseException | None) -> None:
@@ -150,15 +150,15 @@ class Idempotency:
         held = g.pop("idempotent", None)
         if held is not None:
             with self._mutex:
-                self._under_way.pop(held[0], None)
+                self._in_progress.pop(held[0], None)
 
 
 def _again(known: Answered, request_key: RequestKey) -> Response:
     if known.digest != request_key.digest:
-        raise _another()
+        raise _key_reused()
     if known.answer is None:
         raise Conflict(
-            "the request with this key was carried out, but its answer was not kept; it is not carried out again",
+            "the request with this key was executed, but its answer was not stored; it is not executed again",
             {"reason": "answer_lost"},
         )
     response = Response(known.answer.body.encode(), status=known.answer.status)
@@ -168,5 +168,5 @@ def _again(known: Answered, request_key: RequestKey) -> Response:
     return response
 
 
-def _another() -> Conflict:
+def _key_reused() -> Conflict:
     return Conflict("this key belongs to another request", {"reason": "key_reused"})

@@ -22,17 +22,18 @@ from kbcore.errors import InvalidInput, TooLarge
 from kbserver.http.body_memory import Bodies
 
 _EXACT = float(1 << 63)
-"""From here on orjson may have turned an integer into a float; the slow reader decides what was written."""
+"""From here on orjson may have read an integer as a float; the slow parser decides."""
 
 _DOUBTFUL_ESCAPE = re.compile(rb"\\u00(?:00|3[aA])")
-"""NUL, which is refused, and a colon, which would upset the count of keys."""
+"""NUL, which is refused, and a colon, which would change the count of keys."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r'[\[\]{}]|"[^"]*"?')
-"""A bracket, or a whole string so that brackets inside it do not count; for texts without escaped quotes."""
+"""A bracket, or a whole string so that brackets inside it do not count; for texts without escaped
+quotes."""
 
 _CHUNK = 1 << 16
-"""Bytes of a body that are read, and counted, at first, and of chunks at a time."""
+"""Bytes of the first part of a body, and of each chunk of a body without a length."""
 
 _MESSAGE_KEY = 60
 
@@ -65,7 +66,7 @@ def _stated(environ: MutableMapping[str, Any], length: int, bodies: Bodies) -> b
 
     This needs few calls and never counts more than twice the bytes received.
     """
-    bodies.look(environ, length)
+    bodies.check(environ, length)
     parts, size, part = [], 0, b""
     while size < length:
         chunk_bytes = min(max(_CHUNK, size), length - size)
@@ -155,13 +156,13 @@ def _read_slowly(body: bytes, max_depth: int) -> Any:
             text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
         )
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
+        position = f"line {error.lineno}, column {error.colno}"
         raise InvalidInput(
-            f"the body is not valid JSON: {error.msg} at {place}",
+            f"the body is not valid JSON: {error.msg} at {position}",
             {"line": error.lineno, "column": error.colno},
         ) from error
     except ValueError as error:
-        raise InvalidInput("the body holds an integer of too many digits") from error
+        raise InvalidInput("an integer in the body has too many digits") from error
     _check_strings(value)
     return value
 

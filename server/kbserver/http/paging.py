@@ -67,20 +67,20 @@ def page(asked: Any) -> Page | None:
     cursor = request.args.get("cursor")
     if cursor is None:
         return Page(0, int(text), asked_by, state)
-    offset, belongs, then = _FIELDS.unpack(_opened(cursor))
-    if belongs != asked_by:
+    offset, request_digest, state_digest = _FIELDS.unpack(_opened(cursor))
+    if request_digest != asked_by:
         raise InvalidInput.at("cursor", "belongs to another request")
-    if then != state:
+    if state_digest != state:
         raise Conflict(
-            "what is known has changed since that page; begin again without the cursor",
+            "the knowledge base has changed since that page; start again without the cursor",
             {"reason": "changed"},
         )
     return Page(offset, int(text), asked_by, state)
 
 
-def part(rows: list[Any], wanted: Page | None) -> list[Any]:
-    """Return the rows of a list that are on a page."""
-    return rows if wanted is None else rows[wanted.offset : wanted.offset + wanted.limit]
+def part(rows: list[Any], page: Page | None) -> list[Any]:
+    """Return the rows of a list that are on a page; all rows without a page."""
+    return rows if page is None else rows[page.offset : page.offset + page.limit]
 
 
 def _digest(text: str) -> bytes:
@@ -106,5 +106,5 @@ def _opened(cursor: str) -> bytes:
         or not hmac.compare_digest(mac, _mac(fields))
         or _signed(fields) != cursor
     ):
-        raise InvalidInput.at("cursor", "is none that was given out here")
+        raise InvalidInput.at("cursor", "was not issued by this server")
     return fields

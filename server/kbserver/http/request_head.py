@@ -95,7 +95,7 @@ def read_head(readline: Callable[[int], bytes], head: Head) -> bool:
         return False
     head.size = len(line)
     if len(line) > MAX_LINE:
-        raise BadRequest(f"a request line has at most {MAX_LINE} bytes", 414)
+        raise BadRequest(f"the request line is longer than {MAX_LINE} bytes", 414)
     _request_line(_without_end(line), head)
     for _ in range(MAX_HEADERS + 1):
         line = readline(MAX_HEAD + 1)
@@ -104,9 +104,9 @@ def read_head(readline: Callable[[int], bytes], head: Head) -> bool:
             return True
         head.size += len(line)
         if head.size > MAX_HEAD:
-            raise BadRequest(f"the headers have at most {MAX_HEAD} bytes", 431)
+            raise BadRequest(f"the headers are longer than {MAX_HEAD} bytes", 431)
         _header(_without_end(line), head)
-    raise BadRequest(f"a request has at most {MAX_HEADERS} headers", 431)
+    raise BadRequest(f"the request has more than {MAX_HEADERS} headers", 431)
 
 
 def _without_end(line: bytes) -> bytes:
@@ -120,7 +120,7 @@ def _request_line(line: bytes, head: Head) -> None:
     if len(words) != 3 or not _TOKEN.fullmatch(words[0]) or not _TARGET.fullmatch(words[1]):
         raise BadRequest("the request line is not METHOD TARGET VERSION")
     if not _VERSION.fullmatch(words[2]):
-        raise BadRequest("only HTTP/1.0 and HTTP/1.1 are spoken here")
+        raise BadRequest("the HTTP version must be HTTP/1.0 or HTTP/1.1")
     target = _ORIGIN.sub(b"", words[1], count=1) if not words[1].startswith(b"/") else words[1]
     if not target.startswith((b"/", b"?")) and target not in (b"", b"*"):
         raise BadRequest("the request target is not a path")
@@ -139,7 +139,7 @@ def _header(line: bytes, head: Head) -> None:
     text = value.strip(b" \t").decode("latin-1")
     if key in head.headers:
         if key in _SINGLE:
-            raise BadRequest(f"header {name.decode('ascii')} is given twice")
+            raise BadRequest(f"header {name.decode('ascii')} occurs twice")
         text = f"{head.headers[key]}{'; ' if key == 'COOKIE' else ','}{text}"
     head.headers[key] = text
 

@@ -1,7 +1,7 @@
-"""Which pages and names may reach the tool protocol.
+"""Checks of the `Origin` and `Host` headers of MCP requests, against attacks from web pages.
 
-A page in a browser can send requests to a server on the same machine, under its own name (`Origin`) or, by turning that name
-into an address of this machine, under a foreign `Host`. Neither is taken unless it is allowed by name.
+A page in a browser can send requests to a server on the same machine: with its own `Origin`, or by
+DNS rebinding with a foreign `Host`. Both are refused unless the settings allow the name.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from urllib.parse import urlsplit
 from kbcore.config.settings import Config
 from kbcore.errors import Forbidden
 
-_HERE = frozenset(("localhost", "127.0.0.1", "::1"))
-_EVERY = "*"
+_LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
+_ALL = "*"
 
 
 class Guard:
-    """Origins allowed by the settings: `MCP_ALLOWED_ORIGINS`, the host of `PUBLIC_URL`, and local names."""
+    """Origins allowed by the settings: `MCP_ALLOWED_ORIGINS`, the host of `PUBLIC_URL`, and local
+    names.
+    """
 
     def __init__(self, config: Config) -> None:
         own = [config.public_url] if config.public_url else []
-        self._origins = frozenset(_origin(one) for one in (*config.mcp_allowed_origins, *own))
-        self._any = _EVERY in config.mcp_allowed_origins
-        self._hosts = _HERE | {_name(one) for one in self._origins}
-        self._loopback = config.host in _HERE or config.host.startswith("127.")
+        self._origins = frozenset(map(_origin, (*config.mcp_allowed_origins, *own)))
+        self._any = _ALL in config.mcp_allowed_origins
+        self._hosts = _LOCAL | set(map(_name, self._origins))
+        self._loopback = config.host in _LOCAL or config.host.startswith("127.")
 
     def check(self, environ: Mapping[str, Any]) -> None:
-        """Refuse a request from a foreign page; raises Forbidden."""
+        """Raise Forbidden for a request from a page that is not allowed."""
         origin = environ.get("HTTP_ORIGIN")
         if (
             origin
             and not self._any
-            and _name(origin) not in _HERE
+            and _name(origin) not in _LOCAL
             and _origin(origin) not in self._origins
         ):
-            message = "pages of this origin may not call; MCP_ALLOWED_ORIGINS lists those that may"
+            message = "this origin is not allowed; the operator can add it to MCP_ALLOWED_ORIGINS"
             raise Forbidden(message, {"header": "Origin"})
         if (
             self._loopback
@@ -44,7 +46,7 @@ class Guard:
             and _name(f"//{environ.get('HTTP_HOST', '')}") not in self._hosts
         ):
             raise Forbidden(
-                "this server is for this machine only; it is not called by that name",
+                "this server accepts local requests only, and this Host is not a local name",
                 {"header": "Host"},
             )
 

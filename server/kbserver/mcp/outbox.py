@@ -1,6 +1,7 @@
 """Queue of a stream: messages in order, and URIs of changed resources, each once.
 
-One connection at a time reads from an outbox. Adding never blocks: an outbox that is full is closed.
+One connection at a time reads from an outbox. Adding never blocks: an outbox that is full is
+closed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Any
 from kbserver.mcp.rpc import written
 
 KEEP_ALIVE_SECONDS = 10.0
-"""A comment goes out after so much silence: a client that is gone is noticed when something is written to it."""
+"""Idle time before a comment is sent, because only a write detects that the client has
+disconnected."""
 
 COALESCE_SECONDS = 0.25
-"""Changes of one resource within this time are one notification."""
+"""Changes of one resource within this time are sent as one notification."""
 
 MAX_PENDING = 1000
 
@@ -32,9 +34,9 @@ def frame(message: Json, event: str = "message") -> bytes:
 
 
 class Outbox:
-    """A bounded queue in front of one stream, which may be taken up again by another connection.
+    """A bounded queue of one stream, which another connection may resume.
 
-    `updated` makes the notification that a resource has changed.
+    `updated` returns the notification that a resource has changed.
     """
 
     def __init__(self, updated: Callable[[str], Json]) -> None:
@@ -43,13 +45,13 @@ class Outbox:
         self._messages: deque[Json] = deque()
         self._changed: dict[str, None] = {}
         self._last: Json | None = None
-        self._taker: object | None = None
+        self._reader: object | None = None
         self.closed = False
 
     @property
-    def taken(self) -> bool:
+    def is_read(self) -> bool:
         """True while a connection reads from the outbox."""
-        return self._taker is not None
+        return self._reader is not None
 
     def put(self, message: Json) -> None:
         """Add a message; a full outbox is closed instead."""
@@ -61,7 +63,7 @@ class Outbox:
             self._ready.notify_all()
 
     def changed(self, uri: str) -> None:
-        """Add that a resource has changed."""
+        """Add the notification that a resource has changed."""
         with self._ready:
             if uri in self._changed or self.closed:
                 return
@@ -85,37 +87,39 @@ class Outbox:
 
     def frames(self) -> Iterator[bytes]:
         """Yield server-sent events until the stream is closed or another connection takes over."""
-        taker = object()
+        reader = object()
         with self._ready:
-            self._taker = taker
+            self._reader = reader
             self._ready.notify_all()
         changes_sent_at = -COALESCE_SECONDS
         try:
             while True:
-                parts, changes_sent_at, done = self._next(taker, changes_sent_at)
+                parts, changes_sent_at, done = self._next(reader, changes_sent_at)
                 if parts:
                     yield b"".join(parts)
                 if done:
                     return
         finally:
             with self._ready:
-                if self._taker is taker:
-                    self._taker = None
+                if self._reader is reader:
+                    self._reader = None
 
-    def _next(self, taker: object, changes_sent_at: float) -> tuple[list[bytes], float, bool]:
-        """Wait for events. Returns the events, the time changes were last sent, and True at the end of the stream."""
+    def _next(self, reader: object, changes_sent_at: float) -> tuple[list[bytes], float, bool]:
+        """Wait for events. Returns the events, the time changes were last sent, and True at the end
+        of the stream.
+        """
         until = time.monotonic() + KEEP_ALIVE_SECONDS
         with self._ready:
             while True:
                 now = time.monotonic()
                 due = changes_sent_at + COALESCE_SECONDS
-                if self._taker is not taker:
+                if self._reader is not reader:
                     return [], changes_sent_at, True
-                tell = bool(self._changed) and (now >= due or self.closed)
-                if self._messages or tell or self.closed:
+                notify = bool(self._changed) and (now >= due or self.closed)
+                if self._messages or notify or self.closed:
                     parts = [frame(message) for message in self._messages]
                     self._messages.clear()
-                    if tell:
+                    if notify:
                         parts += [frame(self._updated(uri)) for uri in self._changed]
                         self._changed.clear()
                         changes_sent_at = now

@@ -27,7 +27,7 @@ from kbserver.mcp.rpc import (
 )
 from kbserver.mcp.sessions import Session, Sessions
 from kbserver.mcp.tools import Tool, tools_of
-from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, agreed
+from kbserver.mcp.versions import SERVER_KEY, SUPPORTED, negotiated
 
 if TYPE_CHECKING:
     from kbcore.kb.knowledge_base import KnowledgeBase
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 SERVER = {"name": "kbcore", "title": "kbcore knowledge base", "version": __version__}
 
 INSTRUCTIONS = (
-    "A knowledge base of facts and rules. Call predicates to see what it knows, ask to answer goals (arguments that start "
-    "with ? are variables), tell to store a fact, teach for rules, explain for why something holds, context for the facts "
-    "that matter for a prompt."
+    "A knowledge base of facts and rules. Call predicates to list its predicates, ask to answer goals (arguments that "
+    "start with ? are variables), tell to store a fact, teach to store rules, explain to see why something holds, and "
+    "context to get the facts that matter for a prompt."
 )
 
 LIST_TTL_MS = 300_000
-"""Time that clients may cache the lists of tools, resources and prompts; these change only with the server version."""
+"""Time that clients may cache the lists of tools, resources and prompts; these change only with the
+server version."""
 
 NO_RESOURCE = -32002
 """Error code for unknown resources in protocol versions with sessions."""
@@ -50,7 +51,7 @@ NO_RESOURCE = -32002
 
 @dataclass(slots=True)
 class Request:
-    """A request with its caller, protocol version family (`modern`: without sessions), session, and cancellation."""
+    """A request with its caller, session and cancellation; `modern`: a version without sessions."""
 
     message: Message
     who: Who
@@ -70,7 +71,7 @@ class Protocol:
         )
         self.subscriptions = Subscriptions(runtime.feed)
         self.sessions = Sessions(runtime.clock, self.subscriptions)
-        self._both: dict[str, Callable[[Request], Json]] = {
+        common: dict[str, Callable[[Request], Json]] = {
             "tools/list": self._tools_list,
             "tools/call": self._tools_call,
             "resources/list": lambda asked: _listed({"resources": list(resources.LISTED)}),
@@ -83,22 +84,20 @@ class Protocol:
             ),
             "prompts/get": self._prompts_get,
         }
-        self._modern = {**self._both, "server/discover": _discover}
+        self._modern = {**common, "server/discover": _discover}
         self._legacy = {
-            **self._both,
+            **common,
             "ping": lambda asked: {},
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
         }
 
     def tool(self, message: Message) -> Tool:
-        """The tool a request calls; raises Failure."""
+        """Return the tool that a request calls; raises Failure."""
         name = message.text("name")
         tool = self.toolbox.tools.get(name)
         if tool is None:
-            raise Failure(
-                INVALID_PARAMS, f"there is no tool {name[:64]!r}; tools/list names those there are"
-            )
+            raise Failure(INVALID_PARAMS, f"unknown tool {name[:64]!r}; see tools/list")
         return tool
 
     def answer(self, asked: Request) -> Json:
@@ -106,7 +105,7 @@ class Protocol:
         methods = self._modern if asked.modern else self._legacy
         method = methods.get(asked.message.method)
         if method is None:
-            raise Failure(METHOD_NOT_FOUND, f"there is no method {asked.message.method[:64]!r}")
+            raise Failure(METHOD_NOT_FOUND, f"unknown method {asked.message.method[:64]!r}")
         try:
             result = method(asked)
         except Failure:
@@ -120,7 +119,9 @@ class Protocol:
         return complete(result)
 
     def failure(self, error: Exception, number: str) -> Failure:
-        """Convert an error of the core to a protocol error; `data` is the error object of the HTTP interface."""
+        """Convert an error of the core to a protocol error; `data` is the error object of the HTTP
+        interface.
+        """
         failed = self._fail(error, number)
         wrong = isinstance(error, KBError) and 400 <= failed.status < 500
         data = {"code": failed.code, "message": failed.message, "details": failed.details}
@@ -128,7 +129,7 @@ class Protocol:
 
     def welcome(self, message: Message) -> Json:
         """Return the answer of `initialize`: the negotiated version and the capabilities."""
-        version = agreed(message.params.get("protocolVersion"))
+        version = negotiated(message.params.get("protocolVersion"))
         return {
             "protocolVersion": version,
             "capabilities": CAPABILITIES,
@@ -142,7 +143,7 @@ class Protocol:
 
     def _tools_list(self, asked: Request) -> Json:
         if asked.message.params.get("cursor") is not None:
-            raise Failure(INVALID_PARAMS, "params.cursor: the list has one page only")
+            raise Failure(INVALID_PARAMS, "params.cursor: the list has only one page")
         return _listed({"tools": [tool.shown for tool in self.toolbox.tools.values()]})
 
     def _tools_call(self, asked: Request) -> Json:
@@ -159,7 +160,7 @@ class Protocol:
         if contents is None:
             raise Failure(
                 INVALID_PARAMS if asked.modern else NO_RESOURCE,
-                "there is no such resource",
+                "the resource does not exist",
                 {"uri": uri},
             )
         return {"contents": [contents], "ttlMs": 0, "cacheScope": "private"}
@@ -170,11 +171,11 @@ class Protocol:
         if prompt is None:
             raise Failure(
                 INVALID_PARAMS,
-                f"there is no prompt {name[:64]!r}; prompts/list names those there are",
+                f"unknown prompt {name[:64]!r}; see prompts/list",
             )
-        for argument, _, needed in prompt.arguments:
+        for argument, _, required in prompt.arguments:
             value = arguments.get(argument)
-            if value is None and not needed:
+            if value is None and not required:
                 arguments.pop(argument, None)
             elif type(value) is not str or not value:
                 raise Failure(INVALID_PARAMS, f"params.arguments.{argument} must be a text")
@@ -187,7 +188,7 @@ class Protocol:
     def _subscribe(self, asked: Request) -> Json:
         uri = asked.message.text("uri")
         if not self.sessions.follow(_session(asked), uri):
-            raise Failure(NO_RESOURCE, "there can be no such resource", {"uri": uri})
+            raise Failure(NO_RESOURCE, "no resource can have this URI", {"uri": uri})
         return {}
 
     def _unsubscribe(self, asked: Request) -> Json:
@@ -206,7 +207,9 @@ CAPABILITIES: Json = {
 
 
 def complete(result: Json) -> Json:
-    """Add the members that protocol versions without sessions require: the result type and the server info."""
+    """Add the members that protocol versions without sessions require: the result type and the
+    server info.
+    """
     return {
         **result,
         "resultType": "complete",
@@ -226,6 +229,7 @@ def _listed(result: Json) -> Json:
 def _session(asked: Request) -> Session:
     if asked.session is None:
         raise Failure(
-            INVALID_REQUEST, "this needs a session: call initialize, and send its Mcp-Session-Id"
+            INVALID_REQUEST,
+            "this method needs a session: call initialize and send its Mcp-Session-Id",
         )
     return asked.session

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0: one message in, one message out. Both the tool protocol and agent-to-agent speak it."""
+"""JSON-RPC 2.0 messages, used by MCP and A2A."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class Failure(Exception):
-    """A request that is answered with an error; `status` is that of HTTP where it is not the usual one of its code."""
+    """A request that is answered with an error; `status` overrides the HTTP status of the code."""
 
     def __init__(
         self,
@@ -44,7 +44,9 @@ class Failure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A request, or with no id a notification; `reply` is set for what answers a request of ours."""
+    """A request, or a notification if `id` is None; `reply` marks an answer to a request of the
+    server.
+    """
 
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -58,14 +60,14 @@ class Message:
         return meta if isinstance(meta, dict) else {}
 
     def text(self, name: str) -> str:
-        """A parameter that must be a text; raises Failure."""
+        """Return a parameter that must be a non-empty string; raises Failure."""
         value = self.params.get(name)
         if type(value) is not str or not value:
-            raise Failure(INVALID_PARAMS, f"params.{name} must be a text")
+            raise Failure(INVALID_PARAMS, f"params.{name} must be a string")
         return value
 
     def object(self, name: str) -> dict[str, Any]:
-        """A parameter that is an object, empty where it is absent; raises Failure."""
+        """Return a parameter that must be an object, empty if absent; raises Failure."""
         value = self.params.get(name)
         if value is None:
             return {}
@@ -75,25 +77,25 @@ class Message:
 
 
 def read_message(body: bytes, max_depth: int) -> Message:
-    """Read the one message of a body; raises Failure. Batches are refused."""
+    """Parse the message in a body; raises Failure, also for batches."""
     try:
         fields = parse_object(body, max_depth)
     except InvalidInput as error:
         code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
-        hint = "; batches are not taken" if body.lstrip()[:1] == b"[" else ""
+        hint = "; batches are not supported" if body.lstrip()[:1] == b"[" else ""
         raise Failure(code, error.message + hint) from error
     if not body:
         raise Failure(PARSE_ERROR, "the body is empty")
     id = fields.get("id")
     if "id" in fields and type(id) not in (str, int):
-        raise Failure(INVALID_REQUEST, "id must be a text or a whole number")
+        raise Failure(INVALID_REQUEST, "id must be a string or an integer")
     if fields.get("jsonrpc") != "2.0":
         raise Failure(INVALID_REQUEST, 'jsonrpc must be "2.0"', id=id)
     method, params = fields.get("method"), fields.get("params")
     if method is None and id is not None and ("result" in fields or "error" in fields):
         return Message("", {}, id, reply=True)
     if type(method) is not str or not method:
-        raise Failure(INVALID_REQUEST, "method must be a text", id=id)
+        raise Failure(INVALID_REQUEST, "method must be a string", id=id)
     if params is not None and type(params) is not dict:
         raise Failure(INVALID_PARAMS, "params must be an object", id=id)
     return Message(method, params or {}, id)

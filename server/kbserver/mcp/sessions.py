@@ -1,6 +1,7 @@
-"""Sessions of clients of the first era: opened by `initialize`, ended by DELETE, by silence, or with the process.
+"""Sessions of MCP clients of protocol versions through 2025-11-25.
 
-A client whose session has ended gets 404 and opens a new one; sessions hold no state that matters.
+`initialize` opens a session; it ends by DELETE, after a time without requests, or with the process.
+A client whose session has ended gets 404 and opens a new one; no data is lost.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from kbcore.clock import Clock
 from kbcore.errors import CallerLeft, RateLimited
 from kbserver.mcp.calls import Call
 from kbserver.mcp.outbox import Outbox
-from kbserver.mcp.resources.subscriptions import MOST_FOLLOWED, Subscriptions, Whose
+from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED, Subscriptions, Whose
 from kbserver.mcp.rpc import INVALID_REQUEST, Failure, Id, Json, notification
 
 IDLE_SECONDS = 3600.0
-"""After so much silence a session that has no stream may be dropped."""
+"""Idle time after which a session without a stream may be dropped."""
 
-MOST_SESSIONS = 1000
-"""Sessions of a tenant; one more takes the place of the one unused for longest that has no stream."""
+MAX_SESSIONS = 1000
+"""Maximum number of sessions per tenant; another one replaces the session idle for longest without
+a stream."""
 
-MOST_CALLS = 64
-"""Requests of one session that may be under way at a time."""
+MAX_CALLS = 64
+"""Maximum number of concurrent requests per session."""
 
 
 def updated(uri: str) -> Json:
-    """The notification that a resource has changed."""
+    """Return the notification that a resource has changed."""
     return notification("notifications/resources/updated", {"uri": uri})
 
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """One client of the first era, of one tenant. `used` is monotonic, in seconds."""
+    """Session of one client and tenant; `used` is the last use, in seconds of the monotonic clock."""
 
     id: str
     whose: Whose
@@ -44,27 +46,30 @@ class Session:
     calls: dict[Id, Call] = field(default_factory=dict)
 
     def begin(self, id: Id, call: Call) -> None:
-        """Note a request under way, so that it can be cancelled; raises Failure for a second one of its id, or too many."""
+        """Register an active request, so that it can be cancelled.
+
+        Raises Failure if the id is in use, and RateLimited if there are too many.
+        """
         if id in self.calls:
-            raise Failure(INVALID_REQUEST, "a request of this id is under way")
-        if len(self.calls) >= MOST_CALLS:
-            limit = {"limit": "calls", "value": MOST_CALLS}
-            raise RateLimited(f"{MOST_CALLS} requests of this session are under way", 1.0, limit)
+            raise Failure(INVALID_REQUEST, "a request with this id is active")
+        if len(self.calls) >= MAX_CALLS:
+            limit = {"limit": "calls", "value": MAX_CALLS}
+            raise RateLimited(f"this session has {MAX_CALLS} active requests", 1.0, limit)
         self.calls[id] = call
 
     def end(self, id: Id) -> None:
-        """Note that a request was answered."""
+        """Remove an answered request."""
         self.calls.pop(id, None)
 
     def cancel(self, id: object) -> None:
-        """Stop a request, if it is under way."""
+        """Stop a request if it is active."""
         call = self.calls.get(id) if isinstance(id, str | int) else None
         if call is not None:
             call.stop(CallerLeft())
 
 
 class Sessions:
-    """The sessions there are. Safe between threads."""
+    """The open sessions; thread-safe."""
 
     def __init__(self, clock: Clock, subscriptions: Subscriptions) -> None:
         self._clock = clock
@@ -76,30 +81,30 @@ class Sessions:
         return len(self._known)
 
     def open(self, whose: Whose) -> Session:
-        """Open a session; raises RateLimited where a tenant has as many as it may, all with streams."""
+        """Open a session; raises RateLimited if the tenant has too many, all with streams."""
         now = self._clock.monotonic()
         session = Session(secrets.token_urlsafe(24), whose, now)
         with self._mutex:
             idle = [
-                each for each in self._known.values() if not each.outbox.taken and not each.calls
+                each for each in self._known.values() if not each.outbox.is_read and not each.calls
             ]
             gone = [each for each in idle if now - each.used >= IDLE_SECONDS]
             own = [each for each in self._known.values() if each.whose == whose]
-            if len(own) >= MOST_SESSIONS and not any(each.whose == whose for each in gone):
+            if len(own) >= MAX_SESSIONS and not any(each.whose == whose for each in gone):
                 own_idle = [each for each in idle if each.whose == whose]
                 if not own_idle:
-                    limit = {"limit": "sessions", "value": MOST_SESSIONS}
-                    raise RateLimited(f"this tenant has {MOST_SESSIONS} sessions", 10.0, limit)
+                    limit = {"limit": "sessions", "value": MAX_SESSIONS}
+                    raise RateLimited(f"this tenant has {MAX_SESSIONS} sessions", 10.0, limit)
                 gone.append(own_idle[0])
             for each in gone:
                 del self._known[each.id]
             self._known[session.id] = session
         for each in gone:
-            self._let_go(each)
+            self._release(each)
         return session
 
     def find(self, id: str, whose: Whose) -> Session | None:
-        """The session of an id, if it is of this tenant; it has been used now."""
+        """Return the session with this id if it belongs to the tenant, and mark it as used."""
         with self._mutex:
             session = self._known.get(id)
             if session is None or session.whose != whose:
@@ -109,32 +114,32 @@ class Sessions:
             return session
 
     def close(self, session: Session) -> None:
-        """End a session: its stream, its calls, what it follows."""
+        """End a session with its stream, requests and subscriptions."""
         with self._mutex:
             self._known.pop(session.id, None)
-        self._let_go(session)
+        self._release(session)
 
     def close_all(self) -> None:
-        """End all of them."""
+        """End all sessions."""
         for session in list(self._known.values()):
             self.close(session)
 
     def follow(self, session: Session, uri: str) -> bool:
         """Subscribe a session to a resource. Returns False if the URI cannot name a resource."""
-        if len(session.followed) >= MOST_FOLLOWED and uri not in session.followed:
-            limit = {"limit": "resources", "value": MOST_FOLLOWED}
-            raise RateLimited(f"a session follows at most {MOST_FOLLOWED} resources", 1.0, limit)
+        if len(session.followed) >= MAX_FOLLOWED and uri not in session.followed:
+            limit = {"limit": "resources", "value": MAX_FOLLOWED}
+            raise RateLimited(f"a session follows at most {MAX_FOLLOWED} resources", 1.0, limit)
         known = self._subscriptions.follow(session.whose, uri, session.outbox)
         if known:
             session.followed.add(uri)
         return known
 
     def leave(self, session: Session, uri: str) -> None:
-        """Have it told no more."""
+        """Unsubscribe a session from a resource."""
         session.followed.discard(uri)
         self._subscriptions.leave(session.whose, uri, session.outbox)
 
-    def _let_go(self, session: Session) -> None:
+    def _release(self, session: Session) -> None:
         for uri in list(session.followed):
             self.leave(session, uri)
         for call in list(session.calls.values()):

@@ -1,4 +1,4 @@
-"""Streams of events: how many there may be, how long calls report from one, how changes are told on one."""
+"""Event streams of MCP: their limit, progress of long calls, notifications of changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kbserver.mcp.versions import SUBSCRIPTION_KEY
 
 EVENTS = "text/event-stream"
 
-MOST_STREAMS = 100
-"""Streams of a tenant that are open at a time."""
+MAX_STREAMS = 100
+"""Maximum number of open streams per tenant."""
 
 PROGRESS_SECONDS = 1.0
 """Interval of progress notifications of long calls."""
@@ -31,12 +31,12 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def events(frames: Iterator[bytes]) -> Response:
-    """Answer with a stream of events."""
+    """Return a response that streams events."""
     return Response(frames, content_type=EVENTS, headers=_HEADERS)
 
 
 class Streams:
-    """The streams that are open, by tenant. Safe between threads."""
+    """Count of open streams by tenant; thread-safe."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -49,13 +49,15 @@ class Streams:
     def counted(
         self, whose: Whose, frames: Iterator[bytes], then: Callable[[], None] | None = None
     ) -> Iterator[bytes]:
-        """Count a stream until it is closed, and call `then`; raises RateLimited where its tenant has too many."""
+        """Count a stream until it is closed, then call `then`; raises RateLimited if the tenant has
+        too many.
+        """
         with self._mutex:
-            if self._open.get(whose, 0) >= MOST_STREAMS:
+            if self._open.get(whose, 0) >= MAX_STREAMS:
                 raise RateLimited(
-                    f"this tenant has {MOST_STREAMS} streams open",
+                    f"this tenant has {MAX_STREAMS} streams open",
                     1.0,
-                    {"limit": "streams", "value": MOST_STREAMS},
+                    {"limit": "streams", "value": MAX_STREAMS},
                 )
             self._open[whose] = self._open.get(whose, 0) + 1
         return _Counted(frames, lambda: self._closed(whose, then))
@@ -70,7 +72,10 @@ class Streams:
 
 
 class _Counted:
-    """Frames, and what is done once when they are closed: whether they were begun or not, which a generator cannot tell."""
+    """Frames with a function that is called once when they are closed.
+
+    Unlike the `finally` of a generator, it is also called if no frame was read.
+    """
 
     def __init__(self, frames: Iterator[bytes], closed: Callable[[], None]) -> None:
         self._frames = frames
@@ -83,7 +88,7 @@ class _Counted:
         return next(self._frames)
 
     def close(self) -> None:
-        """Close the frames; the server calls it, however the answer ended."""
+        """Close the frames; the server calls this however the response ended."""
         closed, self._closed = self._closed, None
         if closed is not None:
             closed()
@@ -91,50 +96,50 @@ class _Counted:
             self._frames.close()  # type: ignore[attr-defined]
 
 
-class Beside:
-    """Work done beside the request that wants it, in a thread, or under the server a greenlet, of its own."""
+class BackgroundCall:
+    """A call in its own thread (under the server, a greenlet)."""
 
     def __init__(self, app: Flask, work: Callable[[], Json]) -> None:
         self._app = app
         self._work = work
         self._done = threading.Event()
-        self.found: Json = {}
+        self.answer: Json = {}
         threading.Thread(target=self._run, name="kbcore-call", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so long; whether it is done, and `found` what it came to."""
+        """Wait up to `seconds`; return True if the call is done, with its result in `answer`."""
         return self._done.wait(seconds)
 
     def _run(self) -> None:
         try:
             with self._app.app_context():
-                self.found = self._work()
+                self.answer = self._work()
         finally:
             self._done.set()
 
 
 def progress(token: Any, seconds: float) -> Json:
-    """Say for how many seconds a call has been worked on."""
+    """Return the notification of the time in seconds that a call has run."""
     return notification(
         "notifications/progress",
-        {"progressToken": token, "progress": round(seconds, 3), "message": "at work"},
+        {"progressToken": token, "progress": round(seconds, 3), "message": "running"},
     )
 
 
-def followed_by(work: Beside, call: Call, token: Any) -> Iterator[bytes]:
-    """The progress of a call, then its answer. Closed before that, it stops the call."""
+def progress_frames(work: BackgroundCall, call: Call, token: Any) -> Iterator[bytes]:
+    """Yield the progress of a call and then its answer; closing the iterator stops the call."""
     began = time.monotonic()
     try:
         while not work.wait(PROGRESS_SECONDS):
             yield frame(progress(token, time.monotonic() - began))
-        yield frame(work.found)
+        yield frame(work.answer)
     except GeneratorExit:
         call.stop(CallerLeft())
         raise
 
 
 class Listening:
-    """A stream of changes of the era without sessions, opened by the request `id` and marked with it."""
+    """A stream of changes in protocol versions without sessions, marked with the id of its request."""
 
     def __init__(self, subscriptions: Subscriptions, whose: Whose, id: Id | None) -> None:
         self._subscriptions = subscriptions
@@ -150,8 +155,8 @@ class Listening:
             for uri in dict.fromkeys(uris):
                 if self._subscriptions.follow(self._whose, uri, self.outbox):
                     self._followed.append(uri)
-            taken = {"resourceSubscriptions": self._followed} if self._followed else {}
-            params = {"_meta": self._meta, "notifications": taken}
+            accepted = {"resourceSubscriptions": self._followed} if self._followed else {}
+            params = {"_meta": self._meta, "notifications": accepted}
             yield frame(notification("notifications/subscriptions/acknowledged", params))
             yield from self.outbox.frames()
         finally:
@@ -159,9 +164,9 @@ class Listening:
                 self._subscriptions.leave(self._whose, uri, self.outbox)
 
     def close(self) -> None:
-        """End in good order."""
+        """End the stream with its final message."""
         self.outbox.close(self._last)
 
     def _updated(self, uri: str) -> Json:
-        found = updated(uri)
-        return {**found, "params": {**found["params"], "_meta": self._meta}}
+        message = updated(uri)
+        return {**message, "params": {**message["params"], "_meta": self._meta}}

@@ -1,7 +1,7 @@
-"""The ways in: POST, GET and DELETE of one address, and the older pair of addresses.
+"""HTTP transport of MCP: POST, GET and DELETE of one path, and the older pair of paths.
 
-A call that is to report its progress is worked on beside its request, which waits a moment for it: if it is done by then, as
-most are, the answer is plain JSON, else a stream of events that ends with it.
+A call that reports progress runs in the background. If it ends within PLAIN_ANSWER_SECONDS, as most
+do, the response is plain JSON, else a stream of events that ends with the answer.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kbserver.mcp import rpc
 from kbserver.mcp.calls import Call, Fail, Who
 from kbserver.mcp.guard import Guard
 from kbserver.mcp.protocol import Protocol, Request
-from kbserver.mcp.resources.subscriptions import MOST_FOLLOWED
+from kbserver.mcp.resources.subscriptions import MAX_FOLLOWED
 from kbserver.mcp.rpc import Failure, Json, Message
 from kbserver.mcp.sessions import Session
 from kbserver.mcp.streams import (
     EVENTS,
     PROGRESS_SECONDS,
-    Beside,
+    BackgroundCall,
     Listening,
     Streams,
     events,
-    followed_by,
     progress,
+    progress_frames,
 )
 from kbserver.mcp.versions import (
     HEADER_MISMATCH,
@@ -44,11 +44,11 @@ from kbserver.mcp.versions import (
 if TYPE_CHECKING:
     from kbcore.node.runtime import Runtime
 
-MOST_BODY_BYTES = 4 << 20
-"""Largest message: what the protocol's own libraries take."""
+MAX_BODY_BYTES = 4 << 20
+"""Maximum size of a message, as in the libraries of the protocol."""
 
-PROMPT_SECONDS = 0.5
-"""A call that takes longer reports its progress, if that is wanted."""
+PLAIN_ANSWER_SECONDS = 0.5
+"""Time after which a call reports its progress, if the client asked for that."""
 
 _SESSION = "HTTP_MCP_SESSION_ID"
 
@@ -60,7 +60,8 @@ _STATUS = {
     HEADER_MISMATCH: 400,
     UNSUPPORTED_VERSION: 400,
 }
-"""HTTP statuses of errors in protocol versions without sessions; in older versions valid requests always get 200."""
+"""HTTP statuses of errors in protocol versions without sessions; in older versions valid requests
+always get 200."""
 
 
 class Transport:
@@ -70,23 +71,23 @@ class Transport:
         self.protocol = Protocol(runtime, fail)
         self.guard = Guard(runtime.config)
         self.streams = Streams()
-        self.most_body_bytes = min(MOST_BODY_BYTES, runtime.config.max_body_bytes)
+        self.max_body_bytes = min(MAX_BODY_BYTES, runtime.config.max_body_bytes)
         self._max_depth = runtime.config.max_json_depth
         self._app = app
         self._mutex = threading.Lock()
         self._listening: set[Listening] = set()
         self._closed = False
 
-    # -- one address --------------------------------------------------------------------------------------------------
+    # -- one path -----------------------------------------------------------------------------------------------------
 
     def post(self, body: bytes, environ: Mapping[str, Any], who: Who, call: Call) -> Response:
-        """Answer one message."""
+        """Return the response to one message."""
         id, by_code = None, True
         try:
             message = rpc.read_message(body, self._max_depth)
             id, by_code = message.id, is_modern(message, environ)
             if message.reply or id is None:
-                self._noticed(message, self._session(environ, who))
+                self._handle_notification(message, self._session(environ, who))
                 return Response(status=202)
             return self._answered(message, environ, who, call)
         except Failure as failure:
@@ -104,7 +105,7 @@ class Transport:
         return Response(status=204)
 
     def close(self) -> None:
-        """End every stream in good order: the server is stopping."""
+        """End all streams and sessions when the server stops."""
         with self._mutex:
             self._closed = True
             listening = list(self._listening)
@@ -143,10 +144,10 @@ class Transport:
         ):
             return _as_json(rpc.result(asked.message.id, self._run(asked)))
         self.protocol.tool(asked.message)
-        work = Beside(self._app, lambda: self._outcome(asked))
-        if work.wait(PROMPT_SECONDS):
-            return _as_json(work.found)
-        return events(self._counted(asked, followed_by(work, asked.call, token)))
+        work = BackgroundCall(self._app, lambda: self._outcome(asked))
+        if work.wait(PLAIN_ANSWER_SECONDS):
+            return _as_json(work.answer)
+        return events(self._counted(asked, progress_frames(work, asked.call, token)))
 
     def _run(self, asked: Request) -> Json:
         """Answer a request that can be cancelled while it runs."""
@@ -163,31 +164,31 @@ class Transport:
             session.end(id)
 
     def _outcome(self, asked: Request) -> Json:
-        """The whole message that answers a request."""
+        """Return the message that answers a request."""
         try:
             return rpc.result(asked.message.id, self._run(asked))
         except Failure as failure:
             return rpc.error(asked.message.id, failure)
 
     def _listen(self, asked: Request, environ: Mapping[str, Any]) -> Response:
-        """Tell of changes for as long as the stream is open."""
-        wanted = asked.message.params.get("notifications")
-        if type(wanted) is not dict:
+        """Stream changes of resources."""
+        notifications = asked.message.params.get("notifications")
+        if type(notifications) is not dict:
             raise Failure(rpc.INVALID_PARAMS, "params.notifications must be an object")
-        uris = wanted.get("resourceSubscriptions") or []
+        uris = notifications.get("resourceSubscriptions") or []
         if type(uris) is not list or not all(type(uri) is str for uri in uris):
             raise Failure(
                 rpc.INVALID_PARAMS,
                 "params.notifications.resourceSubscriptions must be an array of texts",
             )
-        if len(uris) > MOST_FOLLOWED:
+        if len(uris) > MAX_FOLLOWED:
             raise Failure(
-                rpc.INVALID_PARAMS, f"one stream follows at most {MOST_FOLLOWED} resources"
+                rpc.INVALID_PARAMS, f"a stream can follow at most {MAX_FOLLOWED} resources"
             )
         if not _takes_events(environ):
             raise Failure(
                 rpc.INVALID_REQUEST,
-                "the answer is a stream: Accept must allow text/event-stream",
+                "the response is a stream: the header Accept must allow text/event-stream",
                 status=406,
             )
         whose = asked.who.database, asked.who.tenant
@@ -215,13 +216,13 @@ class Transport:
         session = self._session(environ, who)
         if session is None:
             raise InvalidInput(
-                "this is for clients with a session: header Mcp-Session-Id",
+                "missing header Mcp-Session-Id: this request needs a session",
                 {"header": "Mcp-Session-Id"},
             )
         return session
 
     def _session(self, environ: Mapping[str, Any], who: Who) -> Session | None:
-        """The session a request names, None where it names none; raises Failure for one that is not, or no longer."""
+        """Return the session a request names, or None; raises Failure if it does not exist."""
         id = environ.get(_SESSION)
         return None if id is None else self._known(id, who)
 
@@ -234,14 +235,17 @@ class Transport:
         return session
 
     @staticmethod
-    def _noticed(message: Message, session: Session | None) -> None:
+    def _handle_notification(message: Message, session: Session | None) -> None:
         if session is not None and message.method == "notifications/cancelled":
             session.cancel(message.params.get("requestId"))
 
-    # -- the older pair of addresses ----------------------------------------------------------------------------------
+    # -- the older pair of paths -------------------------------------------------------------------------------------
 
     def open_stream(self, who: Who, path: str) -> Response:
-        """Open a session whose answers come on this stream; its first event says where requests are posted."""
+        """Open a session whose answers are sent on this stream.
+
+        Its first event is the URL for requests.
+        """
         session = self.protocol.sessions.open((who.database, who.tenant))
 
         def frames() -> Iterator[bytes]:
@@ -261,28 +265,28 @@ class Transport:
             raise
 
     def post_message(self, body: bytes, id: str, who: Who) -> Response:
-        """Take a message of such a session; its answer comes on the stream. Raises Failure."""
+        """Accept a message of such a session, whose answer is sent on its stream; raises Failure."""
         session = self._known(id, who)
         message = rpc.read_message(body, self._max_depth)
         if message.reply or message.id is None:
-            self._noticed(message, session)
+            self._handle_notification(message, session)
         elif message.method == "initialize":
             session.outbox.put(rpc.result(message.id, self.protocol.welcome(message)))
         else:
             asked = Request(message, who, modern=False, session=session)
-            Beside(self._app, lambda: self._sent(asked, session))
+            BackgroundCall(self._app, lambda: self._send_answer(asked, session))
         return Response(status=202)
 
-    def _sent(self, asked: Request, session: Session) -> Json:
-        """Put the answer on the stream of the session, and before it how long it takes, if that is wanted."""
+    def _send_answer(self, asked: Request, session: Session) -> Json:
+        """Send progress, if wanted, and the answer of a request on the stream of its session."""
         token = asked.message.meta.get("progressToken")
-        work, began = Beside(self._app, lambda: self._outcome(asked)), time.monotonic()
+        work, began = BackgroundCall(self._app, lambda: self._outcome(asked)), time.monotonic()
         while not work.wait(PROGRESS_SECONDS):
             if type(token) in (str, int):
                 session.outbox.put(progress(token, time.monotonic() - began))
         if asked.call.stopped is None:
-            session.outbox.put(work.found)
-        return work.found
+            session.outbox.put(work.answer)
+        return work.answer
 
 
 def _takes_events(environ: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
-"""The two eras of the protocol, and which of them a request is of.
+"""Versions of MCP, with and without sessions.
 
-Through 2025-11-25 a client opens a session with `initialize`. From 2026-07-28 on there are no sessions: every request says
-its version and capabilities, and its headers repeat for proxies what its body says.
+Through 2025-11-25 a client opens a session with `initialize`. From 2026-07-28 on there are no
+sessions: every request has its version and capabilities, and its headers repeat parts of its body
+for proxies.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from kbserver.mcp.rpc import INVALID_PARAMS, Failure, Message
 
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Versions that `initialize` reaches, the newest first."""
+"""Versions with sessions, newest first."""
 
 MODERN = ("2026-07-28",)
 """Versions without sessions."""
@@ -35,7 +36,7 @@ METHOD_HEADER = "HTTP_MCP_METHOD"
 NAME_HEADER = "HTTP_MCP_NAME"
 
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Requests whose name is repeated in a header, and the parameter it is."""
+"""Methods with a parameter that the header Mcp-Name repeats."""
 
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
@@ -46,7 +47,9 @@ def is_modern(message: Message, environ: Mapping[str, Any]) -> bool:
 
 
 def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
-    """Refuse a request without sessions that does not say what it must, or says it differently twice; raises Failure."""
+    """Raise Failure if a request without sessions lacks metadata, or its headers differ from its
+    body.
+    """
     meta = message.meta
     missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
     if missing:
@@ -70,7 +73,7 @@ def check_modern(message: Message, environ: Mapping[str, Any]) -> None:
 
 
 def check_version(version: str | None, known: tuple[str, ...] = SUPPORTED) -> None:
-    """Refuse a version that is not spoken here; raises Failure with those that are."""
+    """Raise Failure, with the supported versions, for an unsupported version."""
     if version is not None and version not in known:
         data = {"supported": list(SUPPORTED), "requested": version}
         raise Failure(
@@ -81,13 +84,13 @@ def check_version(version: str | None, known: tuple[str, ...] = SUPPORTED) -> No
         )
 
 
-def agreed(wanted: Any) -> str:
-    """The version a session will have: the one wanted, or else the newest that sessions have."""
-    return wanted if wanted in LEGACY else LEGACY[0]
+def negotiated(version: Any) -> str:
+    """Return the version of a new session: the requested one, or the newest with sessions."""
+    return version if version in LEGACY else LEGACY[0]
 
 
 def decoded(value: str | None) -> str | None:
-    """The text of a header that may be in base64; None where it is absent or broken, so that it equals nothing."""
+    """Return the text of a header that may be in base64; None if it is absent or malformed."""
     match = None if value is None else _ENCODED.fullmatch(value)
     if match is None:
         return value

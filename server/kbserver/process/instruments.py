@@ -37,10 +37,10 @@ class HttpMeters:
         self._metrics.observe(m.ERRORS, 1, (code,))
 
     def _bind(self, method: str, route: str, status: int) -> tuple[Tell, Tell]:
-        shown = method if method in METHODS else "other"
+        label = method if method in METHODS else "other"
         bind = self._metrics.bind
-        bound = bind(m.HTTP_REQUESTS, shown, route, str(status)), bind(m.HTTP_SECONDS, shown, route)
-        if method == shown:
+        bound = bind(m.HTTP_REQUESTS, label, route, str(status)), bind(m.HTTP_SECONDS, label, route)
+        if method == label:
             self._bound[method, route, status] = bound
         return bound
 

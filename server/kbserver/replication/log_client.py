@@ -1,7 +1,8 @@
-"""The way to a leader over HTTP, for a follower.
+"""HTTP client of a follower, which reads the log and snapshots of its leader.
 
-Blocking calls on sockets of the standard library: under gevent they wait without holding up anybody else. Certificates are
-checked, redirects are not followed, and everything has a limit of time and size. What comes is checked by who asked for it.
+Calls block on sockets of the standard library; under gevent other greenlets run during that time.
+Certificates are verified, redirects are not followed, and every answer has a time and a size
+limit. The caller verifies the content.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ LOG, SNAPSHOT = "/replication/log", "/replication/snapshot"
 
 CONNECT_SECONDS = 5.0
 GRACE_SECONDS = 5.0
-"""Extra time for an answer beyond the requested wait."""
+"""Extra time for a response beyond the requested wait."""
 
 SNAPSHOT_SECONDS = 60.0
-"""Timeout of the next piece of a snapshot."""
+"""Timeout for the next chunk of a snapshot."""
 
-MOST_RECORD_BYTES = (64 << 20) + 4096
-_PIECE = 256 << 10
+MAX_RECORD_BYTES = (64 << 20) + 4096
+_CHUNK_BYTES = 256 << 10
+
+_REASONS = (
+    (httpx.TimeoutException, "timeout"),
+    (httpx.ConnectError, "cannot connect"),
+)
+"""Reasons in messages, by exception of the HTTP client."""
 
 log = logging.getLogger("kbserver.replication")
 
@@ -41,10 +48,10 @@ class HTTPLogSource:
     def __init__(self, config: Config, transport: httpx.BaseTransport | None = None) -> None:
         self._name = config.replication_name
         self._url = config.leader_url
-        here = _is_here(self._url)
-        if not here and self._url.startswith("http:"):
+        is_local = _is_local(self._url)
+        if not is_local and self._url.startswith("http:"):
             log.warning(
-                "LEADER_URL is http and elsewhere: the token and all data travel in the clear"
+                "LEADER_URL is http and not on this machine: the token and all data are sent unencrypted"
             )
         self._http = httpx.Client(
             base_url=self._url,
@@ -58,14 +65,14 @@ class HTTPLogSource:
                 "Accept-Encoding": "identity",
             },
             follow_redirects=False,
-            trust_env=not here,
+            trust_env=not is_local,
             verify=_trust(config.leader_ca_file) if self._url.startswith("https:") else False,
             transport=transport,
         )
 
     def read(self, cursor: Cursor, wait_ms: int, max_bytes: int) -> Shipment:
-        """Return the records after a cursor."""
-        asked: dict[str, Any] = {
+        """Return the records after a cursor; raises BadShipment, Diverged, LogTruncated."""
+        query: dict[str, Any] = {
             "follower": self._name,
             "log_id": cursor.log_id,
             "epoch": cursor.epoch,
@@ -74,9 +81,9 @@ class HTTPLogSource:
             "max_bytes": max_bytes,
         }
         if cursor.crc is not None:
-            asked["prev_crc"] = f"{cursor.crc:08x}"
-        with self._stream(LOG, asked, wait_ms / 1000 + GRACE_SECONDS) as answer:
-            data = self._body(answer, max(MOST_RECORD_BYTES, max_bytes))
+            query["prev_crc"] = f"{cursor.crc:08x}"
+        with self._stream(LOG, query, wait_ms / 1000 + GRACE_SECONDS) as answer:
+            data = self._body(answer, max(MAX_RECORD_BYTES, max_bytes))
             head = answer.headers
             try:
                 return Shipment(
@@ -87,52 +94,56 @@ class HTTPLogSource:
                     max(0.0, int(head["X-Waited-Ms"]) / 1000),
                 )
             except (KeyError, ValueError) as error:
-                raise BadShipment(f"{self._url} answers, but not as a leader: {error!r}") from error
+                raise BadShipment(f"the response of {self._url} is not that of a leader") from error
 
     @contextmanager
     def snapshot(self) -> Iterator[Iterator[bytes]]:
-        """The state of the leader, piece by piece."""
+        """Open a snapshot of the leader as chunks of bytes."""
         with self._stream(SNAPSHOT, {"follower": self._name}, SNAPSHOT_SECONDS) as answer:
-            yield self._pieces(answer)
+            yield self._chunks(answer)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     @contextmanager
-    def _stream(self, path: str, asked: dict[str, Any], seconds: float) -> Iterator[httpx.Response]:
+    def _stream(self, path: str, query: dict[str, Any], seconds: float) -> Iterator[httpx.Response]:
         limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
-            with self._http.stream("GET", path, params=asked, timeout=limits) as answer:
+            with self._http.stream("GET", path, params=query, timeout=limits) as answer:
                 if answer.status_code not in (200, 204):
                     self._raise(answer)
                 yield answer
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError, ValueError) as error:
-            raise BadShipment(
-                f"no answer from {self._url}: {type(error).__name__}: {error}"
-            ) from error
+            raise self._failure("no response from", error) from error
 
-    def _pieces(self, answer: httpx.Response) -> Iterator[bytes]:
+    def _failure(self, what: str, error: Exception) -> BadShipment:
+        """Log an error of the HTTP client, and return the error without its text."""
+        log.info("%s %s: %s: %s", what, self._url, type(error).__name__, error)
+        reason = next(
+            (text for kind, text in _REASONS if isinstance(error, kind)), "the connection failed"
+        )
+        return BadShipment(f"{what} {self._url}: {reason}")
+
+    def _chunks(self, answer: httpx.Response) -> Iterator[bytes]:
         try:
-            yield from answer.iter_raw(_PIECE)
+            yield from answer.iter_raw(_CHUNK_BYTES)
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
-            raise BadShipment(
-                f"the answer of {self._url} broke off: {type(error).__name__}: {error}"
-            ) from error
+            raise self._failure("incomplete response from", error) from error
 
     def _body(self, answer: httpx.Response, limit: int) -> bytes:
         parts, size = [], 0
-        for piece in self._pieces(answer):
-            size += len(piece)
+        for chunk in self._chunks(answer):
+            size += len(chunk)
             if size > limit:
-                raise BadShipment(f"{self._url} sends more than {limit} bytes")
-            parts.append(piece)
+                raise BadShipment(f"the response of {self._url} has more than {limit} bytes")
+            parts.append(chunk)
         return b"".join(parts)
 
     def _raise(self, answer: httpx.Response) -> None:
         status = answer.status_code
         if status < 400:
-            raise BadShipment(f"{self._url} answers {status}: redirects are not followed")
+            raise BadShipment(f"{self._url} responded with {status}: redirects are not followed")
         try:
             answer_body = httpx.Response(status, content=self._body(answer, 64 << 10)).json()
             code, message, details = (
@@ -141,14 +152,14 @@ class HTTPLogSource:
                 answer_body["details"],
             )
         except (ValueError, KeyError, TypeError):
-            raise BadShipment(f"{self._url} answers {status}") from None
+            raise BadShipment(f"{self._url} responded with {status}") from None
         if code == "LOG_TRUNCATED":
             raise LogTruncated(message, details)
         if code == "CONFLICT" and isinstance(details, dict) and "reason" in details:
             if type(details.get("epoch")) is not int or type(details.get("head")) is not int:
-                raise BadShipment(f"{self._url} answers {status} without its term")
+                raise BadShipment(f"{self._url} responded with {status} without its term")
             raise Diverged(message, details)
-        raise BadShipment(f"{self._url} answers {status}: {message}")
+        raise BadShipment(f"{self._url} responded with {status}: {message}")
 
 
 def _trust(ca_file: str) -> ssl.SSLContext | bool:
@@ -157,10 +168,12 @@ def _trust(ca_file: str) -> ssl.SSLContext | bool:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"LEADER_CA_FILE={ca_file!r} cannot be used: {error}") from error
+        raise ConfigError(
+            f"LEADER_CA_FILE={ca_file!r} is not a readable file of certificates"
+        ) from error
 
 
-def _is_here(url: str) -> bool:
+def _is_local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

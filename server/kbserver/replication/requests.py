@@ -1,4 +1,6 @@
-"""Replication checks of every request: writes need the leader, `X-Min-Seq` of reads, and headers of responses."""
+"""Replication checks of every request: writes need the leader, `X-Min-Seq` of reads, and headers of
+responses.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,22 @@ if TYPE_CHECKING:
 COMMIT_SEQ, MIN_SEQ, LAG = "X-Commit-Seq", "X-Min-Seq", "X-Replication-Lag-Ms"
 
 LOG = "/replication/log"
-"""Requested continually by followers, so not logged at info level."""
+"""Route that followers request all the time; it is logged at level DEBUG only."""
 
 JUDGED_INSIDE = frozenset(("/execute", "/extract"))
-"""Routes that write or not as their body says: the core refuses what writes."""
+"""Routes whose body decides if they write; the core refuses writes on a follower."""
 
 TRANSACTIONS = "/tx/"
-"""Where transactions begin and end: on a follower none is open."""
+"""Prefix of the routes of transactions, which a follower does not have."""
 
 _DIGITS = 19
 
 
 def install(app: Flask, runtime: Runtime) -> None:
-    """Look at each request before its route, and at its answer. Raises ConfigError where a follower's storage is served
-    by a node that does not follow: what it shows would grow old, and nobody would be told.
+    """Add the checks before each request and the headers after it.
+
+    Raises ConfigError if the storage belongs to a follower but this node does not follow: its data
+    would become stale without notice.
     """
     replication = runtime.replication
     if replication.role == NONE and replication.leader_url is not None:
@@ -53,7 +57,9 @@ def install(app: Flask, runtime: Runtime) -> None:
 
 
 def headers(runtime: Runtime) -> list[tuple[str, str]]:
-    """The headers of an answer: where in the log its write is, how old on a follower what it says may be."""
+    """Return the headers of a response: log position of its write; on a follower, the lag in
+    milliseconds.
+    """
     replication = runtime.replication
     header_pairs = []
     if seq := replication.last_commit.seq:
@@ -74,15 +80,15 @@ def _writes() -> bool:
 def _seq(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         raise InvalidInput(
-            f"header {MIN_SEQ} must be a place in the log, as {COMMIT_SEQ} says it",
+            f"header {MIN_SEQ} must be a log position, as in {COMMIT_SEQ}",
             {"header": MIN_SEQ},
         )
     return int(text)
 
 
-def said_of_replication(config: Config) -> Iterable[str]:
-    """Say what role a node has."""
+def role_lines(config: Config) -> Iterable[str]:
+    """Yield the start-up line about the role of a node, if it has one."""
     if config.replication_mode == FOLLOWER:
-        yield f"follows {config.leader_url}: reads only"
+        yield f"follower of {config.leader_url}: read-only"
     elif config.replication_mode == LEADER:
-        yield "leads: followers may fetch its log"
+        yield "leader: followers can read the log"

@@ -52,7 +52,7 @@ def test_one_that_is_closed_before_it_began_leaves_no_session(
 def test_one_too_many_leaves_no_session(
     served: Served, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MOST_STREAMS", 1)
+    monkeypatch.setattr(streams, "MAX_STREAMS", 1)
     first = opened(served)
     error_of(opened(served), 429, "RATE_LIMITED")
     assert counts(transport) == (1, 1)
@@ -63,7 +63,7 @@ def test_one_too_many_leaves_no_session(
 def test_a_refusal_names_the_limit_of_sessions(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 1)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
     whose = ("default", "default")
     transport.protocol.sessions.open(whose).calls[1] = Call()
     with pytest.raises(RateLimited) as caught:

@@ -15,33 +15,38 @@ from kbserver.schemas.context import shown_entry
 from kbserver.schemas.ingest import shown_summary
 from kbserver.schemas.rules import rule_shape
 
-PAGE = 200
-"""Facts of one page."""
+PAGE_SIZE = 200
+"""Facts per page."""
 
 JSON, TEXT = "application/json", "text/plain"
 
 Json = dict[str, Any]
 
 LISTED = tuple(
-    {"uri": f"{uris.SCHEME}://{kind}", "name": kind, "description": said, "mimeType": JSON}
-    for kind, said in (
-        (uris.PREDICATES, "Every predicate with its arity, and how many facts and rules it has."),
+    {"uri": f"{uris.SCHEME}://{kind}", "name": kind, "description": description, "mimeType": JSON}
+    for kind, description in (
+        (uris.PREDICATES, "The predicates with their arity and their number of facts and rules."),
         (uris.RULES, "The rules, as text and as JSON."),
-        (uris.SCOPES, "The scopes there are."),
+        (uris.SCOPES, "The names of the scopes."),
         (
             uris.SUMMARY,
-            "The knowledge base at a glance: counts, what matters most, contradictions.",
+            "Summary of the knowledge base: counts, most salient facts, contradictions.",
         ),
         (
             uris.FACTS,
-            "The facts of the base scope, a page at a time: next is the address of the page that follows.",
+            "The facts of the base scope, in pages; `next` is the URI of the next page.",
         ),
     )
 )
 
 TEMPLATES = tuple(
-    {"uriTemplate": f"{uris.SCHEME}://{path}", "name": name, "description": said, "mimeType": kind}
-    for path, name, said, kind in (
+    {
+        "uriTemplate": f"{uris.SCHEME}://{path}",
+        "name": name,
+        "description": description,
+        "mimeType": kind,
+    }
+    for path, name, description, kind in (
         (
             "facts/{predicate}",
             "facts of a predicate",
@@ -66,7 +71,7 @@ TEMPLATES = tuple(
 
 
 def read(kb: KnowledgeBase, uri: str, address: Address) -> Json | None:
-    """The contents of a resource; None where there is no such thing. Raises what the core raises."""
+    """Return the contents of a resource, or None if it does not exist; raises KBError."""
     if address.kind == uris.PROOF:
         literal = Literal(Atom(address.name or "", address.args))
         return {
@@ -107,7 +112,7 @@ def _contents(kb: KnowledgeBase, address: Address) -> Json | None:
 
 
 def _facts(kb: KnowledgeBase, address: Address) -> Json:
-    """A page of facts: predicates in their order, those before the page passed over by their counts."""
+    """Return a page of facts; predicates before the page are skipped by their counts."""
     known = kb.predicates(address.scope)["predicates"]
     chosen = [row for row in known if address.name in (None, row["predicate"]) and row["factCount"]]
     contents: list[Json] = []
@@ -116,11 +121,13 @@ def _facts(kb: KnowledgeBase, address: Address) -> Json:
         if skip >= row["factCount"]:
             skip -= row["factCount"]
             continue
-        most = skip + PAGE + 1 - len(contents)
-        pattern = [Variable(f"v{place}") for place in range(row["arity"])]
-        contents += kb.query_rows(row["predicate"], pattern, scope=address.scope, limit=most)[skip:]
+        limit = skip + PAGE_SIZE + 1 - len(contents)
+        pattern = [Variable(f"v{index}") for index in range(row["arity"])]
+        contents += kb.query_rows(row["predicate"], pattern, scope=address.scope, limit=limit)[
+            skip:
+        ]
         skip = 0
-        if len(contents) > PAGE:
-            following = uris.facts_uri(address.name, address.scope, address.offset + PAGE)
-            return {"facts": contents[:PAGE], "count": PAGE, "next": following}
+        if len(contents) > PAGE_SIZE:
+            following = uris.facts_uri(address.name, address.scope, address.offset + PAGE_SIZE)
+            return {"facts": contents[:PAGE_SIZE], "count": PAGE_SIZE, "next": following}
     return {"facts": contents, "count": len(contents), "next": None}

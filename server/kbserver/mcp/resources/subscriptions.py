@@ -11,8 +11,8 @@ from kbcore.events.feed import CommitFeed, Committed
 from kbserver.mcp.outbox import Outbox
 from kbserver.mcp.resources.uris import Topic, read_uri, topics
 
-MOST_FOLLOWED = 1000
-"""Resources one stream or session may follow; no more notifications than that can wait at a time."""
+MAX_FOLLOWED = 1000
+"""Maximum number of resources per stream or session, and so of its pending notifications."""
 
 Whose = tuple[str, str]
 """A database and a tenant."""
@@ -46,7 +46,7 @@ class Subscriptions:
         )
 
     def follow(self, whose: Whose, uri: str, outbox: Outbox) -> bool:
-        """Tell an outbox when a resource changes; whether there can be such a resource."""
+        """Notify an outbox of changes of a resource. Returns False if the URI cannot name one."""
         address = read_uri(uri)
         if address is None:
             return False
@@ -58,7 +58,7 @@ class Subscriptions:
         return True
 
     def leave(self, whose: Whose, uri: str, outbox: Outbox) -> None:
-        """Tell it no more of that."""
+        """End the notifications of an outbox about a resource."""
         address = read_uri(uri)
         with self._mutex:
             followed = self._tenants.get(whose)
@@ -81,12 +81,14 @@ class Subscriptions:
         outbox.forget(uri)
 
     def committed(self, whose: Whose, committed: Committed) -> None:
-        """Tell those of a tenant whom a commit concerns. Called by the writer: nothing is waited for here."""
-        concerned = topics(committed.changes.changes)
-        found: list[tuple[Outbox, str]] = []
+        """Notify the outboxes of a tenant that a commit concerns; called by the writer, never
+        blocks.
+        """
+        changed = topics(committed.changes.changes)
+        notified: list[tuple[Outbox, str]] = []
         with self._mutex:
             by_topic = self._tenants[whose].by_topic if whose in self._tenants else {}
-            for topic in list(by_topic) if concerned is None else concerned & by_topic.keys():
-                found += [(box, uri) for uri, boxes in by_topic[topic].items() for box in boxes]
-        for outbox, uri in found:
+            for topic in list(by_topic) if changed is None else changed & by_topic.keys():
+                notified += [(box, uri) for uri, boxes in by_topic[topic].items() for box in boxes]
+        for outbox, uri in notified:
             outbox.changed(uri)

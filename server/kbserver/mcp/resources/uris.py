@@ -1,4 +1,4 @@
-"""Addresses of resources: what each names, and which changes concern it."""
+"""URIs of resources, and the topics whose changes affect a resource."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ _MAX_URI_CHARS = 8192
 _DIGITS = 9
 
 Topic = tuple[str, ...]
-"""Kinds of changes: all facts of a scope, facts of one predicate in it, rules, the set of scopes, anything."""
+"""Kinds of changes: all facts of a scope, facts of one predicate in it, rules, the set of scopes,
+anything."""
 
 ANYTHING: Topic = ("anything",)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A parsed resource URI: kind, name of the predicate, session or proof, scope, and offset of the page."""
+    """A parsed resource URI: kind, name of the predicate, session or proof, scope, and offset of
+    the page.
+    """
 
     kind: str
     name: str | None = None
@@ -84,7 +87,7 @@ def _named(kind: str, path: list[str], offset: int) -> Address | None:
 
 
 def facts_uri(predicate: str | None = None, scope: str | None = None, offset: int = 0) -> str:
-    """The address of the facts of a predicate."""
+    """Return the URI of the facts of a predicate, or of all facts."""
     name = (
         f"{SCHEME}://{FACTS}"
         if scope is None
