@@ -25,7 +25,7 @@ from kbcore.kb.scripts import MAX_ATTEMPTS, Block, Executed, blocks_of, run
 from kbcore.language.rule_review import Known, known_predicates
 from kbcore.reason.budget import Budget, BudgetWanted
 from kbcore.reason.predicates import predicates
-from kbcore.retraction.cascade import Fallen
+from kbcore.retraction.cascade import Consequences
 from kbcore.state.changes import (
     AssertFacts,
     AssertRows,
@@ -269,21 +269,21 @@ class KnowledgeBase(Queries, Proofs, Scopes, Memory, ContextWindows, NaturalLang
         """
         delta = self._commit((change,))
         rows = [row for removed in delta.removed for row in removed.rows]
-        fallen, still_derivable = Fallen(), False
+        consequences, still_derivable = Consequences(), False
         try:
             with self._reads(wanted) as (tenant, budget):
-                self._services.cascades(tenant).fallen(delta.removed, budget, fallen)
+                self._services.cascades(tenant).count(delta.removed, budget, consequences)
                 still_derivable = self._still_derivable(tenant, change, predicate, args, budget)
         except (BudgetExceeded, RateLimited, NotReady):
-            fallen.truncated = True
+            consequences.truncated = True
         return RetractOutcome(
             len(rows),
             rows,
-            fallen.count,
-            fallen.rows,
-            fallen.appeared,
+            consequences.count,
+            consequences.rows,
+            consequences.appeared,
             still_derivable,
-            fallen.truncated,
+            consequences.truncated,
         )
 
     def _still_derivable(

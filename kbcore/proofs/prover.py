@@ -87,7 +87,7 @@ INPUTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AggregateInputs:
     """The inputs of the aggregates of a conclusion: `rows` bindings, the first of which are
     `inputs`.
 
@@ -110,7 +110,7 @@ class ProofNode:
 
     `row` is the stored fact of an asserted node, if rows are requested. After `expand`, a derived
     node has its rule, the values of the rule's variables, and a premise for each body item in
-    order; `depth` counts the rule steps below. If the rule aggregates, `taken` holds the inputs,
+    order; `depth` counts the rule steps below. If the rule aggregates, `aggregated` holds the inputs,
     and each input has such premises. `alternatives` is the number of other rule instances with the
     same conclusion; instances that depend on the same conclusions count once.
     """
@@ -128,7 +128,7 @@ class ProofNode:
     rule: StoredRule | None = None
     bindings: dict[str, str] | None = None
     premises: tuple[ProofNode, ...] = ()
-    taken: Taken | None = None
+    aggregated: AggregateInputs | None = None
 
     @property
     def atom(self) -> Atom:
@@ -273,7 +273,7 @@ class Proof:
         if replay is None:
             instance = solved.complete.instance(number)
             node.rule = self._rule(instance.source)
-            self._take(node, node.rule.rule, instance, solved)
+            self._explain_aggregate(node, node.rule.rule, instance, solved)
         else:
             node.rule, node.bindings, node.premises = replay
         return node.premises
@@ -291,8 +291,8 @@ class Proof:
     def _replay(self, number: int, solved: Solved) -> None:
         """Replay a batch of instances that includes `number`, except those of aggregating rules."""
         self._budget.yield_now()
-        picked = [] if self._picker is None else self._picker.pick(number)
-        for block, places in parted(solved.run.blocks, picked):
+        batch = [] if self._picker is None else self._picker.pick(number)
+        for block, places in parted(solved.run.blocks, batch):
             source, key = block.source, id(block.source)
             if key not in self._steps:
                 self._steps[key] = step_of(source, self._rule(source), self._tenant.engine)
@@ -341,7 +341,9 @@ class Proof:
             premises.append([facts[row] for row in rows])
         return zip(repeat(step.rule), bindings, zip(*premises, strict=True), strict=False)
 
-    def _take(self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved) -> None:
+    def _explain_aggregate(
+        self, node: ProofNode, rule: Rule, instance: Instance, solved: Solved
+    ) -> None:
         """Complete the node of a conclusion with aggregates from the bindings that they cover."""
         pairs = list(zip(rule.head.args, node.args, strict=True))
         node.bindings = {
@@ -359,7 +361,7 @@ class Proof:
             bindings, below = self._gathered(rule, solved.gathered(member))
             inputs.append(bindings)
             premises.extend(below)
-        node.taken = Taken(", ".join(folds), len(members), tuple(inputs))
+        node.aggregated = AggregateInputs(", ".join(folds), len(members), tuple(inputs))
         node.premises = tuple(premises)
 
     def _gathered(
@@ -432,14 +434,14 @@ class Proof:
 
     def _premise(self, item: BodyItem, instance: Instance, values: Values) -> ProofNode:
         if isinstance(item, Comparison):
-            shown = Comparison(
+            comparison = Comparison(
                 item.op, filled(item.left, values), filled(item.right, values), item.negated
             )
             sides = (
                 print_expression(side) if isinstance(side, Apply) else str(side)
-                for side in (shown.left, shown.right)
+                for side in (comparison.left, comparison.right)
             )
-            return ProofNode(BUILTIN, item.op, tuple(sides), item=shown)
+            return ProofNode(BUILTIN, item.op, tuple(sides), item=comparison)
         clause_atom = standing_for(item, instance.source)
         if clause_atom is not None:
             symbols = self._row(clause_atom, instance)

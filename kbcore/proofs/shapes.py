@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, TypeAlias
 
-from kbcore.proofs.prover import ABSENT, ASSERTED, BUILTIN, DERIVED, Proof, ProofNode, Taken
+from kbcore.proofs.prover import (
+    ABSENT,
+    ASSERTED,
+    BUILTIN,
+    DERIVED,
+    AggregateInputs,
+    Proof,
+    ProofNode,
+)
 from kbcore.state.facts import Row, conclusion
 from kbplanner.ir.terms import BodyItem, HeadTerm, Literal, Variable
 from kbplanner.syntax.printer import print_item
@@ -19,7 +27,7 @@ from kbplanner.syntax.printer import print_item
 MAX_PROOF_NODES = 100_000
 """Maximum number of nodes of one proof that a request may ask for."""
 
-Places: TypeAlias = "tuple[tuple[str, int], ...]"
+Columns: TypeAlias = "tuple[tuple[str, int], ...]"
 """The variables of an atom with their argument indexes."""
 
 
@@ -68,21 +76,24 @@ def tree(
 ) -> dict[str, Any]:
     """Return the proof of an answer as nested nodes; `goal` is the literal of the query."""
     scope, max_nodes, max_depth, expand = result["scope"], limits.nodes, limits.depth, proof.expand
-    places: dict[int, Places] = {}
-    shown: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
+    columns_by_item: dict[int, Columns] = {}
+    root: dict[str, Any] = {"goal": result, "step": None, "substitution": None}
     todo: deque[tuple[ProofNode, dict[str, Any], int, BodyItem]] = deque()
     proof.shown(1)
     count = 1
     if top.kind == DERIVED:
-        todo.append((top, shown, 0, goal))
+        todo.append((top, root, 0, goal))
     else:
-        shown["step"], shown["substitution"] = _leaf(top), _matched(goal, top, places)
+        root["step"], root["substitution"] = _leaf(top), _matched(goal, top, columns_by_item)
     while todo:
         node, into, level, item = todo.popleft()
         premises = expand(node) if level < max_depth else ()
         rule = node.rule
         if level >= max_depth or count + len(premises) > max_nodes or rule is None:
-            into["step"], into["substitution"] = _step("elided"), _matched(item, node, places)
+            into["step"], into["substitution"] = (
+                _step("elided"),
+                _matched(item, node, columns_by_item),
+            )
             continue
         count += len(premises)
         proof.shown(len(premises))
@@ -97,15 +108,15 @@ def tree(
                 below_node = {
                     "goal": row,
                     "step": _leaf(premise),
-                    "substitution": _matched(body_item, premise, places),
+                    "substitution": _matched(body_item, premise, columns_by_item),
                 }
             below.append(below_node)
-        kind = "aggregate" if node.taken else "rule_application"
+        kind = "aggregate" if node.aggregated else "rule_application"
         into["step"] = {"type": kind, "fact": None, "rule": rule.text, "bodyProofs": below}
-        if node.taken:
-            into["step"].update(_taken(node.taken))
+        if node.aggregated:
+            into["step"].update(_aggregate_shape(node.aggregated))
         into["substitution"] = node.bindings
-    return {"result": result, "proof": shown}
+    return {"result": result, "proof": root}
 
 
 def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[str, Any]:
@@ -117,24 +128,24 @@ def dag(result: Row, top: ProofNode, proof: Proof, limits: ProofLimits) -> dict[
     proof.shown(1)
     while todo:
         node, level = todo.popleft()
-        shown = nodes[names[node]] = _dag_node(node)
+        shape = nodes[names[node]] = _dag_node(node)
         if node.kind != DERIVED:
             continue
         premises = proof.expand(node) if level < limits.depth else ()
         new = [premise for premise in dict.fromkeys(premises) if premise not in names]
         if level >= limits.depth or len(names) + len(new) > limits.nodes or node.rule is None:
-            shown["kind"], truncated = "elided", True
+            shape["kind"], truncated = "elided", True
             continue
         proof.shown(len(new))
         for premise in new:
             names[premise] = f"n{len(names) + 1}"
             todo.append((premise, level + 1))
-        if node.taken:
-            shown["kind"] = "aggregate"
-            shown.update(_taken(node.taken))
-        shown["rule"] = {"id": node.rule.id, "text": node.rule.text}
-        shown["bindings"] = node.bindings
-        shown["premises"] = [names[premise] for premise in premises]
+        if node.aggregated:
+            shape["kind"] = "aggregate"
+            shape.update(_aggregate_shape(node.aggregated))
+        shape["rule"] = {"id": node.rule.id, "text": node.rule.text}
+        shape["bindings"] = node.bindings
+        shape["premises"] = [names[premise] for premise in premises]
     fields = {key: result[key] for key in ("predicate", "args", "negated", "scope", "confidence")}
     return {
         **fields,
@@ -149,16 +160,16 @@ def _dag_node(node: ProofNode) -> dict[str, Any]:
     if not node.positive:
         fact["negated"] = True
         kind = "explicit_negative" if kind == ASSERTED else kind
-    shown = {"fact": fact, "kind": kind, "depth": node.depth, "premises": []}
+    shape = {"fact": fact, "kind": kind, "depth": node.depth, "premises": []}
     if node.item is not None:
-        shown["text"] = print_item(node.item)
+        shape["text"] = print_item(node.item)
     else:
-        shown["alternatives"] = node.alternatives
-    return shown
+        shape["alternatives"] = node.alternatives
+    return shape
 
 
-def _taken(taken: Taken) -> dict[str, Any]:
-    return {"text": taken.text, "rows": taken.rows, "inputs": list(taken.inputs)}
+def _aggregate_shape(inputs: AggregateInputs) -> dict[str, Any]:
+    return {"text": inputs.text, "rows": inputs.rows, "inputs": list(inputs.inputs)}
 
 
 def _leaf(node: ProofNode) -> dict[str, Any]:
@@ -189,21 +200,23 @@ def _text(arg: object) -> str:
     return "?_" if isinstance(arg, Variable) else str(arg)
 
 
-def _matched(item: BodyItem, node: ProofNode, places: dict[int, Places]) -> dict[str, HeadTerm]:
+def _matched(
+    item: BodyItem, node: ProofNode, columns_by_item: dict[int, Columns]
+) -> dict[str, HeadTerm]:
     """Return the values of the variables of a body atom or of the goal.
 
-    `places` is a cache by item id.
+    `columns_by_item` is a cache by item id.
     """
-    columns = places.get(id(item))
+    columns = columns_by_item.get(id(item))
     if columns is None:
         terms = item.atom.args if isinstance(item, Literal) else ()
         named = [
-            (str(arg), place)
-            for place, arg in enumerate(terms)
+            (str(arg), index)
+            for index, arg in enumerate(terms)
             if isinstance(arg, Variable) and not arg.anonymous
         ]
-        columns = places[id(item)] = tuple(named)
+        columns = columns_by_item[id(item)] = tuple(named)
     args = node.args
     if node.kind == ABSENT:
-        return {name: args[place] for name, place in columns if isinstance(args[place], str)}
-    return {name: args[place] for name, place in columns}
+        return {name: args[index] for name, index in columns if isinstance(args[index], str)}
+    return {name: args[index] for name, index in columns}

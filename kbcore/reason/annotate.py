@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from kbcore.reason.budget import Budget
-from kbcore.reason.inherited import ALWAYS, Weight, weigh
+from kbcore.reason.inherited import ALWAYS, Inherited, inherited_values
 from kbcore.reason.options import GoalOptions
 from kbcore.reason.view import viewed
 from kbcore.state.facts import Row
@@ -60,12 +60,12 @@ class Slice:
 class Marks:
     """The annotations that answers of a goal may need, at one version of the tenant.
 
-    `weighed` holds the stored relations with confidences or validity windows. None means that
+    `annotated` holds the stored relations with confidences or validity windows. None means that
     nothing is inherited.
     """
 
     version: int
-    weighed: frozenset[RelationSchema] | None
+    annotated: frozenset[RelationSchema] | None
     absence: Absence
     opposite: bool
     alike: bool = field(init=False)
@@ -74,7 +74,9 @@ class Marks:
     """True if rows need no annotation."""
 
     def __post_init__(self) -> None:
-        self.alike = self.weighed is None and self.absence is not Absence.SOME and not self.opposite
+        self.alike = (
+            self.annotated is None and self.absence is not Absence.SOME and not self.opposite
+        )
         self.plain = self.alike and self.absence is Absence.NONE
 
 
@@ -120,10 +122,10 @@ class Annotations:
         marks = self.marks(partition, atom)
         if marks.plain or not result_rows:
             return
-        if marks.weighed is not None:
-            weights = self._weights(partition, atom, answers, marks.weighed, budget, as_of)
-            for row, weight in budget.paced(zip(result_rows, weights, strict=True)):
-                _inherit(row, weight)
+        if marks.annotated is not None:
+            inherited = self._inherited(partition, atom, answers, marks.annotated, budget, as_of)
+            for row, values in budget.paced(zip(result_rows, inherited, strict=True)):
+                _inherit(row, values)
         elif marks.absence is Absence.ALL:
             for row in budget.paced(result_rows):
                 if row["createdAt"] is None:
@@ -167,14 +169,16 @@ class Annotations:
         )
         slice_ = self._slice(rules, schema, denied)
         relations = [relation for s in slice_.stored if (relation := partition.get(s))]
-        weighed = frozenset(
+        annotated = frozenset(
             r.schema for r in relations if r.limited or r.relation.uses(Attribute.CONFIDENCE)
         )
         absence = Absence.NONE
         if slice_.absence:
             nonempty = frozenset(r.schema for r in relations if r.relation.counts().live)
             absence = Absence.SOME if self._can_be_firm(slice_, schema, nonempty) else Absence.ALL
-        return Marks(version, weighed if weighed or slice_.confident else None, absence, opposite)
+        return Marks(
+            version, annotated if annotated or slice_.confident else None, absence, opposite
+        )
 
     def _can_be_firm(
         self, slice_: Slice, goal: RelationSchema, nonempty: frozenset[RelationSchema]
@@ -201,15 +205,15 @@ class Annotations:
                 self._slices.popitem(last=False)
         return slice_
 
-    def _weights(
+    def _inherited(
         self,
         partition: Partition,
         atom: Atom,
         answers: Answers,
-        weighed: frozenset[RelationSchema],
+        annotated: frozenset[RelationSchema],
         budget: Budget,
         as_of: int | None,
-    ) -> list[Weight]:
+    ) -> list[Inherited]:
         engine, rules = self._tenant.engine, self._rules(partition)
         shape = goal_shape(atom.args, engine.find)
         if shape is None:
@@ -218,12 +222,12 @@ class Annotations:
         schema = RelationSchema(atom.predicate, atom.arity, atom.positive)
         with viewed(self._tenant, partition, rules, (schema,), budget, as_of) as view:
             goal = self._grounds.get(
-                view.rules, schema, adornment, view.denied, view.statistics, weighed
+                view.rules, schema, adornment, view.denied, view.statistics, annotated
             )
             run = GroundRun(engine, goal, view.bind, budget.limits)
             try:
                 run.seed(array("I", pattern), 1)
-                return weigh(run, rules, partition, *answers, budget)
+                return inherited_values(run, rules, partition, *answers, budget)
             finally:
                 run.close()
 
@@ -275,22 +279,22 @@ def _firm(clauses: Sequence[Clause], nonempty: frozenset[RelationSchema]) -> set
     return firm
 
 
-def _inherit(row: Row, weight: Weight) -> None:
+def _inherit(row: Row, values: Inherited) -> None:
     """Set the inherited values of a row.
 
     An asserted fact keeps its own where no proof is better.
     """
     if row["createdAt"] is None:
-        row["confidence"] = weight.confidence
+        row["confidence"] = values.confidence
         better = True
     else:
         own = row["confidence"]
-        if own is not None and weight.confidence is not None and weight.confidence > own:
-            row["confidence"] = weight.confidence
+        if own is not None and values.confidence is not None and values.confidence > own:
+            row["confidence"] = values.confidence
         until = row["validUntil"]
-        better = until is not None and weight.end > until
+        better = until is not None and values.end > until
     if better:
-        row["validFrom"] = None if weight.start == ALWAYS else weight.start
-        row["validUntil"] = None if weight.end == FOREVER else weight.end
-        if not weight.monotone:
+        row["validFrom"] = None if values.start == ALWAYS else values.start
+        row["validUntil"] = None if values.end == FOREVER else values.end
+        if not values.monotone:
             row["metadata"]["nonMonotonic"] = True

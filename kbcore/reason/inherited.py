@@ -35,7 +35,7 @@ ALWAYS = EPOCH
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class Inherited:
     """The values one conclusion inherits: confidence, and a validity window in epoch milliseconds.
 
     `confidence` is None if no fact or rule of a proof has one. `start` is ALWAYS and `end` FOREVER
@@ -48,14 +48,14 @@ class Weight:
     monotone: bool
 
 
-def weigh(
+def inherited_values(
     run: GroundRun,
     rules: RuleSet,
     partition: Partition,
     rows: array[int],
     count: int,
     budget: Budget,
-) -> list[Weight]:
+) -> list[Inherited]:
     """Return the inherited values of `count` answer rows.
 
     The run is seeded and was planned for them.
@@ -64,20 +64,20 @@ def weigh(
         ground = run.read(budget.drive, budget.yield_now)
     except BudgetExceeded as error:
         raise naming_rule(error, rules.rules) from error
-    values = _Values(run, ground, rules, partition, budget)
+    instances = _Values(run, ground, rules, partition, budget)
     nodes = run.answers(rows, count)
 
     def solve(ranks: array[int]) -> array[int]:
         return widest(run.engine, ground, ranks, budget.offload)
 
-    confidences = _confidences(ground, solve, values, nodes, budget)
-    ends = _ends(solve, values, nodes, budget)
-    starts = _starts(solve, values, nodes, ends, budget)
-    monotone = _monotone(ground, solve, values, nodes, list(zip(starts, ends, strict=True)), budget)
-    return [
-        Weight(*four)
-        for four in budget.paced(zip(confidences, starts, ends, monotone, strict=True))
-    ]
+    confidences = _confidences(ground, solve, instances, nodes, budget)
+    ends = _ends(solve, instances, nodes, budget)
+    starts = _starts(solve, instances, nodes, ends, budget)
+    monotone = _monotone(
+        ground, solve, instances, nodes, list(zip(starts, ends, strict=True)), budget
+    )
+    combined = zip(confidences, starts, ends, monotone, strict=True)
+    return [Inherited(*values) for values in budget.paced(combined)]
 
 
 class _Values:

@@ -56,7 +56,7 @@ Key = tuple[RuleSet, frozenset[RelationSchema], frozenset[RelationSchema]]
 
 
 @dataclass(slots=True)
-class Fallen:
+class Consequences:
     """The number of fallen conclusions, the first of them as rows, and the number of new
     conclusions.
 
@@ -101,7 +101,7 @@ class Cascades:
         self._programs.clear()
         self._goals_before.clear()
 
-    def fallen(self, removed: Iterable[Removed], budget: Budget, result: Fallen) -> None:
+    def count(self, removed: Iterable[Removed], budget: Budget, result: Consequences) -> None:
         """Add the conclusions that fell with removed facts to `result`.
 
         The caller holds the read lock of the state after the retraction.
@@ -196,7 +196,7 @@ class _Cascade:
         self._removed: dict[RelationSchema, Relation] = {}
         self._removed_keys: dict[RelationSchema, set[RowKey]] = {}
 
-    def count(self, rules: RuleSet, result: Fallen) -> None:
+    def count(self, rules: RuleSet, result: Consequences) -> None:
         """Add the fallen and the new conclusions to `result`. Raises BudgetExceeded."""
         schemas = frozenset(change.schema for change in self._changes)
         program = self._cascades.program(rules, schemas, self._view)
@@ -314,7 +314,7 @@ class _Cascade:
         program: _Program,
         schema: RelationSchema,
         candidates: Sequence[RowKey],
-        result: Fallen,
+        result: Consequences,
     ) -> None:
         """Count the candidates that held before and do not hold now, and those that hold only now."""
         if not candidates:
@@ -358,7 +358,7 @@ class _Cascade:
         finally:
             run.close()
 
-    def _note(self, schema: RelationSchema, fallen: Sequence[RowKey], result: Fallen) -> None:
+    def _note(self, schema: RelationSchema, fallen: Sequence[RowKey], result: Consequences) -> None:
         """Count fallen conclusions and add the first of them as rows."""
         result.count += len(fallen)
         listed, arity = fallen[: MAX_SHOWN - len(result.rows)], schema.arity

@@ -14,7 +14,7 @@ from kbcore.state.changes import EvictReason
 from kbcore.state.facts import Row
 from kbcore.state.partition import RowKey, StoredRelation, located
 from kbcore.state.tenant import Tenant
-from kbcore.upkeep.evict import Doomed, UpkeepTarget, evict, expired, still_expired, total
+from kbcore.upkeep.evict import Eviction, UpkeepTarget, evict, expired, still_expired, total
 
 
 @dataclass(slots=True)
@@ -53,18 +53,20 @@ def decay(
         expired_parts = [_sorted(tenant, part, budget) for part in expired(partitions)]
         tenant.accesses.settle_shown()
         scores = Scores(tenant, scorer, now, budget)
-        faded: list[Doomed] = []
+        faded: list[Eviction] = []
         for partition in partitions:
             for stored in partition.relations():
                 ids = scores.below(stored, threshold)
                 if len(ids):
                     faded.append(
-                        _sorted(tenant, Doomed(stored, stored.relation.rows(ids), len(ids)), budget)
+                        _sorted(
+                            tenant, Eviction(stored, stored.relation.rows(ids), len(ids)), budget
+                        )
                     )
                 budget.check_time()
     listed_rows: list[tuple[StoredRelation, RowKey, Row]] = []
-    for doomed, why in ((expired_parts, _since), (faded, _below(scores, threshold))):
-        for part in doomed:
+    for evictions, why in ((expired_parts, _since), (faded, _below(scores, threshold))):
+        for part in evictions:
             listed_rows.extend(
                 _rows(
                     tenant,
@@ -97,8 +99,8 @@ def decay(
     return outcome
 
 
-def _sorted(tenant: Tenant, part: Doomed, budget: Budget) -> Doomed:
-    return Doomed(
+def _sorted(tenant: Tenant, part: Eviction, budget: Budget) -> Eviction:
+    return Eviction(
         part.stored,
         tenant.engine.sort(part.rows, part.stored.schema.arity, budget.offload),
         part.count,
@@ -108,17 +110,17 @@ def _sorted(tenant: Tenant, part: Doomed, budget: Budget) -> Doomed:
 def _still_faded(
     scores: Scores, threshold: float
 ) -> Callable[[Tenant, StoredRelation, array[int], array[int]], list[bool]]:
-    """Return a judge that keeps facts whose salience rose by an assertion or access since the
+    """Return a check that keeps facts whose salience rose by an assertion or access since the
     decision.
     """
 
-    def judge(
+    def recheck(
         tenant: Tenant, stored: StoredRelation, rows: array[int], ids: array[int]
     ) -> list[bool]:
         tenant.accesses.settle()
         return [score < threshold for score in scores.of(stored, ids)]
 
-    return judge
+    return recheck
 
 
 _Why = Callable[[StoredRelation, "array[int]"], "Iterator[dict[str, Any]]"]
@@ -138,17 +140,17 @@ def _below(scores: Scores, threshold: float) -> _Why:
 
 
 def _rows(
-    tenant: Tenant, doomed: Doomed, budget: Budget, limit: int, why: _Why | None
+    tenant: Tenant, eviction: Eviction, budget: Budget, limit: int, why: _Why | None
 ) -> Iterator[tuple[StoredRelation, RowKey, Row]]:
     """Yield at most `limit` answer rows; the read lock is held for one slice at a time."""
-    stored, arity = doomed.stored, doomed.stored.schema.arity
-    for part in budget.slices(min(doomed.count, limit)):
+    stored, arity = eviction.stored, eviction.stored.schema.arity
+    for part in budget.slices(min(eviction.count, limit)):
         budget.check_time()
         with tenant.lock.read():
             if stored.gone:
                 return
             rows, ids = located(
-                stored.relation, doomed.rows[part.start * arity : part.stop * arity], len(part)
+                stored.relation, eviction.rows[part.start * arity : part.stop * arity], len(part)
             )
             answer_rows = stored.rows(tenant.engine, rows, ids)
             if why is not None:
@@ -159,11 +161,11 @@ def _rows(
 
 
 def _evicted_rows(
-    listed: Sequence[tuple[StoredRelation, RowKey, Row]], doomed: Sequence[Doomed]
+    listed: Sequence[tuple[StoredRelation, RowKey, Row]], evictions: Sequence[Eviction]
 ) -> list[tuple[StoredRelation, RowKey, Row]]:
     """Return the rows of facts that were evicted."""
     evicted: dict[StoredRelation, set[RowKey]] = {}
-    for part in doomed:
+    for part in evictions:
         arity = part.stored.schema.arity
         keys = (tuple(part.rows[i * arity : (i + 1) * arity]) for i in range(part.count))
         evicted.setdefault(part.stored, set()).update(keys)

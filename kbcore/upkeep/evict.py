@@ -22,7 +22,7 @@ RECORD_BYTES = 48 << 20
 A log record holds up to 64 MiB.
 """
 
-Judge = Callable[[Tenant, StoredRelation, "array[int]", "array[int]"], "Sequence[bool]"]
+Recheck = Callable[[Tenant, StoredRelation, "array[int]", "array[int]"], "Sequence[bool]"]
 """Function that returns for each row whether it must still be evicted.
 
 The caller holds the read lock.
@@ -41,7 +41,7 @@ class UpkeepTarget:
 
 
 @dataclass(slots=True)
-class Doomed:
+class Eviction:
     """Facts of one stored relation to evict: flat rows of symbols, and their number."""
 
     stored: StoredRelation
@@ -49,17 +49,17 @@ class Doomed:
     count: int
 
 
-def total(doomed: Iterable[Doomed]) -> int:
+def total(evictions: Iterable[Eviction]) -> int:
     """Return the total number of facts."""
-    return sum(part.count for part in doomed)
+    return sum(part.count for part in evictions)
 
 
-def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[Doomed]:
+def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[Eviction]:
     """Return the expired facts, at most `limit`.
 
     The caller holds the read lock and has applied expiry up to now.
     """
-    result: list[Doomed] = []
+    result: list[Eviction] = []
     left = limit
     for partition in partitions:
         for stored in partition.relations():
@@ -67,7 +67,7 @@ def expired(partitions: Iterable[Partition], limit: int | None = None) -> list[D
                 keys = list(stored.expired)[:left]
                 left = None if left is None else left - len(keys)
                 result.append(
-                    Doomed(
+                    Eviction(
                         stored, array("I", [symbol for key in keys for symbol in key]), len(keys)
                     )
                 )
@@ -85,23 +85,23 @@ def still_expired(
 def evict(
     target: UpkeepTarget,
     tenant: Tenant,
-    doomed: Sequence[Doomed],
+    evictions: Sequence[Eviction],
     reason: EvictReason,
-    judge: Judge,
-) -> tuple[list[Doomed], int]:
-    """Evict the facts of `tenant` for which `judge` still agrees at the time of the write.
+    recheck: Recheck,
+) -> tuple[list[Eviction], int]:
+    """Evict the facts of `tenant` for which `recheck` still agrees at the time of the write.
 
     Returns the evicted facts and the logged time (0 if there are none). A list too long for one log
     record is split into several; after a crash between two of them, part of the facts is evicted,
     which is a consistent state.
     """
-    evicted: list[Doomed] = []
+    evicted: list[Eviction] = []
     at = 0
-    for parts in _records(tenant, doomed):
+    for parts in _records(tenant, evictions):
         while parts:
             change = EvictFacts(tuple(_rows(tenant, part) for part in parts), reason)
             try:
-                delta = target.commit((change,), _check(target, tenant, parts, judge))
+                delta = target.commit((change,), _check(target, tenant, parts, recheck))
             except Outdated:
                 parts = [part for part in parts if part.count]
                 continue
@@ -112,21 +112,21 @@ def evict(
 
 
 def _check(
-    target: UpkeepTarget, tenant: Tenant, parts: list[Doomed], judge: Judge
+    target: UpkeepTarget, tenant: Tenant, parts: list[Eviction], recheck: Recheck
 ) -> Callable[[], None]:
     def check() -> None:
         present = target.find()
         before = total(parts)
         with present.lock.read():
             for part in parts:
-                _keep(present, part, judge, present is tenant)
+                _apply_recheck(present, part, recheck, present is tenant)
         if total(parts) != before:
             raise Outdated("some of these facts have changed")
 
     return check
 
 
-def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
+def _apply_recheck(tenant: Tenant, part: Eviction, recheck: Recheck, same: bool) -> None:
     """Reduce a list to the facts that must still be evicted: none if the tenant or scope was
     dropped.
     """
@@ -136,7 +136,7 @@ def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
         return
     arity = stored.schema.arity
     rows, ids = located(stored.relation, part.rows, part.count)
-    verdicts = judge(tenant, stored, rows, ids)
+    verdicts = recheck(tenant, stored, rows, ids)
     if not all(verdicts):
         remaining = [i for i, verdict in enumerate(verdicts) if verdict]
         rows = array(
@@ -147,17 +147,17 @@ def _keep(tenant: Tenant, part: Doomed, judge: Judge, same: bool) -> None:
         part.rows, part.count = rows, len(ids)
 
 
-def _rows(tenant: Tenant, part: Doomed) -> FactRows:
+def _rows(tenant: Tenant, part: Eviction) -> FactRows:
     schema = part.stored.schema
     texts = tenant.engine.texts(part.rows)
     return FactRows(schema.predicate, schema.arity, texts, schema.positive, part.stored.scope)
 
 
-def _records(tenant: Tenant, doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]:
+def _records(tenant: Tenant, evictions: Sequence[Eviction]) -> Iterator[list[Eviction]]:
     """Yield the list in parts that each fit into a log record; nearly always one."""
-    parts: list[Doomed] = []
+    parts: list[Eviction] = []
     size = 0
-    for part in doomed:
+    for part in evictions:
         arity = part.stored.schema.arity
         # A character takes at most six bytes (\u0000), an argument two quotes and a comma.
         sizes = [6 * len(text) + 3 for text in tenant.engine.texts(part.rows)]
@@ -171,11 +171,13 @@ def _records(tenant: Tenant, doomed: Sequence[Doomed]) -> Iterator[list[Doomed]]
             if size and size + row > RECORD_BYTES:
                 if index > start:
                     parts.append(
-                        Doomed(part.stored, part.rows[start * arity : index * arity], index - start)
+                        Eviction(
+                            part.stored, part.rows[start * arity : index * arity], index - start
+                        )
                     )
                 yield parts
                 parts, size, start = [], 0, index
             size += row
-        parts.append(Doomed(part.stored, part.rows[start * arity :], part.count - start))
+        parts.append(Eviction(part.stored, part.rows[start * arity :], part.count - start))
     if parts:
         yield parts

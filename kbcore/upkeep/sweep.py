@@ -92,10 +92,10 @@ class Sweeper:
         while not self._stop.is_set():
             tenant = target.find()
             with tenant.lock.read():
-                doomed = expired(tenant.partitions(), BATCH)
-            if not doomed:
+                evictions = expired(tenant.partitions(), BATCH)
+            if not evictions:
                 break
-            batch, _ = evict(target, tenant, doomed, EvictReason.EXPIRED, still_expired)
+            batch, _ = evict(target, tenant, evictions, EvictReason.EXPIRED, still_expired)
             if not batch:
                 break
             evicted += total(batch)

@@ -1,10 +1,11 @@
-"""What a request may use: limits it lowers for itself, its place in line, and what stops it.
+"""Limits of a request: those it lowers for itself, admission to a slot, and cancellation.
 
-Loops that look at the deadline and rest, beside the engine's slices: reading answers and stored facts (`Relation.match`),
-`asOf` (`moment.held`), rows (`sorted_rows`, `_shown`, `_with_undefined`), JSON (`Written.rows`, `rows_written`,
-`proofs_written`, `proof_text`), ground programs (`GroundRun.read`, `ComponentReader.ground`, `touched`), proofs
-(`Proof.expand`), inheritance (`annotate`, `weigh`), what fell (`cascade`, `compared`), aggregates of stored facts. A test
-below holds them to it by a clock that runs out at a rest.
+Loops that check the deadline and yield, beside the engine's slices: reading answers and stored facts
+(`Relation.match`), `asOf` (`as_of.valid_rows`), rows (`sorted_rows`, `_shown`, `_with_undefined`),
+JSON (`RowWriter.rows`, `rows_written`, `proofs_written`, `proof_text`), ground programs
+(`GroundRun.read`, `ComponentReader.ground`, `touched`), proofs (`Proof.expand`), inheritance
+(`annotate`, `inherited_values`), retractions (`cascade`, `compared`), aggregates of stored facts. A
+test below checks them with a clock that runs out at a yield.
 """
 
 from __future__ import annotations
